@@ -1,0 +1,121 @@
+"""Columns of arrivals: what every source gives and the engine takes.
+
+One Arrow table holds a batch of records of any number of event types, in any order. System columns start with an
+underscore; each pair of a field name and a type that some event type has is one more column, `name:type`, null on the
+rows of the other event types. Readers fill it (`runtime.tables`), transports carry it, the engine orders it by
+(arrival, source, partition, offset). Times are microseconds UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.expression import Type
+from querylang.plan import EventType, Plan
+
+NO_TIME = int(np.iinfo(np.int64).min)
+"""Stands for "no such moment" in columns of microseconds."""
+
+BATCH_VERSION = 1
+
+
+class Kind(IntEnum):
+    """What a record is, where it is no event of the plan; an event's kind is its type's index in `Plan.events`."""
+
+    TICK = -1
+    CONTROL = -2
+    MALFORMED = -3
+    UNKNOWN_TYPE = -4
+
+
+ARROW_TYPES: dict[Type, pa.DataType] = {
+    Type.BOOLEAN: pa.bool_(),
+    Type.INTEGER: pa.int64(),
+    Type.FLOAT: pa.float64(),
+    Type.STRING: pa.string(),
+}
+
+SYSTEM_FIELDS: tuple[pa.Field, ...] = (
+    pa.field("_kind", pa.int16(), nullable=False),
+    pa.field("_arrival", pa.int64(), nullable=False),
+    pa.field("_source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+    pa.field("_partition", pa.int32(), nullable=False),
+    pa.field("_offset", pa.int64(), nullable=False),
+    pa.field("_source_time", pa.int64(), nullable=False),
+    pa.field("_text", pa.string()),
+)
+
+
+def column_name(field: str, type_: Type) -> str:
+    """The column that holds a field: event types that agree on name and type share it."""
+    return f"{field}:{type_}"
+
+
+def field_columns(events: Iterable[EventType]) -> dict[str, Type]:
+    """The field columns of a set of event types, in order of first appearance."""
+    return {column_name(field.name, field.type): field.type for event in events for field in event.fields}
+
+
+def arrivals_schema(plan: Plan) -> pa.Schema:
+    """The schema of `Arrivals.table` for a plan; `_text` and field columns that are null throughout may be left out."""
+    fields = [pa.field(name, ARROW_TYPES[type_]) for name, type_ in field_columns(plan.events).items()]
+    return pa.schema([*SYSTEM_FIELDS, *fields])
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """A batch of records.
+
+    `_kind`: index into `Plan.events`, or a `Kind`. `_arrival`: arrival time; along the offsets of one source partition
+    it never decreases (readers clamp it). `_source`, `_partition`, `_offset`: where the record came from; together
+    unique; the source is dictionary-encoded. `_source_time`: the time in the source's declared column, NO_TIME where
+    there is none. `_text`: the control event, the reason why the record could not be read (with the record), or the
+    unknown type's name; the column may be absent.
+    """
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @staticmethod
+    def empty(plan: Plan) -> Arrivals:
+        """No records, with the columns of the plan."""
+        return Arrivals(arrivals_schema(plan).empty_table())
+
+    @staticmethod
+    def concat(parts: Sequence[Arrivals]) -> Arrivals:
+        """All records of all parts; columns that a part does not have are null there."""
+        table = pa.concat_tables([part.table for part in parts], promote_options="default")
+        return Arrivals(table.unify_dictionaries().combine_chunks())
+
+    def take(self, rows: NDArray[np.int64]) -> Arrivals:
+        """The records at these positions, in this order."""
+        return Arrivals(self.table.take(pa.array(rows)))
+
+    def system(self, name: str) -> NDArray[np.int64]:
+        """A numeric system column (`kind`, `arrival`, `partition`, `offset`, `source_time`) as a numpy array."""
+        return self.table.column(f"_{name}").to_numpy()
+
+    def to_bytes(self) -> bytes:
+        """An Arrow IPC stream."""
+        sink = pa.BufferOutputStream()
+        schema = self.table.schema.with_metadata({"ensue.batch": str(BATCH_VERSION)})
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_table(self.table.replace_schema_metadata(schema.metadata))
+        return sink.getvalue().to_pybytes()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Arrivals:
+        """The inverse of `to_bytes`; raises ValueError for another version."""
+        table = pa.ipc.open_stream(data).read_all()
+        version = (table.schema.metadata or {}).get(b"ensue.batch", b"?").decode()
+        if version != str(BATCH_VERSION):
+            raise ValueError(f"batch of version {version}; this release reads version {BATCH_VERSION}")
+        return Arrivals(table)

@@ -1,0 +1,127 @@
+"""What the engine gives back for one step: matches, outputs, discards, accounts. All of it Arrow tables.
+
+The schemas stand here once; replay prints these tables, Spark ships them, tests compare them. Moments are
+timestamp[us, UTC] columns. `_step` and `_rank` only order rows of one call (see `ORDER` below) and are dropped at the edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from querylang.plan import EventType, Plan, QueryPlan
+from runtime.batch import ARROW_TYPES, field_columns
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+
+ORDER = ("emitted", "_step")
+"""Rows of one call are sorted by the moment of their step, then by the step itself: a timer is -1, a record its
+number in order of arrival; then query, key, match time and the order of `matching.md` section 4 (`_rank`)."""
+
+
+def fields_struct(event: EventType) -> pa.DataType:
+    """An event's payload: its fields by name."""
+    return pa.struct([(item.name, ARROW_TYPES[item.type]) for item in event.fields])
+
+
+def member_struct(event: EventType) -> pa.DataType:
+    """One event of a match: type, times, coordinates, payload."""
+    return pa.struct(
+        [
+            ("event", pa.string()),
+            ("time", TIMESTAMP),
+            ("source_time", TIMESTAMP),
+            ("arrival", TIMESTAMP),
+            ("source", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("fields", fields_struct(event)),
+        ]
+    )
+
+
+def key_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
+    """The partition key: one field a key of the query, named as the query names it."""
+    if not query.inputs[0].keys:
+        return pa.struct([])
+    event = plan.event(query.inputs[0].event)
+    return pa.struct(
+        [
+            (name, ARROW_TYPES[event.type_of(field_name)])
+            for name, field_name in zip(query.keys, query.inputs[0].keys, strict=True)
+        ]
+    )
+
+
+def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
+    """One row a match of `query`."""
+    members = [(term.name, member_struct(plan.event(query.inputs[term.input].event))) for term in query.terms]
+    return pa.schema(
+        [
+            ("match_id", pa.string()),
+            ("query", pa.string()),
+            ("instance", pa.string()),
+            ("key", key_struct(plan, query)),
+            ("time", TIMESTAMP),
+            ("definitive", TIMESTAMP),
+            ("emitted", TIMESTAMP),
+            ("waited", pa.string()),
+            ("members", pa.struct(members)),
+            ("_step", pa.int64()),
+            ("_rank", pa.int64()),
+        ]
+    )
+
+
+OUTPUT_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("channel", pa.string()),
+        ("text", pa.string()),
+        ("event", pa.string()),
+        ("query", pa.string()),
+        ("key", pa.string()),
+        ("time", TIMESTAMP),
+        ("emitted", TIMESTAMP),
+        ("match_id", pa.string()),
+        ("_step", pa.int64()),
+        ("_rank", pa.int64()),
+    ]
+)
+"""One row a print, send or error. `event`: JSON `{"type": ..., "fields": {...}}` of what was sent; `key`: JSON."""
+
+
+def discard_schema(plan: Plan) -> pa.Schema:
+    """One row a refused record (and query, where a query refused it): payload, times, the bound, the reason."""
+    payload = pa.struct([(name, ARROW_TYPES[type_]) for name, type_ in field_columns(plan.events).items()])
+    return pa.schema(
+        [
+            ("query", pa.string()),
+            ("reason", pa.string()),
+            ("event", pa.string()),
+            ("source", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("source_time", TIMESTAMP),
+            ("arrival", TIMESTAMP),
+            ("bound", TIMESTAMP),
+            ("text", pa.string()),
+            ("fields", payload),
+            ("_step", pa.int64()),
+        ]
+    )
+
+
+LEDGER_SCHEMA = pa.schema([("query", pa.string()), ("source", pa.string()), ("what", pa.string()), ("count", pa.int64())])
+"""Long form: how many records of a source a query received, used, filtered, ... (`runtime.ledger`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The outcome of one `Engine.process`: `matches` by query name; `ledger` holds the changes of this call."""
+
+    matches: dict[str, pa.Table] = field(default_factory=dict)
+    outputs: pa.Table = field(default_factory=OUTPUT_SCHEMA.empty_table)
+    discarded: pa.Table | None = None
+    ledger: pa.Table = field(default_factory=LEDGER_SCHEMA.empty_table)
