@@ -1,0 +1,37 @@
+# make demo    patterns in a year of real flights, embedded and on Spark       make test   everything that must hold
+# make bench   how fast, against what                                          make lock   choose newer packages
+# Each is sufficient alone: the first run makes .venv, later ones start at once.
+
+PYTHON ?= python3
+python := .venv/bin/python
+sources := querylang runtime spark_backend ensue tests benchmarks tools
+
+.PHONY: demo test lint bench lock format clean
+.DELETE_ON_ERROR:
+
+demo: .venv/.ready
+	@$(python) -m ensue.demo
+
+test: lint
+	@$(python) -m pytest $(PYTEST)
+
+lint: .venv/.ready
+	@$(python) -m ruff format --check --quiet $(sources)
+	@$(python) -m ruff check --quiet $(sources)
+	@$(python) -m mypy --no-error-summary
+
+bench: .venv/.ready
+	@$(python) -m benchmarks
+
+format: .venv/.ready
+	@$(python) -m ruff format $(sources)
+	@$(python) -m ruff check --fix $(sources)
+
+lock: .venv/.ready
+	@$(python) tools/lock.py
+
+.venv/.ready: requirements.lock pyproject.toml tools/setup.sh
+	@PYTHON=$(PYTHON) tools/setup.sh
+
+clean:
+	rm -rf build dist .venv
