@@ -1,0 +1,155 @@
+"""Partition keys as columns: dense numbers within a batch, and the bucket that a key lives in.
+
+Dense numbers (`number_keys`) are exact and mean something only inside one call. The bucket (`bucket_of`) is a stable
+function of the key's value: it is part of the checkpoint's layout and must never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.plan import Plan, QueryPlan
+from runtime.batch import Arrivals, column_name
+from runtime.compiled import kernel
+
+NO_KEY = -1
+"""The dense number of a record with a null in its key."""
+
+
+def key_fields(query: QueryPlan) -> dict[str, tuple[str, ...]]:
+    """For each event type that carries the query's key, the fields that make it; equal for queries of one group."""
+    fields = {item.event: item.keys for item in query.inputs}
+    for item in query.inputs:
+        if item.heartbeat is not None and item.heartbeat.keys:
+            fields[item.heartbeat.event] = item.heartbeat.keys
+    return fields
+
+
+def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan) -> list[pa.Array]:
+    """One column a key of the query; null on records that carry no key."""
+    by_event = key_fields(query)
+    columns = []
+    for position in range(len(query.inputs[0].keys)):
+        wanted: dict[str, list[int]] = {}
+        for kind, event in enumerate(plan.events):
+            if event.name in by_event:
+                field = by_event[event.name][position]
+                wanted.setdefault(column_name(field, event.type_of(field)), []).append(kind)
+        columns.append(_coalesce(table, kinds, wanted))
+    return columns
+
+
+def _coalesce(table: pa.Table, kinds: NDArray[np.int64], wanted: dict[str, list[int]]) -> pa.Array:
+    names = [name for name in wanted if name in table.column_names]
+    column = one_chunk(table.column(names[0])) if names else pa.nulls(len(table))
+    for name in names[1:]:
+        mask = pa.array(np.isin(kinds, wanted[name]))
+        column = pc.if_else(mask, one_chunk(table.column(name)), column)
+    return column
+
+
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The same values as one Arrow array."""
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def number_keys(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int64], int]:
+    """Dense numbers from 0 for equal keys, NO_KEY where a part is null; and how many there are."""
+    if not columns:
+        return np.zeros(length, np.int64), min(length, 1)
+    numbers, count = _number(columns[0])
+    for column in columns[1:]:
+        more, more_count = _number(column)
+        paired = np.where((numbers < 0) | (more < 0), np.int64(NO_KEY), numbers * more_count + more)
+        numbers, count = _number(pa.array(paired, mask=paired < 0))
+    return numbers, count
+
+
+def _number(column: pa.Array) -> tuple[NDArray[np.int64], int]:
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, 0.0)  # -0.0 and 0.0 are one key
+    encoded = column.dictionary_encode()
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.fill_null(NO_KEY)
+    return indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) -> NDArray[np.int64]:
+    """The bucket (0 to buckets - 1) of each record by its key under `query`; -1 where it carries no complete key.
+
+    Queries with equal `key_fields` give equal buckets. Without keys every record of the query's types is in bucket 0.
+    """
+    kinds = arrivals.system("kind")
+    by_event = key_fields(query)
+    keyed = np.array([event.name in by_event for event in plan.events] or [False])
+    carries = (kinds >= 0) & keyed[np.maximum(kinds, 0)]
+    columns = key_columns(arrivals.table, kinds, plan, query)
+    hashes = np.zeros(len(arrivals), np.uint64)
+    for column in columns:
+        hashes = _mix(hashes, _hash(column))
+        if column.null_count:
+            carries &= column.is_valid().to_numpy(zero_copy_only=False)
+    return np.where(carries, (hashes % np.uint64(buckets)).astype(np.int64), -1)
+
+
+def _hash(column: pa.Array) -> NDArray[np.uint64]:
+    """A stable 64-bit hash of each value; what it gives for a null has no meaning."""
+    if pa.types.is_string(column.type):
+        _, offsets, data = column.buffers()
+        ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+        text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+        return _hash_text(ends, text)
+    filled = column.fill_null(False if pa.types.is_boolean(column.type) else 0) if column.null_count else column
+    values = filled.to_numpy(zero_copy_only=False)
+    if values.dtype == np.float64:
+        values = np.where(np.isnan(values), np.nan, values + 0.0)
+        return values.view(np.uint64)
+    return values.astype(np.int64).view(np.uint64)
+
+
+@kernel
+def _hash_text(ends: NDArray[np.int32], text: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """FNV-1a over the bytes of each string."""
+    result = np.empty(len(ends) - 1, np.uint64)
+    for row in range(len(result)):
+        value = np.uint64(0xCBF29CE484222325)
+        for at in range(ends[row], ends[row + 1]):
+            value = (value ^ np.uint64(text[at])) * np.uint64(0x100000001B3)
+        result[row] = value
+    return result
+
+
+def _mix(seed: NDArray[np.uint64], value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer of splitmix64 over both."""
+    with np.errstate(over="ignore"):
+        mixed = (seed ^ value) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return mixed ^ (mixed >> np.uint64(31))
+
+
+@kernel
+def group_rows(numbers: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Rows by key, stable: those of key k are `rows[start[k]:start[k + 1]]`; rows with NO_KEY are left out."""
+    start = np.zeros(count + 1, np.int64)
+    for number in numbers:
+        if number >= 0:
+            start[number + 1] += 1
+    for key in range(count):
+        start[key + 1] += start[key]
+    rows = np.empty(start[count], np.int32)
+    at = start[:-1].copy()
+    for row in range(len(numbers)):
+        number = numbers[row]
+        if number >= 0:
+            rows[at[number]] = row
+            at[number] += 1
+    return start, rows

@@ -1,0 +1,147 @@
+"""Moments in text and tables: every form in which users write a time, as microseconds UTC, and back.
+
+Takes an Arrow column (or one text); gives integer microseconds since 1970-01-01 UTC. A time is ISO 8601 (UTC unless it
+says otherwise), `HH:MM:SS[.ffffff]` (of 1970-01-01), a timestamp, date or time column, or seconds since 1970 as a
+number, rounded to the nearest microsecond. What a time means for an event is left to `runtime.tables`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.errors import InputError
+from runtime.batch import NO_TIME
+
+MICROSECONDS = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LARGEST = 9.2e18 / MICROSECONDS
+_CLOCK = r"^\d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
+_DATE = r"^\d{4}-\d{2}-\d{2}$"
+_WITHOUT_ZONE = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+$"
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """A column of times: `micros` is NO_TIME where the cell is null or `bad` (not a time)."""
+
+    micros: NDArray[np.int64]
+    bad: NDArray[np.bool_]
+
+
+def parse_times(column: pa.Array) -> Moments:
+    """Read a column of any type as times; what is no time is marked, never raised."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return Moments(np.full(len(column), NO_TIME), np.zeros(len(column), np.bool_))
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return _of_timestamps(column)
+    if pa.types.is_time(kind):
+        return _known(pc.cast(pc.cast(column, pa.time64("us"), safe=False), pa.int64()))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _of_text(column)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _of_seconds(column)
+    return Moments(np.full(len(column), NO_TIME), _valid(column))
+
+
+def parse_time(text: str) -> int:
+    """Microseconds of one time as users write it; raises InputError for anything else."""
+    moments = parse_times(pa.array([text.strip()], pa.string()))
+    if moments.micros[0] == NO_TIME:
+        raise InputError(f"{text!r} is not a time: write ISO 8601, HH:MM:SS or seconds since 1970")
+    return int(moments.micros[0])
+
+
+def format_time(micros: int) -> str:
+    """ISO 8601 with microseconds and Z: `1970-01-01T10:00:35.000000Z`."""
+    moment = _EPOCH + timedelta(microseconds=micros)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _valid(column: pa.Array) -> NDArray[np.bool_]:
+    valid: NDArray[np.bool_] = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _known(micros: pa.Array) -> Moments:
+    filled: NDArray[np.int64] = pc.fill_null(micros, NO_TIME).to_numpy(zero_copy_only=False)
+    return Moments(filled, np.zeros(len(filled), np.bool_))
+
+
+def _of_timestamps(column: pa.Array) -> Moments:
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        nanos = pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy(zero_copy_only=False)
+        rounded: NDArray[np.int64] = np.where(_valid(column), (nanos + 500) // 1000, NO_TIME)
+        return Moments(rounded, np.zeros(len(rounded), np.bool_))
+    zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+    try:
+        return _known(pc.cast(pc.cast(column, pa.timestamp("us", zone)), pa.int64()))
+    except pa.ArrowInvalid:  # some lie beyond what 64 bits of microseconds can say
+        seconds = pc.cast(pc.cast(column, pa.timestamp("s", zone), safe=False), pa.int64())
+        return _of_seconds(seconds)
+
+
+def _of_seconds(column: pa.Array) -> Moments:
+    valid = _valid(column)
+    if pa.types.is_integer(column.type):
+        whole = pc.fill_null(pc.cast(column, pa.int64(), safe=False), 0).to_numpy(zero_copy_only=False)
+        fits = np.abs(whole.astype(np.float64)) < _LARGEST
+        exact: NDArray[np.int64] = np.where(valid & fits, np.where(fits, whole, 0) * MICROSECONDS, NO_TIME)
+        return Moments(exact, valid & ~fits)
+    seconds = pc.fill_null(pc.cast(column, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        fits = np.abs(seconds) < _LARGEST
+        micros = np.rint(np.where(fits, seconds, 0.0) * MICROSECONDS).astype(np.int64)
+    return Moments(np.where(valid & fits, micros, NO_TIME), valid & ~fits)
+
+
+def _of_text(column: pa.Array) -> Moments:
+    text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
+    known = _of_zoned_text(_in_full(text))
+    numbers = pc.fill_null(pc.match_substring_regex(text, _NUMBER), False).to_numpy(zero_copy_only=False)
+    if not numbers.any():
+        return known
+    seconds = _of_seconds(pc.cast(text.filter(pa.array(numbers)), pa.float64()))
+    micros, bad = known.micros.copy(), known.bad.copy()
+    micros[numbers], bad[numbers] = seconds.micros, seconds.bad
+    return Moments(micros, bad)
+
+
+def _in_full(text: pa.Array) -> pa.Array:
+    """The same times with date and zone written out."""
+    clock = pc.match_substring_regex(text, _CLOCK)
+    if pc.all(clock, min_count=0).as_py():
+        return pc.binary_join_element_wise("1970-01-01T", text, "Z", "")
+    date = pc.match_substring_regex(text, _DATE)
+    unzoned = pc.match_substring_regex(text, _WITHOUT_ZONE)
+    return pc.case_when(
+        pc.make_struct(clock, date, unzoned),
+        pc.binary_join_element_wise("1970-01-01T", text, "Z", ""),
+        pc.binary_join_element_wise(text, "T00:00:00Z", ""),
+        pc.binary_join_element_wise(text, "Z", ""),
+        text,
+    )
+
+
+def _of_zoned_text(text: pa.Array) -> Moments:
+    parsed = cast_or_null(text, pa.timestamp("us", "UTC"))
+    moments = _known(pc.cast(parsed, pa.int64()))
+    return Moments(moments.micros, _valid(text) & (moments.micros == NO_TIME))
+
+
+def cast_or_null(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast; a cell that cannot be cast becomes null. Without such cells it is one vectorised cast."""
+    try:
+        return pc.cast(column, target)
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            return pa.nulls(1, target)
+        middle = len(column) // 2
+        return pa.concat_arrays([cast_or_null(column[:middle], target), cast_or_null(column[middle:], target)])
