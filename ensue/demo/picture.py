@@ -1,0 +1,204 @@
+"""The picture: one aircraft's day on a timeline, plan above deed, with the match drawn on it.
+
+Takes plain data of one day; gives an SVG as text. Leaves to others where the day comes from and where the file goes.
+Moments are seconds since 1970, UTC; they are labelled in New York's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+WIDTH = 1120
+LEFT, RIGHT, MARGIN = 190, 160, 28
+TOP, ROW, BOTTOM = 112, 74, 92
+BAR = 15
+
+INK, MUTED, FAINT, GRID = "#1f2933", "#66737f", "#c4ccd4", "#e9edf1"
+PLAN, OTHER = "#dfe6ec", "#9fb1c1"
+HEAT = ("#d99a16", "#ee7b30", "#d7263d", "#8f1d5b")
+
+STYLE = (
+    f"text{{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:{INK}}}"
+    ".title{font-size:22px;font-weight:650}.name{font-size:14px;font-weight:600}"
+    f".small{{font-size:12.5px;fill:{MUTED}}}.term{{font-size:12.5px;font-weight:700;fill:#fff}}"
+    ".late{font-size:13px;font-weight:600}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One flight of the day; `air_time` in seconds; `term` is its name in the match, None if it is not in it."""
+
+    number: str
+    origin: str
+    destination: str
+    scheduled: float
+    departure: float
+    air_time: float
+    term: str | None
+
+    @property
+    def late(self) -> float:
+        """Seconds between the plan and the departure, negative if it left early."""
+        return self.departure - self.scheduled
+
+    @property
+    def landing(self) -> float:
+        """When the aircraft was down, and the record of the flight arrived."""
+        return self.departure + self.air_time
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What is drawn: an aircraft's flights in order of departure, the query that matched, when the match was certain."""
+
+    tail: str
+    query: str
+    pattern: str
+    flights: tuple[Flight, ...]
+    emitted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Moments to places across the picture."""
+
+    start: float
+    end: float
+
+    def x(self, moment: float) -> float:
+        """The place of a moment, in pixels from the left edge."""
+        return LEFT + (moment - self.start) / (self.end - self.start) * (WIDTH - LEFT - RIGHT)
+
+
+def draw(day: Day) -> str:
+    """The picture as SVG text. Raises ValueError for a day without flights."""
+    if not day.flights:
+        raise ValueError(f"aircraft {day.tail} has no flights to draw")
+    hour = 3600.0
+    start = min(min(flight.scheduled, flight.departure) for flight in day.flights)
+    end = max(max(flight.landing, flight.scheduled + flight.air_time) for flight in day.flights)
+    scale = Scale((start - 0.4 * hour) // hour * hour, -(-(end + 0.4 * hour) // hour) * hour)
+    height = TOP + ROW * len(day.flights) + BOTTOM
+    parts = [*_head(day), *_hours(scale, height), *_chain(day.flights, scale), *_rows(day.flights, scale)]
+    parts += _foot(day, scale, height)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'role="img" aria-label="{escape(_title(day))}">\n<style>{STYLE}</style>\n'
+        f'<rect width="{WIDTH}" height="{height}" rx="14" fill="#fff" stroke="{GRID}"/>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def minutes(seconds: float) -> str:
+    """A delay for people: `+5 h 52 min`, `+17 min`, `on time`."""
+    whole = round(seconds / 60)
+    if whole <= 0:
+        return "on time" if whole == 0 else f"{-whole} min early"
+    hours, rest = divmod(whole, 60)
+    return f"+{hours} h {rest:02} min late" if hours else f"+{rest} min late"
+
+
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "start", colour: str | None = None) -> str:
+    fill = f' style="fill:{colour}"' if colour else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}"{fill}>{escape(text)}</text>'
+
+
+def _local(moment: float) -> datetime:
+    return datetime.fromtimestamp(moment, UTC).astimezone(NEW_YORK)
+
+
+def _title(day: Day) -> str:
+    date = _local(day.flights[0].departure)
+    return f"Aircraft {day.tail}, {date.day} {date:%B %Y}"
+
+
+def _head(day: Day) -> Iterator[str]:
+    yield _text(MARGIN, 42, _title(day), "title")
+    yield _text(MARGIN, 66, f"{day.query}:  {day.pattern}", "small")
+    legend = float(WIDTH - MARGIN)
+    for label, colour in (("as flown, in the match", HEAT[1]), ("as flown", OTHER), ("planned", PLAN)):
+        yield _text(legend, 42, label, "small", "end")
+        legend -= 6.8 * len(label) + 6
+        yield f'<rect x="{legend - 16:.1f}" y="32" width="16" height="11" rx="3" fill="{colour}"/>'
+        legend -= 36
+
+
+def _hours(scale: Scale, height: int) -> Iterator[str]:
+    hours = round((scale.end - scale.start) / 3600)
+    step = 1 if hours <= 14 else 2
+    for hour in range(0, hours + 1, step):
+        x = scale.x(scale.start + hour * 3600)
+        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - BOTTOM}" stroke="{GRID}"/>'
+        yield _text(x, TOP - 15, f"{_local(scale.start + hour * 3600):%H:%M}", "small", "middle")
+
+
+def _rows(flights: Sequence[Flight], scale: Scale) -> Iterator[str]:
+    heat = iter(HEAT)
+    for row, flight in enumerate(flights):
+        colour = OTHER if flight.term is None else next(heat, HEAT[-1])
+        yield from _row(flight, TOP + row * ROW, colour, scale)
+
+
+def _row(flight: Flight, y: float, colour: str, scale: Scale) -> Iterator[str]:
+    yield _text(MARGIN, y + 27, f"{flight.origin} → {flight.destination}", "name")
+    yield _text(MARGIN, y + 45, flight.number, "small")
+    plan, deed = scale.x(flight.scheduled), scale.x(flight.departure)
+    width = scale.x(flight.air_time) - scale.x(0)
+    yield _bar(plan, y + 12, width, PLAN)
+    if flight.late > 0:
+        path = f"M{plan:.1f},{y + 12 + BAR} V{y + 34 + BAR / 2} H{deed:.1f}"
+        yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-dasharray="3 3"/>'
+    yield _bar(deed, y + 34, width, colour)
+    if flight.term is not None:
+        yield _term(flight.term, deed, y + 34, width, colour)
+    yield _text(
+        deed + width + 8, y + 34 + BAR - 3, minutes(flight.late), "late", colour=colour if flight.term else MUTED
+    )
+
+
+def _bar(x: float, y: float, width: float, colour: str) -> str:
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BAR}" rx="4" fill="{colour}"/>'
+
+
+def _term(term: str, x: float, y: float, width: float, colour: str) -> str:
+    if width > 8.2 * len(term):
+        return _text(x + width / 2, y + BAR - 3.5, term, "term", "middle")
+    return _text(x + width / 2, y + BAR + 14, term, "small", "middle", colour)
+
+
+def _chain(flights: Sequence[Flight], scale: Scale) -> Iterator[str]:
+    """The match: a line from each of its flights to the next, from the end of one to the beginning of the other."""
+    members = [(row, flight) for row, flight in enumerate(flights) if flight.term is not None]
+    for (row, flight), (next_row, following) in pairwise(members):
+        x1, y1 = scale.x(flight.landing), TOP + row * ROW + 34 + BAR / 2
+        x2, y2 = scale.x(following.departure), TOP + next_row * ROW + 32
+        curve = f"M{x1:.1f},{y1:.1f} C{x1 + 10:.1f},{(y1 + y2) / 2:.1f} {x2:.1f},{(y1 + y2) / 2:.1f} {x2:.1f},{y2:.1f}"
+        yield f'<path d="{curve}" fill="none" stroke="{INK}" stroke-width="1.6" stroke-opacity=".55"/>'
+        head = f"M{x2 - 4:.1f},{y2 - 7:.1f} L{x2:.1f},{y2:.1f} L{x2 + 4:.1f},{y2 - 7:.1f}"
+        yield f'<path d="{head}" fill="none" stroke="{INK}" stroke-width="1.6" stroke-opacity=".55"/>'
+
+
+def _foot(day: Day, scale: Scale, height: int) -> Iterator[str]:
+    """When the records came in, and when the match was certain."""
+    y = height - BOTTOM + 26
+    yield f'<line x1="{LEFT}" x2="{WIDTH - MARGIN}" y1="{y}" y2="{y}" stroke="{FAINT}"/>'
+    yield _text(MARGIN, y + 5, "records arrive", "small")
+    for flight in day.flights:
+        colour = OTHER if flight.term is None else INK
+        yield f'<circle cx="{scale.x(flight.landing):.1f}" cy="{y}" r="4.5" fill="{colour}"/>'
+    last = max(flight.landing for flight in day.flights if flight.term is not None)
+    hours, rest = divmod(round(day.emitted - last) // 60, 60)
+    certain = (
+        "A flight is reported once it has landed; the query waits until no earlier departure can be missing. "
+        f"The match was certain {hours} h {rest:02} min after its last record."
+    )
+    yield _text(MARGIN, height - 26, certain, "small")
