@@ -1,0 +1,219 @@
+"""Runs one scenario through the engine in several ways and through the oracles, and says where they differ.
+
+`check(scenario)` raises an AssertionError whose text is the query, the table and Python that makes the scenario again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+import querylang
+from querylang.plan import Plan
+from runtime.engine import Engine
+from runtime.results import Results
+from tests.support import admission_oracle, duckdb_oracle, pattern_oracle
+from tests.support.admission_oracle import AdmissionOracle
+from tests.support.pattern_oracle import Found
+from tests.support.scenario import Row, Scenario
+
+DISCARDS = ("late", "out_of_order", "null_key", "null_time", "malformed", "unknown_type")
+
+
+@dataclass
+class Observed:
+    """What one way of running gave, in the order in which it came out."""
+
+    matches: list[Found] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    discards: list[tuple[int, str, int | None]] = field(default_factory=list)
+    outputs: list[tuple[Any, ...]] = field(default_factory=list)
+    ledger: Counter[str] = field(default_factory=Counter)
+
+
+@lru_cache(maxsize=4096)
+def compiled(text: str) -> Plan:
+    """The plan of a query's text."""
+    return querylang.compile_text(text).plan
+
+
+def check(scenario: Scenario, *, seed: int = 0) -> AdmissionOracle:
+    """Every way of running gives the same, and it is what the oracles say; raises AssertionError."""
+    try:
+        return _check(scenario, random.Random(seed))
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__}: {error}\n{reproduction(scenario, seed)}") from error
+
+
+def _check(scenario: Scenario, chooser: random.Random) -> AdmissionOracle:
+    admitted = admission_oracle.run(scenario)
+    expected = expectation(scenario, admitted)
+    plan = compiled(scenario.query())
+    at_once = {matcher: run_at_once(plan, scenario, matcher) for matcher in ("auto", "reference")}
+    for matcher, observed in at_once.items():
+        same(f"{matcher} and oracle", observed, expected)
+    assert at_once["auto"].ids == at_once["reference"].ids, "match ids of the two matchers"
+    assert at_once["auto"].outputs == at_once["reference"].outputs, "outputs of the two matchers"
+    pieces = run_in_pieces(plan, scenario, chooser)
+    same("pieces and oracle", pieces, expected, ledger=False)
+    assert pieces.ids == at_once["auto"].ids, "match ids of pieces"
+    assert pieces.outputs == at_once["auto"].outputs, "outputs of pieces"
+    if duckdb_oracle.can_say(scenario):
+        duckdb_oracle.load(scenario)
+        found, answer = sorted(match.offsets for match in at_once["auto"].matches), duckdb_oracle.find(scenario)
+        assert found == answer, f"DuckDB\n  engine {found}\n  SQL    {answer}"
+    return admitted
+
+
+def expectation(scenario: Scenario, admitted: AdmissionOracle) -> Observed:
+    """What the oracles say."""
+    matches = pattern_oracle.find(scenario, admitted.released)
+    discards = [
+        (fate.offset, fate.what, None if fate.bound is None else int(fate.bound))
+        for fate in admitted.fates
+        if fate.what in DISCARDS
+    ]
+    ledger = Counter(fate.what for fate in admitted.fates)
+    ledger["received"] = len(admitted.fates)
+    return Observed(matches, [], discards, [], ledger)
+
+
+def same(title: str, observed: Observed, expected: Observed, *, ledger: bool = True) -> None:
+    """Compare in the order in which a difference is easiest to understand."""
+    assert observed.discards == expected.discards, (
+        f"{title}: discards\n  found    {observed.discards}\n  expected {expected.discards}"
+    )
+    found, wanted = observed.matches, expected.matches
+    assert [match_key(item) for item in found] == [match_key(item) for item in wanted], (
+        f"{title}: matches\n  found    {[match_key(item) for item in found]}\n"
+        f"  expected {[match_key(item) for item in wanted]}"
+    )
+    if ledger:
+        counted = {what: count for what, count in observed.ledger.items() if count}
+        assert counted == dict(expected.ledger), f"{title}: ledger\n  found    {counted}\n  expected {expected.ledger}"
+
+
+def match_key(match: Found) -> tuple[Any, ...]:
+    """What must be equal of two matches; the number of a step is each one's own."""
+    return (match.offsets, match.key, match.time, match.emitted, match.definitive)
+
+
+def run_at_once(plan: Plan, scenario: Scenario, matcher: str) -> Observed:
+    """All rows in one call, then the flush."""
+    engine = Engine(plan, matcher=matcher)
+    observed = Observed()
+    take(plan, observed, engine.process(scenario.arrivals(plan, scenario.ordered())))
+    balanced(engine)
+    take(plan, observed, engine.flush())
+    balanced(engine)
+    observed.ledger = totals(engine)
+    return observed
+
+
+def run_in_pieces(plan: Plan, scenario: Scenario, chooser: random.Random) -> Observed:
+    """The rows in calls of random length, each call's rows shuffled, the state saved and read in between.
+
+    After each call the definitive time of every key is compared with the oracle's.
+    """
+    engine = Engine(plan, matcher=chooser.choice(("auto", "reference")))
+    oracle = AdmissionOracle(scenario)
+    observed = Observed()
+    for piece in pieces_of(scenario, chooser):
+        shuffled = chooser.sample(piece, len(piece))
+        tick = piece[-1][1] if piece[-1][1].kind == "tick" and chooser.random() < 0.5 else None
+        rows = [item for item in shuffled if item[1] is not tick]
+        wake = engine.next_wake()
+        before = len(oracle.released)
+        for offset, row in piece:
+            oracle.take(offset, row)
+        first = oracle.released[before] if len(oracle.released) > before else None
+        if first is not None and first.step == -1 and first.emitted <= piece[0][1].at:
+            assert wake is not None, f"next_wake is None, but {first} was due"
+            assert wake <= first.emitted, f"next_wake {wake}, but {first} was due"
+        results = engine.process(scenario.arrivals(plan, rows), now=None if tick is None else tick.at)
+        take(plan, observed, results)
+        balanced(engine)
+        assert engine.clock == oracle.now, f"clock {engine.clock}, expected {oracle.now}"
+        for key in oracle.partitions:
+            found = engine.definitive("Q", key)
+            assert found == oracle.definitive(key), (
+                f"definitive time of {key} after offset {piece[-1][0]}: {found}, expected {oracle.definitive(key)}"
+            )
+        if chooser.random() < 0.5:
+            engine = Engine.restore(plan, engine.snapshot(), matcher=chooser.choice(("auto", "reference")))
+    take(plan, observed, engine.flush())
+    balanced(engine)
+    assert engine.next_wake() is None, "nothing is due after a flush"
+    return observed
+
+
+def pieces_of(scenario: Scenario, chooser: random.Random) -> Iterator[list[tuple[int, Row]]]:
+    """The ordered rows, cut at random places."""
+    rows = scenario.ordered()
+    longest = chooser.choice((1, 2, 5, len(rows)))
+    position = 0
+    while position < len(rows):
+        length = chooser.randint(1, longest)
+        yield rows[position : position + length]
+        position += length
+
+
+def take(plan: Plan, observed: Observed, results: Results) -> None:
+    """Add one call's results."""
+    for row in columns(results.matches.get("Q")):
+        names = [term.name for term in plan.query("Q").terms]
+        observed.ids.append(row["match_id"])
+        key = tuple(row["key"][name] for name in plan.query("Q").keys)
+        offsets = tuple(row["members"][name]["offset"] for name in names)
+        observed.matches.append(Found(offsets, key, row["time"], row["emitted"], row["_step"], row["definitive"]))
+    for row in columns(results.discarded):
+        observed.discards.append((row["offset"], row["reason"], row["bound"]))
+    for row in columns(results.outputs):
+        observed.outputs.append((row["kind"], row["text"], row["key"], row["time"], row["emitted"], row["match_id"]))
+
+
+def columns(table: pa.Table | None) -> list[dict[str, Any]]:
+    """Rows of a table, moments as integer microseconds."""
+    if table is None:
+        return []
+    for index, item in enumerate(table.schema):
+        if pa.types.is_timestamp(item.type):
+            table = table.set_column(index, item.name, table.column(index).cast(pa.int64()))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def totals(engine: Engine) -> Counter[str]:
+    """The ledger's counts of the query, over all sources; what concerns no query counts too."""
+    counted: Counter[str] = Counter()
+    for row in engine.ledger().to_pylist():
+        counted[row["what"]] += row["count"]
+    return counted
+
+
+def balanced(engine: Engine) -> None:
+    """received = used + discarded + pending, for every query and source."""
+    accounts: Counter[tuple[str, str]] = Counter()
+    for row in engine.ledger().to_pylist():
+        assert row["count"] >= 0, f"negative account {row}"
+        accounts[row["query"], row["source"]] += row["count"] * (-1 if row["what"] == "received" else 1)
+    assert not any(accounts.values()), f"ledger does not add up: {dict(accounts)}\n{engine.ledger().to_pylist()}"
+
+
+def reproduction(scenario: Scenario, seed: int) -> str:
+    """The query, the table, and Python to run it again."""
+    lines = [scenario.query(), *(f"  {offset:3} {row}" for offset, row in scenario.ordered()), ""]
+    lines += ["from math import inf, nan", "from tests.differential.compare import check"]
+    lines += ["from tests.support.conditions import *", "from tests.support.scenario import *"]
+    return "\n".join([*lines, f"check({scenario!r}, seed={seed})"])
+
+
+def statistics(runs: Sequence[AdmissionOracle]) -> Counter[str]:
+    """How often each fate came up."""
+    return Counter(fate.what for run in runs for fate in run.fates)

@@ -1,0 +1,94 @@
+"""The reference matcher on the worked examples of the rules."""
+
+from __future__ import annotations
+
+from querylang.automaton import ACCEPT, Automaton, State, Transition
+from querylang.expression import Binary, Expression, FieldOf, Type
+from querylang.plan import QueryPlan, Term
+from runtime.reference_matcher import Event, ReferenceMatcher
+from tests.runtime.plans import a_plan, an_input, chain
+
+MINUTE = 60_000_000
+
+
+def compare(left: int, sign: str, right: int, field: str = "id", type_: Type = Type.INTEGER) -> Expression:
+    return Binary(Type.BOOLEAN, sign, FieldOf(type_, left, field), FieldOf(type_, right, field))
+
+
+def event(time: int, input_: int = 0, **values: int | str | None) -> Event:
+    return Event(input_, time, values)
+
+
+def matches(query: QueryPlan, *released: Event, window: tuple[Event, ...] = ()) -> list[tuple[int, tuple[int, ...]]]:
+    return ReferenceMatcher(a_plan(query), query).matches(window, released)
+
+
+def test_retain_three_with_other_city() -> None:
+    query = chain([an_input(retain=3)], (0, 0), [compare(0, "!=", 1, "city", Type.STRING)])
+    cities = ["Dublin", "London", "London", "London", "Paris"]
+    events = [event(number * 10 * MINUTE, city=city) for number, city in enumerate(cities)]
+    assert matches(query, *events) == [(1, (0, 1)), (2, (0, 2)), (4, (3, 4))]
+
+
+def test_the_most_recent_candidate_wins() -> None:
+    query = chain([an_input(within=100)], (0, 0))
+    assert matches(query, event(1), event(2), event(3)) == [(1, (0, 1)), (2, (1, 2))]
+
+
+def test_input_within_is_strict() -> None:
+    query = chain([an_input(within=30)], (0, 0))
+    assert matches(query, event(0), event(30)) == []
+    assert matches(query, event(1), event(30)) == [(1, (0, 1))]
+
+
+def test_pattern_within_is_strict() -> None:
+    query = chain([an_input(within=100)], (0, 0, 0), within=30)
+    assert matches(query, event(0), event(10), event(30)) == []
+    assert matches(query, event(1), event(10), event(30)) == [(2, (0, 1, 2))]
+
+
+def test_equal_times_follow_the_total_order() -> None:
+    query = chain([an_input(within=10)], (0, 0))
+    assert matches(query, event(5), event(5)) == [(1, (0, 1))]
+
+
+def test_an_earlier_term_never_fires() -> None:
+    query = chain([an_input("A", within=10), an_input("B", within=10)], (0, 1))
+    assert matches(query, event(1, 1), event(2, 0)) == []
+
+
+def test_positions_count_through_window_and_released() -> None:
+    query = chain([an_input(within=10)], (0, 0))
+    assert matches(query, event(2), event(3), window=(event(1),)) == [(1, (0, 1)), (2, (1, 2))]
+
+
+def test_nothing_is_consumed() -> None:
+    query = chain([an_input("A", within=10), an_input("B", within=10)], (0, 1))
+    assert matches(query, event(1), event(2, 1), event(3, 1)) == [(1, (0, 1)), (2, (0, 2))]
+
+
+def test_a_newer_middle_is_tried_with_every_older_first() -> None:
+    query = chain([an_input(within=100)], (0, 0, 0), [compare(0, ">", 1)])
+    events = [event(1, id=9), event(2, id=5), event(3, id=5), event(4, id=0)]
+    assert matches(query, *events)[-1] == (3, (0, 2, 3))
+
+
+def test_a_condition_without_a_value_is_false() -> None:
+    query = chain([an_input(within=100)], (0, 0), [compare(0, "!=", 1)])
+    assert matches(query, event(1, id=None), event(2, id=1)) == []
+
+
+def test_events_of_other_inputs_take_no_retain_slot() -> None:
+    query = chain([an_input("A", retain=1), an_input("B", retain=1)], (0, 1))
+    assert matches(query, event(1), event(2, 1), event(3, 1)) == [(1, (0, 1)), (2, (0, 2))]
+
+
+def test_one_event_may_be_bound_to_two_names() -> None:
+    """`(X as x -> A as a1) and (Y as y -> A as a2)` over X1 A1 Y1 A2: both sides take A2."""
+    both = Transition(2, (1, 3), (), 1)
+    x_or_y = State((Transition(0, (0,), (), 2), Transition(1, (2,), (), 3)))
+    y, x = State((Transition(1, (2,), (), ACCEPT),)), State((Transition(0, (0,), (), ACCEPT),))
+    inputs = tuple(an_input(name, within=100) for name in "XYA")
+    terms = (Term("x", 0), Term("a1", 2), Term("y", 1), Term("a2", 2))
+    query = QueryPlan("Q", (), inputs, terms, Automaton((State((both,)), x_or_y, y, x)), (), None, ())
+    assert matches(query, event(1, 0), event(2, 2), event(3, 1), event(4, 2)) == [(3, (0, 3, 2, 3))]

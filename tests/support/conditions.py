@@ -1,0 +1,223 @@
+"""Conditions of random queries: one tree that can be written as query text and as SQL, and that Python can decide.
+
+Made for comparing: nothing of `querylang` or `runtime` is used, so that a mistake there cannot hide here.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Values = Mapping[str, Any]
+
+
+class NoValueError(Exception):
+    """A null was used, or an integer was divided by zero."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """Field `field` of term `term`; `type` is one of integer, float, string, boolean."""
+
+    term: int
+    field: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A literal."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`left operator right`."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True)
+class Not:
+    """`not operand`."""
+
+    operand: Node
+
+
+@dataclass(frozen=True)
+class Negative:
+    """`-operand`."""
+
+    operand: Node
+
+
+@dataclass(frozen=True)
+class Method:
+    """`operand.name()`."""
+
+    name: str
+    operand: Node
+
+
+Node = Name | Constant | Operation | Not | Negative | Method
+
+
+def to_query(node: Node, names: Sequence[str], fields: Callable[[int, str], str]) -> str:
+    """The condition in the query language; `fields` says what a term calls a field."""
+    match node:
+        case Name(term, field, _):
+            return f"{names[term]}.{fields(term, field)}"
+        case Constant(bool() as value):
+            return str(value).lower()
+        case Constant(str() as value):
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case Constant(value):
+            return repr(value)
+        case Operation(sign, left, right):
+            return f"({to_query(left, names, fields)} {sign} {to_query(right, names, fields)})"
+        case Not(operand):
+            return f"(not {to_query(operand, names, fields)})"
+        case Negative(operand):
+            return f"(-{to_query(operand, names, fields)})"
+        case Method(name, operand):
+            return f"{to_query(operand, names, fields)}.{name}()"
+
+
+def to_sql(node: Node, aliases: Sequence[str]) -> str:
+    """The condition in SQL, over table aliases with one column a field."""
+    match node:
+        case Name(term, field, _):
+            return f"{aliases[term]}.{field}"
+        case Constant(bool() as value):
+            return str(value).lower()
+        case Constant(str() as value):
+            return "'" + value.replace("'", "''") + "'"
+        case Constant(float() as value):
+            return f"CAST('{value!r}' AS DOUBLE)"
+        case Constant(value):
+            return f"CAST({value!r} AS BIGINT)"
+        case Operation("xor", left, right):
+            return f"({to_sql(left, aliases)} <> {to_sql(right, aliases)})"
+        case Operation(sign, left, right):
+            return f"({to_sql(left, aliases)} {'<>' if sign == '!=' else sign} {to_sql(right, aliases)})"
+        case Not(operand):
+            return f"(NOT {to_sql(operand, aliases)})"
+        case Negative(operand):
+            return f"(-{to_sql(operand, aliases)})"
+        case Method("toFloat", operand):
+            return f"CAST({to_sql(operand, aliases)} AS DOUBLE)"
+        case Method(name, _):
+            raise AssertionError(f"no SQL for {name}")
+
+
+def sql_can_say(node: Node) -> bool:
+    """Whether SQL means the same: no integer that overflows or is divided, no text of numbers."""
+    match node:
+        case Name() | Constant():
+            return True
+        case Operation(sign, left, right):
+            return sign not in {"/", "%", "*"} and sql_can_say(left) and sql_can_say(right)
+        case Not(operand) | Negative(operand):
+            return sql_can_say(operand)
+        case Method(name, operand):
+            return name == "toFloat" and sql_can_say(operand)
+
+
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "xor": operator.ne,
+}
+
+
+def is_true(node: Node, bound: Sequence[Values]) -> bool:
+    """Whether the condition holds; without a value it does not."""
+    try:
+        return bool(value_of(node, bound))
+    except NoValueError:
+        return False
+
+
+def value_of(node: Node, bound: Sequence[Values]) -> Any:
+    """The value; raises NoValueError."""
+    match node:
+        case Name(term, field, _):
+            if bound[term][field] is None:
+                raise NoValueError
+            return bound[term][field]
+        case Constant(value):
+            return value
+        case Operation("and", left, right):
+            return value_of(right, bound) if value_of(left, bound) else False
+        case Operation("or", left, right):
+            return True if value_of(left, bound) else value_of(right, bound)
+        case Operation(sign, left, right) if sign in COMPARE:
+            return COMPARE[sign](value_of(left, bound), value_of(right, bound))
+        case Operation(sign, left, right):
+            return arithmetic(sign, value_of(left, bound), value_of(right, bound))
+        case Not(operand):
+            return not value_of(operand, bound)
+        case Negative(operand):
+            return arithmetic("*", value_of(operand, bound), -1)
+        case Method("toFloat", operand):
+            return float(value_of(operand, bound))
+        case Method("toInteger", operand):
+            return to_integer(value_of(operand, bound))
+        case Method("toString", operand):
+            return str(value_of(operand, bound))
+        case _:
+            raise AssertionError(node)
+
+
+def to_integer(value: float) -> int:
+    """Truncated; raises NoValueError where no 64-bit integer is near."""
+    if math.isnan(value) or not -(2.0**63) <= value < 2.0**63:
+        raise NoValueError
+    return math.trunc(value)
+
+
+def arithmetic(sign: str, left: Any, right: Any) -> Any:
+    """64-bit wrapping integers, IEEE doubles, joined strings."""
+    if isinstance(left, str):
+        return left + right
+    whole = isinstance(left, int)
+    match sign:
+        case "+":
+            exact = left + right
+        case "-":
+            exact = left - right
+        case "*":
+            exact = left * right
+        case "/" if whole:
+            if right == 0:
+                raise NoValueError
+            exact = left // right
+            exact += exact < 0 and exact * right != left
+        case "/":
+            return float_divide(left, right)
+        case "%" if whole:
+            if right == 0:
+                raise NoValueError
+            exact = int(math.copysign(1, left)) * (abs(left) % abs(right))
+        case _:
+            raise AssertionError(sign)
+    return int.from_bytes((exact % 2**64).to_bytes(8, "big"), "big", signed=True) if whole else exact
+
+
+def float_divide(left: float, right: float) -> float:
+    """IEEE division."""
+    if right:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.inf if (left > 0) == (math.copysign(1, right) > 0) else -math.inf
