@@ -30,9 +30,7 @@ class WindowColumns:
 
 def window_columns(query: QueryPlan) -> WindowColumns:
     """The windows of a query's inputs; input windows only, the pattern's `within` is apart."""
-    later = {
-        transition.input for state in query.automaton.states[1:] for transition in state.transitions
-    }
+    later = {transition.input for state in query.automaton.states[1:] for transition in state.transitions}
     return WindowColumns(
         within=np.array([NEVER if item.within is None else item.within for item in query.inputs], np.int64),
         retain=np.array([NEVER if item.retain is None else item.retain for item in query.inputs], np.int64),
@@ -48,8 +46,8 @@ def remembered_rows(
     definitive: NDArray[np.int64],
     windows: WindowColumns,
     pattern_within: int | None,
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The rows to keep, by key and in total order: those of key k are `kept[begin[k]:begin[k + 1]]`."""
+) -> NDArray[np.int32]:
+    """The rows to keep, by key and in total order."""
     reach = np.minimum(windows.within, NEVER if pattern_within is None else pattern_within)
     return _remembered(start, row, input_of, time, definitive, reach, windows.retain, windows.remembered)
 
@@ -64,15 +62,12 @@ def _remembered(
     reach: NDArray[np.int64],
     retain: NDArray[np.int64],
     remembered: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    keys = len(start) - 1
+) -> NDArray[np.int32]:
     keep = np.zeros(len(row), np.bool_)
-    begin = np.zeros(keys + 1, np.int64)
     seen = np.empty(len(reach), np.int64)
     longest = reach.max()
-    for key in range(keys):
+    for key in range(len(start) - 1):
         seen[:] = 0
-        count = 0
         for position in range(start[key + 1] - 1, start[key] - 1, -1):
             this = row[position]
             age = definitive[key] - time[this]
@@ -82,12 +77,4 @@ def _remembered(
             seen[item] += 1
             if remembered[item] and age < reach[item] and seen[item] <= retain[item]:
                 keep[position] = True
-                count += 1
-        begin[key + 1] = begin[key] + count
-    kept = np.empty(begin[keys], np.int32)
-    at = 0
-    for position in range(len(row)):
-        if keep[position]:
-            kept[at] = row[position]
-            at += 1
-    return begin, kept
+    return row[keep]

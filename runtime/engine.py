@@ -1,0 +1,164 @@
+"""The engine: records in, matches out; composes the other rooms and holds no logic of its own.
+
+`Engine.process` takes arrivals in any order and the moment that the clock has reached; the answer does not depend on how
+arrivals are grouped into calls. Each query keys, judges, orders and matches on its own (`runtime.query_runner`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan import Plan
+from runtime.arrival_order import in_arrival_order
+from runtime.batch import NO_TIME, Arrivals, Kind
+from runtime.controls import NEVER, ControlError, parse_control
+from runtime.keys import one_chunk
+from runtime.ledger import Account, ledger_table
+from runtime.query_runner import Clocked, Leeway, QueryOutcome, QueryRunner
+from runtime.refused import refused_at_source
+from runtime.results import OUTPUT_SCHEMA, TIMESTAMP, Results, discard_schema
+from runtime.state import StateError, decode, encode
+from runtime.time_policy import DEFAULT_LEEWAY, DEFAULT_REORDER
+
+
+class Engine:
+    """Runs the queries of one plan. Times are microseconds UTC.
+
+    `matcher`: "auto" (the kernel where it can), "kernel" (raises `NotForKernel`) or "reference". `sources`: of records that arrive at
+    the same moment, those of the sources named first come first; the others follow by name.
+    """
+
+    def __init__(self, plan: Plan, matcher: str = "auto", sources: Sequence[str] = ()) -> None:
+        self.plan = plan
+        self._runners = [QueryRunner(plan, query, matcher) for query in plan.queries]
+        self._sources = tuple(sources)
+        self._clock = NO_TIME
+        self._leeway = Leeway(DEFAULT_LEEWAY, DEFAULT_REORDER)
+        self._account: Account = Counter()
+
+    @property
+    def clock(self) -> int | None:
+        """The largest arrival time or tick so far."""
+        return None if self._clock == NO_TIME else self._clock
+
+    def process(self, arrivals: Arrivals, now: int | None = None) -> Results:
+        """Takes records, runs what is due up to the clock, and gives what came of it.
+
+        `now` moves the clock after the records; it never goes back. A record whose arrival lies before the clock arrives at it.
+        """
+        table = in_arrival_order(arrivals.table, self._sources)
+        arrival = np.maximum(table.column("_arrival").to_numpy(), self._clock)
+        if len(arrival):
+            self._clock = int(arrival[-1])
+        if now is not None:
+            self._clock = max(self._clock, now)
+        return self._run(table, arrival, self._clock)
+
+    def flush(self) -> Results:
+        """Lets time go on until nothing is due any more; the clock stops at the last moment at which something was."""
+        return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), NEVER)
+
+    def next_wake(self) -> int | None:
+        """The earliest moment at which time alone does something; None if nothing is waiting for it."""
+        due = min((runner.next_due for runner in self._runners), default=NEVER)
+        return None if due >= NEVER else due
+
+    def definitive(self, query: str, key: tuple[object, ...]) -> int | None:
+        """The query's definitive time for a key, at the engine's clock; None before anything has arrived."""
+        if self._clock == NO_TIME:
+            return None
+        runner = next(runner for runner in self._runners if runner.query.name == query)
+        return runner.definitive(key, self._clock)
+
+    def ledger(self) -> pa.Table:
+        """The accounts of all calls since this object was made (LEDGER_SCHEMA)."""
+        return ledger_table(self._account)
+
+    def snapshot(self) -> bytes:
+        """All that a later `restore` needs to go on: clocks, windows, what is pending."""
+        header = {
+            "clock": self._clock,
+            "leeway": [self._leeway.leeway, self._leeway.reorder],
+            "queries": {runner.query.name: runner.header() for runner in self._runners},
+        }
+        tables = {
+            f"{runner.query.name}/{name}": table for runner in self._runners for name, table in runner.tables().items()
+        }
+        return encode(header, tables)
+
+    @staticmethod
+    def restore(plan: Plan, data: bytes, matcher: str = "auto", sources: Sequence[str] = ()) -> Engine:
+        """An engine that goes on from a snapshot; queries that are not in it start afresh. Raises StateError."""
+        header, tables = decode(data)
+        engine = Engine(plan, matcher, sources)
+        try:
+            engine._clock = int(header["clock"])
+            engine._leeway = Leeway(*header["leeway"])
+            for runner in engine._runners:
+                name = runner.query.name
+                if name in header["queries"]:
+                    own = {
+                        key.rpartition("/")[2]: table for key, table in tables.items() if key.rpartition("/")[0] == name
+                    }
+                    runner.restore(header["queries"][name], own)
+        except (KeyError, TypeError, ValueError, pa.ArrowInvalid) as error:
+            raise StateError(f"this state does not fit the queries: {error}") from None
+        return engine
+
+    def _run(self, table: pa.Table, arrival: NDArray[np.int64], limit: int) -> Results:
+        kinds = table.column("_kind").to_numpy().astype(np.int64)
+        leeways, errors = self._controls(table, kinds, arrival)
+        clocked = Clocked(table, kinds, arrival, leeways, limit)
+        outcomes = [runner.run(clocked) for runner in self._runners]
+        if limit == NEVER:
+            self._clock = max([self._clock, *(outcome.last_due for outcome in outcomes)])
+        for runner in self._runners:
+            runner.forget(self._clock)
+        changes: Account = Counter()
+        for outcome in outcomes:
+            changes.update(outcome.account)
+        self._account.update(changes)
+        return self._results(outcomes, [refused_at_source(self.plan, table, kinds, arrival)], errors, changes)
+
+    def _results(
+        self, outcomes: list[QueryOutcome], refused: list[pa.Table], errors: pa.Table, changes: Account
+    ) -> Results:
+        matches = {
+            runner.query.name: outcome.matches
+            for runner, outcome in zip(self._runners, outcomes, strict=True)
+            if outcome.matches is not None
+        }
+        discarded = pa.concat_tables([*refused, *(outcome.discarded for outcome in outcomes)])
+        return Results(
+            matches=matches,
+            outputs=pa.concat_tables([errors, *(outcome.outputs for outcome in outcomes)]),
+            discarded=discarded.cast(discard_schema(self.plan)),
+            ledger=ledger_table(changes),
+        )
+
+    def _controls(
+        self, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]
+    ) -> tuple[list[tuple[int, Leeway]], pa.Table]:
+        """The leeways in force, each with the row from which on it is; and an error row for each wrong control event."""
+        leeways = [(0, self._leeway)]
+        errors = []
+        rows = np.flatnonzero(kinds == Kind.CONTROL)
+        text = one_chunk(table.column("_text")) if len(rows) else None
+        for row in rows.tolist():
+            assert text is not None
+            try:
+                control = parse_control(text[row].as_py() or "")
+                leeways.append((row, Leeway(control.leeway, control.reorder)))
+            except ControlError as error:
+                moment = pa.scalar(int(arrival[row]), pa.int64()).cast(TIMESTAMP)
+                errors.append(
+                    {"kind": "error", "text": str(error), "query": "", "key": "{}", "time": moment, "emitted": moment}
+                    | {"match_id": None, "_step": row, "_rank": 0}
+                )
+        self._leeway = leeways[-1][1]
+        return leeways, pa.Table.from_pylist(errors, schema=OUTPUT_SCHEMA)

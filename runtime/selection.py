@@ -1,0 +1,142 @@
+"""What each query makes of a record: an event of an input, a heartbeat, or nothing; with which source time.
+
+Takes records of any kind as a table; gives columns by row. It looks at one record at a time, needs no state and no order: it may run
+before records are shipped anywhere, and what no query wants need not be shipped (only counted).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.expression import Type
+from querylang.plan import Plan, QueryPlan
+from runtime.batch import NO_TIME, Kind, column_name
+from runtime.expressions import holds
+from runtime.keys import key_columns, key_fields, one_chunk
+
+SECOND = 1_000_000
+LATEST_TIME = 320_000_000_000 * SECOND
+"""No record's time lies further from 1970 than this (past the year 12000); such times count as null."""
+
+
+class Use(IntEnum):
+    """What a query does with a record; the words of the ledger are the names in lower case."""
+
+    UNRELATED = 0
+    EVENT = 1
+    HEARTBEAT = 2
+    FILTERED = 3
+    NULL_KEY = 4
+    NULL_TIME = 5
+    TICK = 6
+    CONTROL = 7
+    MALFORMED = 8
+    UNKNOWN_TYPE = 9
+
+
+_BY_KIND = {
+    Kind.TICK: Use.TICK,
+    Kind.CONTROL: Use.CONTROL,
+    Kind.MALFORMED: Use.MALFORMED,
+    Kind.UNKNOWN_TYPE: Use.UNKNOWN_TYPE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """By row. `input`: index or -1; `beats`: bits of the inputs that the record is a heartbeat of; `time`: source time."""
+
+    use: NDArray[np.int8]
+    input: NDArray[np.int16]
+    beats: NDArray[np.int64]
+    time: NDArray[np.int64]
+
+
+class Selector:
+    """The roles of a plan's event types in one query."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._plan, self._query = plan, query
+        kinds = len(plan.events)
+        self._input = np.full(kinds + 1, -1, np.int16)
+        self._beats = np.zeros(kinds + 1, np.int64)
+        self._keyed = np.zeros(kinds + 1, np.bool_)
+        self._needs_time = np.zeros(kinds + 1, np.bool_)
+        for kind, event in enumerate(plan.events):
+            self._keyed[kind] = bool(key_fields(query).get(event.name))
+            for index, item in enumerate(query.inputs):
+                if item.event == event.name:
+                    self._input[kind] = index
+                    self._needs_time[kind] |= item.wait is not None
+                if item.heartbeat is not None and item.heartbeat.event == event.name:
+                    self._beats[kind] |= 1 << index
+                    self._needs_time[kind] = True
+
+    def select(self, table: pa.Table, kinds: NDArray[np.int64]) -> Selection:
+        """One verdict a record, before time comes in."""
+        role = np.where(kinds < 0, len(self._plan.events), kinds)
+        input_of, beats = self._input[role], self._beats[role]
+        use = np.where(input_of >= 0, np.int8(Use.EVENT), np.where(beats != 0, np.int8(Use.HEARTBEAT), np.int8(0)))
+        for kind, meaning in _BY_KIND.items():
+            use[kinds == kind] = meaning
+        self._filter(table, input_of, use)
+        concerned = (use == Use.EVENT) | (use == Use.HEARTBEAT)
+        time = self._source_times(table, kinds)
+        use[concerned & self._needs_time[role] & (time == NO_TIME)] = Use.NULL_TIME
+        for column in key_columns(table, kinds, self._plan, self._query):
+            if column.null_count:
+                use[concerned & self._keyed[role] & column.is_null().to_numpy(zero_copy_only=False)] = Use.NULL_KEY
+        event, beat = use == Use.EVENT, (use == Use.EVENT) | (use == Use.HEARTBEAT)
+        return Selection(use, np.where(event, input_of, -1).astype(np.int16), np.where(beat, beats, 0), time)
+
+    def input_of(self, kinds: NDArray[np.int64]) -> NDArray[np.int16]:
+        """The input that takes each kind of record, -1 for none; filters are not asked."""
+        return self._input[np.where(kinds < 0, len(self._plan.events), kinds)]
+
+    def _filter(self, table: pa.Table, input_of: NDArray[np.int16], use: NDArray[np.int8]) -> None:
+        for index, item in enumerate(self._query.inputs):
+            if item.filter is not None:
+                use[(input_of == index) & ~holds(item.filter, table)] = Use.FILTERED
+
+    def _source_times(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+        declared = table.column("_source_time").to_numpy()
+        fields = {
+            (event, field)
+            for item in self._query.inputs
+            for event, field in [(item.event, item.time_from)]
+            + ([(item.heartbeat.event, item.heartbeat.time_from)] if item.heartbeat else [])
+            if field is not None
+        }
+        if not fields:
+            return declared
+        time = declared.copy()
+        for event, field in sorted(fields):
+            kind = [candidate.name for candidate in self._plan.events].index(event)
+            rows = kinds == kind
+            time[rows] = microseconds(table, field, self._plan.event(event).type_of(field))[rows]
+        return time
+
+
+def microseconds(table: pa.Table, field: str, type_: Type) -> NDArray[np.int64]:
+    """A field of seconds since 1970 as microseconds, rounded to the nearest; NO_TIME where it holds no time."""
+    name = column_name(field, type_)
+    if name not in table.column_names:
+        return np.full(len(table), NO_TIME, np.int64)
+    column = one_chunk(table.column(name))
+    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    limit = LATEST_TIME // SECOND
+    with np.errstate(invalid="ignore"):
+        usable = (values >= -limit) & (values <= limit)
+        if type_ is Type.FLOAT:
+            time = np.rint(np.where(usable, values, 0.0) * SECOND).astype(np.int64)
+        else:
+            time = np.where(usable, values, 0) * SECOND
+    if missing is not None:
+        usable &= ~missing
+    return time if usable.all() else np.where(usable, time, NO_TIME)
