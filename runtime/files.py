@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -126,17 +127,17 @@ def _as_arrow(table: Any) -> pa.Table:
 
 def _of_pandas(frame: Any) -> pa.Table:
     columns = {}
-    for position, column in enumerate(frame.columns):
+    for position, name in enumerate(frame.columns):
         values = frame.iloc[:, position]
-        try:
-            columns[str(column)] = pa.chunked_array([pa.array(values, from_pandas=True)])
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            columns[str(column)] = pa.chunked_array([_as_text([None if _is_missing(v) else v for v in values])])
+        if values.dtype == object:
+            columns[str(name)] = _column_of([None if _is_missing(value) else value for value in values])
+        else:
+            columns[str(name)] = pa.array(values, from_pandas=True)
     return pa.table(columns)
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or value != value  # NaN and NaT differ from themselves
+    return value is None or value != value  # noqa: PLR0124  NaN and NaT differ from themselves
 
 
 # ---------------------------------------------------------------------------------------------------------- Parquet
@@ -167,12 +168,16 @@ class _Records:
     data: bytes
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
+    line_ends: NDArray[np.int64]
 
     def raw(self, index: int) -> str:
         return self.data[self.starts[index] : self.ends[index]].decode("utf-8", "replace").rstrip("\r\n")
 
     def line(self, index: int) -> int:
-        return self.data.count(b"\n", 0, int(self.starts[index])) + 1
+        return int(np.searchsorted(self.line_ends, self.starts[index])) + 1
+
+    def describe(self, index: int) -> tuple[str, str]:
+        return f"line {self.line(index)}", self.raw(index)
 
     def unreadable(self, index: int, reason: str) -> Unreadable:
         return Unreadable(index, f"line {self.line(index)}", reason, self.raw(index))
@@ -182,15 +187,16 @@ def _records(data: bytes, whole_lines: bool) -> _Records:
     """Cut at line ends outside quotes, or with `whole_lines` at every line end."""
     bytes_ = np.frombuffer(data, np.uint8)
     is_end = bytes_ == ord("\n")
+    line_ends = np.flatnonzero(is_end)
     if not whole_lines:
         is_end &= np.cumsum(bytes_ == ord('"'), dtype=np.int64) % 2 == 0
     ends = np.flatnonzero(is_end) + 1
     if len(data) and (not len(ends) or ends[-1] != len(data)):
         ends = np.append(ends, len(data))
     starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
-    blank = (ends - starts == 1) & (bytes_[starts] == ord("\n")) if len(ends) else np.zeros(0, np.bool_)
-    blank |= np.array([end - start == 2 and data[start:end] == b"\r\n" for start, end in zip(starts, ends, strict=True)])
-    return _Records(data, starts[~blank], ends[~blank])
+    lengths, first = ends - starts, bytes_[starts]
+    blank = (lengths == 1) & (first == ord("\n")) | (lengths == 2) & (first == ord("\r"))
+    return _Records(data, starts[~blank], ends[~blank], line_ends)
 
 
 def _read_csv(path: Path, name: str) -> RawTable:
@@ -201,28 +207,11 @@ def _read_csv(path: Path, name: str) -> RawTable:
     columns, refused = _parse_csv(data, header)
     if any(b"\n" in raw.strip().encode() for _, _, raw in refused):
         return _read_csv_with_open_quote(name, data, header)
-    records = _Lazily(data, whole_lines=False)
+    records = cache(lambda: _records(data, whole_lines=False))
     wrong = {index: _wrong_cells(header, cells) for index, cells, _ in refused}
     numbers = np.setdiff1d(np.arange(1, len(columns) + len(wrong) + 1), np.array(list(wrong), np.int64))
     unreadable = [records().unreadable(index, reason) for index, reason in wrong.items()]
-    return RawTable(name, columns, numbers, records.describe, unreadable)
-
-
-class _Lazily:
-    """The records of a file, cut when first asked for: only rows in trouble need them."""
-
-    def __init__(self, data: bytes, whole_lines: bool) -> None:
-        self._data = data
-        self._whole_lines = whole_lines
-        self._found: _Records | None = None
-
-    def __call__(self) -> _Records:
-        if self._found is None:
-            self._found = _records(self._data, self._whole_lines)
-        return self._found
-
-    def describe(self, number: int) -> tuple[str, str]:
-        return f"line {self().line(number)}", self().raw(number)
+    return RawTable(name, columns, numbers, lambda number: records().describe(number), unreadable)
 
 
 def _wrong_cells(header: Sequence[str], cells: int) -> str:
@@ -266,7 +255,9 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         return pc.cast(column, pa.string())
     except pa.ArrowInvalid:  # not UTF-8 somewhere: shown with a replacement character, as editors do
-        return pa.chunked_array([[None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()]])
+        return pa.chunked_array(
+            [[None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()]]
+        )
 
 
 def _read_csv_with_open_quote(name: str, data: bytes, header: Sequence[str]) -> RawTable:
@@ -280,11 +271,8 @@ def _read_csv_with_open_quote(name: str, data: bytes, header: Sequence[str]) -> 
     wrong = {int(whole[index]): _wrong_cells(header, cells) for index, cells, _ in refused}
     wrong |= {int(index): "a quote is not closed" for index in np.flatnonzero(is_open)}
     numbers = np.array([index for index in range(1, count) if index not in wrong], np.int64)
-
-    def describe(number: int) -> tuple[str, str]:
-        return f"line {records.line(number)}", records.raw(number)
-
-    return RawTable(name, columns, numbers, describe, [records.unreadable(i, why) for i, why in sorted(wrong.items())])
+    unreadable = [records.unreadable(index, reason) for index, reason in sorted(wrong.items())]
+    return RawTable(name, columns, numbers, records.describe, unreadable)
 
 
 # ------------------------------------------------------------------------------------------------------- JSON, YAML
@@ -298,18 +286,38 @@ def _read_json(path: Path, name: str) -> RawTable:
         except ValueError as error:
             raise InputError(f"{path}: is not JSON: {error}") from error
         return _of_mappings(rows, name, "row")
-    return _json_lines(data, name)
+    return _json_lines_at_once(data, name) or _json_lines(data, name)
+
+
+def _json_lines_at_once(data: bytes, name: str) -> RawTable | None:
+    """All lines in one go; None where a line is broken, or where a guessed type would lose what was written."""
+    try:
+        first = json.loads(data.lstrip().partition(b"\n")[0])
+        text = pa.schema([(key, pa.string()) for key, value in first.items() if isinstance(value, str)])
+        options = pa.json.ParseOptions(explicit_schema=text)
+        columns = pa.json.read_json(pa.BufferReader(data), parse_options=options)
+    except (ValueError, AttributeError):
+        return None
+    if any(pa.types.is_timestamp(column.type) for column in columns.columns):
+        return None
+    numbers = np.arange(1, len(columns) + 1)
+    places = cache(lambda: _json_line_places(data))
+    return RawTable(name, columns, numbers, lambda number: places()[number - 1])
+
+
+def _json_line_places(data: bytes) -> list[tuple[str, str]]:
+    lines = enumerate(data.decode("utf-8", "replace").split("\n"), 1)
+    return [(f"line {number}", line.strip()) for number, line in lines if line.strip()]
 
 
 def _json_lines(data: bytes, name: str) -> RawTable:
-    lines = [line for line in enumerate(data.decode("utf-8", "replace").split("\n"), 1) if line[1].strip()]
+    places = _json_line_places(data)
     rows: list[Any] = []
-    for _, line in lines:
+    for _, line in places:
         try:
             rows.append(json.loads(line))
         except ValueError as error:
             rows.append(_NoRow(f"not JSON: {error}"))
-    places = [(f"line {number}", line.strip()) for number, line in lines]
     return _of_rows(rows, name, lambda number: places[number - 1])
 
 
@@ -354,14 +362,13 @@ def _of_rows(rows: Sequence[Any], name: str, describe: Describe) -> RawTable:
 
 
 def _column_of(values: Sequence[Any]) -> pa.Array:
-    """One type where all values have it, else text."""
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return _as_text(values)
-
-
-def _as_text(values: Sequence[Any]) -> pa.Array:
+    """One type where all values have it (whole numbers among floats are floats), else text."""
+    types = {type(value) for value in values if value is not None}
+    if len(types) <= 1 or types == {int, float}:
+        try:
+            return pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            pass
     return pa.array([_text_of(value) for value in values], pa.string())
 
 

@@ -23,8 +23,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGEST = 9.2e18 / MICROSECONDS
 _CLOCK = r"^\d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
+_ZONED = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+(Z|[+-][0-9:]{2,5})$"
 _WITHOUT_ZONE = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+$"
-_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +105,13 @@ def _of_seconds(column: pa.Array) -> Moments:
 
 def _of_text(column: pa.Array) -> Moments:
     text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
-    known = _of_zoned_text(_in_full(text))
-    numbers = pc.fill_null(pc.match_substring_regex(text, _NUMBER), False).to_numpy(zero_copy_only=False)
-    if not numbers.any():
-        return known
-    seconds = _of_seconds(pc.cast(text.filter(pa.array(numbers)), pa.float64()))
-    micros, bad = known.micros.copy(), known.bad.copy()
-    micros[numbers], bad[numbers] = seconds.micros, seconds.bad
+    numbers = pc.fill_null(pc.match_substring_regex(text, NUMBER), False)
+    if not pc.any(numbers, min_count=0).as_py():
+        return _of_zoned_text(_in_full(text))
+    rest = _of_zoned_text(_in_full(pc.if_else(numbers, pa.scalar(None, pa.string()), text)))
+    seconds = _of_seconds(pc.cast(text.filter(numbers), pa.float64()))
+    micros, bad, chosen = rest.micros.copy(), rest.bad.copy(), numbers.to_numpy(zero_copy_only=False)
+    micros[chosen], bad[chosen] = seconds.micros, seconds.bad
     return Moments(micros, bad)
 
 
@@ -131,17 +132,23 @@ def _in_full(text: pa.Array) -> pa.Array:
 
 
 def _of_zoned_text(text: pa.Array) -> Moments:
-    parsed = cast_or_null(text, pa.timestamp("us", "UTC"))
+    parsed = cast_or_null(text, pa.timestamp("us", "UTC"), _ZONED)
     moments = _known(pc.cast(parsed, pa.int64()))
     return Moments(moments.micros, _valid(text) & (moments.micros == NO_TIME))
 
 
-def cast_or_null(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast; a cell that cannot be cast becomes null. Without such cells it is one vectorised cast."""
+def cast_or_null(column: pa.Array, target: pa.DataType, form: str | None = None) -> pa.Array:
+    """Cast; a cell that cannot be cast becomes null. Without such cells it is one vectorised cast.
+
+    `form` is a regular expression that text must have: it sorts out most of what cannot be cast in one go.
+    """
     try:
         return pc.cast(column, target)
     except pa.ArrowInvalid:
         if len(column) == 1:
             return pa.nulls(1, target)
-        middle = len(column) // 2
-        return pa.concat_arrays([cast_or_null(column[:middle], target), cast_or_null(column[middle:], target)])
+    if form is not None and pa.types.is_string(column.type):
+        fits = pc.match_substring_regex(column, form)
+        return cast_or_null(pc.if_else(fits, column, pa.scalar(None, pa.string())), target)
+    middle = len(column) // 2
+    return pa.concat_arrays([cast_or_null(column[:middle], target), cast_or_null(column[middle:], target)])

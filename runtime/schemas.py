@@ -1,0 +1,91 @@
+"""The fields of event types that have no definition, from the tables that hold their events.
+
+Takes tables as `runtime.files` reads them; gives, for each event type found, its fields and their types. What the
+columns mean is said in `runtime.tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.errors import InputError
+from querylang.expression import Type
+from runtime.convert import convert, is_moment
+from runtime.files import RawTable, read_raw
+
+PLACES = ("source", "partition", "offset")
+"""Columns that say where a row came from; fields only where a definition says so."""
+
+
+def infer_schemas(
+    *tables: Any,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    event: str = "",
+) -> Mapping[str, Mapping[str, Type]]:
+    """The fields of the event types that occur in tables, for types that have no definition.
+
+    `event` is the type of the rows of a table without a type column. A field is one that is not null in all of the
+    type's rows. Timestamps are float seconds. Raises InputError where two tables disagree on a field's type.
+    """
+    found: dict[str, dict[str, Type]] = {}
+    for table in tables:
+        raw = read_raw(table)
+        for name, rows in _rows_by_type(raw, type or "event", event):
+            fields = found.setdefault(name, {})
+            for field, type_ in _inferred(raw, rows, _declared({"at": arrival, "event": type, "ts": source_time})):
+                if fields.setdefault(field, type_) is not type_:
+                    raise InputError(
+                        f"{raw.name}: field {field!r} of {name!r} is {type_} here and {fields[field]} before"
+                    )
+    return found
+
+
+def _rows_by_type(raw: RawTable, column: str, event: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    if column not in raw.columns.column_names:
+        if event:
+            yield event, np.ones(len(raw.columns), np.bool_)
+        return
+    names = pc.utf8_trim_whitespace(pc.cast(raw.columns.column(column).combine_chunks(), pa.string()))
+    for name in pc.unique(names).to_pylist():
+        if name and "(" not in name:
+            yield name, pc.fill_null(pc.equal(names, name), False).to_numpy(zero_copy_only=False)
+
+
+def _declared(named: Mapping[str, str | None]) -> set[str]:
+    """The columns that are no fields: the standard ones, unless another column was named in their place."""
+    return {standard for standard, other in named.items() if other is None} | set(PLACES)
+
+
+def _inferred(raw: RawTable, rows: NDArray[np.bool_], declared: set[str]) -> Iterator[tuple[str, Type]]:
+    is_all = bool(rows.all())
+    for name in raw.columns.column_names:
+        if name and name not in declared:
+            column = raw.columns.column(name).combine_chunks()
+            column = column if is_all else column.filter(pa.array(rows))
+            type_ = _type_of(column)
+            if type_ is not None and (is_all or column.null_count < len(column)):
+                yield name, type_
+
+
+def _type_of(column: pa.Array) -> Type | None:
+    """The narrowest type that holds all cells; None for what no type holds."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _type_of(pc.cast(column, kind.value_type))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        narrow = () if column.null_count == len(column) else (Type.INTEGER, Type.FLOAT, Type.BOOLEAN)
+        return next((type_ for type_ in narrow if convert(column, type_).bad is None), Type.STRING)
+    if pa.types.is_boolean(kind):
+        return Type.BOOLEAN
+    if pa.types.is_integer(kind):
+        return Type.INTEGER
+    is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return Type.FLOAT if is_number or is_moment(kind) else None

@@ -1,0 +1,468 @@
+"""Event tables as arrivals: what every column of a table means for a plan.
+
+Takes files (CSV, JSON lines, Parquet, YAML rows) and tables (pandas, Polars, Arrow) and a plan; gives `Arrivals`.
+Columns: `at` arrival time, `event` type or an event written as text, `ts` source time, `source`, `partition`,
+`offset` where the row came from, all others the events' fields by name. A row that cannot be read becomes a MALFORMED
+record that says where and why; the rest goes on. A table that cannot be one raises InputError. Order, clocks and
+judgement are left to the engine.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.errors import InputError
+from querylang.expression import Type
+from querylang.plan import EventType, Field, Plan
+from runtime.batch import ARROW_TYPES, NO_TIME, Arrivals, Kind, arrivals_schema, column_name
+from runtime.convert import convert
+from runtime.event_text import EventTextError, TextEvent, parse_event_text
+from runtime.files import RawTable, iter_raw, read_raw
+from runtime.schemas import PLACES, infer_schemas
+from runtime.times import parse_times
+
+__all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals"]
+
+CONTROL_EVENTS = ("SetDelayedEventsLeeway", "Heartbeat")
+"""Events written as text that are no type of a plan and speak to the engine; the engine reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The names of the columns that say when and what; None: the standard name, which may be absent."""
+
+    arrival: str | None = None
+    type: str | None = None
+    source_time: str | None = None
+
+
+def read_arrivals(
+    table: Any,
+    plan: Plan,
+    *,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    source: str | None = None,
+) -> Arrivals:
+    """Read a whole table for a plan.
+
+    `table`: a path, a pandas, Polars or Arrow table, or a list of mappings. `arrival`, `type`, `source_time` name other
+    columns than `at`, `event`, `ts`; `source` is the source's name where the table has no such column (else the file's
+    name). Without an arrival column the table is history: rows arrive at their source time, in its order. Raises
+    InputError for what is no table, and for a column that the plan needs and the table lacks.
+    """
+    return _Reading(read_raw(table, source), plan, Columns(arrival, type, source_time)).arrivals()
+
+
+def iter_arrivals(
+    table: Any,
+    plan: Plan,
+    *,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    source: str | None = None,
+) -> Iterator[Arrivals]:
+    """The same in parts (a Parquet file's row groups), in the order of the file; arrival never decreases across them.
+
+    History comes in parts too: each is in order of source time, but only within itself.
+    """
+    floor = NO_TIME
+    for part in iter_raw(table, source):
+        reading = _Reading(part, plan, Columns(arrival, type, source_time), floor)
+        arrivals = reading.arrivals()
+        if len(arrivals) and not reading.is_history:
+            floor = max(floor, int(arrivals.system("arrival").max()))
+        yield arrivals
+
+
+class _Reading:
+    """One table on its way to arrivals: marks rows as malformed while it goes through the columns."""
+
+    def __init__(self, raw: RawTable, plan: Plan, columns: Columns, floor: int = NO_TIME) -> None:
+        self.raw = raw
+        self.plan = plan
+        self.count = len(raw.columns)
+        self.names = raw.columns.column_names
+        self.floor = floor
+        self.reasons: dict[int, str] = {}
+        self.arrival = self._declared(columns.arrival, "at")
+        self.type = self._declared(columns.type, "event")
+        self.source_time = self._declared(columns.source_time, "ts")
+        self.is_history = self.arrival is None
+        self.kinds = np.empty(self.count, np.int16)
+        self.text: NDArray[np.object_] | None = None
+        self.written: dict[int, tuple[TextEvent, EventType]] = {}
+
+    def arrivals(self) -> Arrivals:
+        self._read_kinds()
+        self._check_columns()
+        fields = self._fields()
+        source_time = self._source_times()
+        moments = self._history(fields, source_time) if self.is_history else self._arrival_times()
+        return self._assemble(fields, source_time, moments)
+
+    def _declared(self, name: str | None, standard: str) -> str | None:
+        if name is None:
+            return standard if standard in self.names else None
+        if name not in self.names:
+            raise InputError(f"{self.raw.name}: has no column {name!r}{_did_you_mean(name, self.names)}")
+        return name
+
+    def _column(self, name: str) -> pa.Array:
+        column = self.raw.columns.column(name).combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            return pc.cast(column, column.type.value_type)
+        return column
+
+    def _refuse(self, row: int, reason: str) -> None:
+        self.reasons.setdefault(row, reason)
+
+    # ------------------------------------------------------------------------------------------------ event types
+
+    def _read_kinds(self) -> None:
+        if self.type is None:
+            self.kinds[:] = self._only_event()
+            return
+        column = self._column(self.type)
+        if not pa.types.is_string(column.type):
+            column = pc.cast(column, pa.string())
+        encoded = pc.dictionary_encode(pc.fill_null(pc.utf8_trim_whitespace(column), ""))
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        kinds = np.empty(len(encoded.dictionary), np.int16)
+        for code, text in enumerate(encoded.dictionary.to_pylist()):
+            kinds[code] = self._kind_of(text, codes, code)
+        self.kinds = kinds[codes] if len(kinds) else self.kinds
+        for row in self.reasons:
+            self.kinds[row] = Kind.MALFORMED
+
+    def _kind_of(self, text: str, codes: NDArray[np.int32], code: int) -> int:
+        if not text:
+            return Kind.TICK
+        index = self._event_index(text)
+        if index is not None:
+            return index
+        rows = np.flatnonzero(codes == code)
+        if "(" in text:
+            return self._written_kind(text, rows)
+        self._set_text(rows, text)
+        return Kind.UNKNOWN_TYPE
+
+    def _event_index(self, name: str) -> int | None:
+        names = [event.name for event in self.plan.events]
+        if name in names:
+            return names.index(name)
+        short = name.rpartition(".")[2]
+        return names.index(short) if short in names else None
+
+    def _written_kind(self, text: str, rows: NDArray[np.int64]) -> int:
+        try:
+            event = parse_event_text(text)
+        except EventTextError as error:
+            return self._malformed(rows, str(error))
+        index = self._event_index(event.name)
+        if index is None:
+            is_control = event.short_name in CONTROL_EVENTS
+            self._set_text(rows, text if is_control else event.name)
+            return Kind.CONTROL if is_control else Kind.UNKNOWN_TYPE
+        definition = self.plan.events[index]
+        problem = _misfit(event, definition)
+        if problem:
+            return self._malformed(rows, problem)
+        self.written.update((int(row), (event, definition)) for row in rows)
+        return index
+
+    def _malformed(self, rows: NDArray[np.int64], reason: str) -> int:
+        for row in rows:
+            self._refuse(int(row), reason)
+        return Kind.MALFORMED
+
+    def _set_text(self, rows: NDArray[np.int64], text: str) -> None:
+        if self.text is None:
+            self.text = np.full(self.count, None, np.object_)
+        self.text[rows] = text
+
+    def _only_event(self) -> int:
+        inputs = dict.fromkeys(item.event for query in self.plan.queries for item in query.inputs)
+        if len(inputs) != 1:
+            takes = f"the queries take {', '.join(inputs)}" if inputs else "no query takes an event"
+            raise InputError(f"{self.raw.name}: has no column 'event', and {takes}{_did_you_mean('event', self.names)}")
+        index = self._event_index(next(iter(inputs)))
+        assert index is not None, "an input's event type is one of the plan's"
+        return index
+
+    # ---------------------------------------------------------------------------------------------------- columns
+
+    def _present_events(self) -> list[tuple[int, EventType]]:
+        """The event types with rows whose fields stand in columns."""
+        present = np.unique(np.delete(self.kinds, list(self.written)) if self.written else self.kinds)
+        return [(int(index), self.plan.events[index]) for index in present if index >= 0]
+
+    def _check_columns(self) -> None:
+        for _, event in self._present_events():
+            for field in event.fields:
+                if field.name not in self.names:
+                    near = _did_you_mean(field.name, self.names)
+                    raise InputError(f"{self.raw.name}: has no column {field.name!r}, a field of {event.name!r}{near}")
+            if self.source_time is None and _needs_source_time(self.plan, event.name, self.is_history):
+                raise InputError(
+                    f"{self.raw.name}: has no column 'ts', the source time of {event.name!r}"
+                    f"{_did_you_mean('ts', self.names)}; another column can be named as the source time"
+                )
+
+    def _fields(self) -> dict[str, pa.Array]:
+        """The columns of all events' fields, null on the rows of other types."""
+        times = _source_time_fields(self.plan)
+        columns: dict[str, list[tuple[int, Field, bool]]] = {}
+        for index, event in self._present_events():
+            for field in event.fields:
+                is_time = (event.name, field.name) in times
+                columns.setdefault(column_name(field.name, field.type), []).append((index, field, is_time))
+        fields = {name: self._field(uses) for name, uses in columns.items()}
+        return self._with_written(fields)
+
+    def _field(self, uses: Sequence[tuple[int, Field, bool]]) -> pa.Array:
+        field = uses[0][1]
+        is_time = any(use[2] for use in uses)
+        converted = convert(self._column(field.name), field.type, is_time)
+        owners = np.isin(self.kinds, [index for index, _, _ in uses])
+        if self.written:
+            owners[list(self.written)] = False
+        if converted.bad is not None:
+            for row in np.flatnonzero(converted.bad & owners):
+                cell = self.raw.columns.column(field.name)[int(row)].as_py()
+                self._refuse(int(row), f"{cell!r} is not a value of {field.name!r} ({field.type})")
+        if owners.all():
+            return converted.values
+        return pc.if_else(pa.array(owners), converted.values, pa.scalar(None, ARROW_TYPES[field.type]))
+
+    def _with_written(self, fields: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """The fields of events that are written as text, put into the columns."""
+        values: dict[str, dict[int, Any]] = {}
+        types: dict[str, Type] = {}
+        for row, (event, definition) in self.written.items():
+            for field, argument in zip(definition.fields, event.arguments, strict=True):
+                name = column_name(field.name, field.type)
+                values.setdefault(name, {})[row] = float(argument) if field.type is Type.FLOAT else argument
+                types[name] = field.type
+        for name, cells in values.items():
+            rows = np.fromiter(cells, np.int64)
+            mask = np.zeros(self.count, np.bool_)
+            mask[rows] = True
+            order = np.argsort(rows)
+            given = pa.array([list(cells.values())[i] for i in order], ARROW_TYPES[types[name]])
+            column = fields.get(name, pa.nulls(self.count, ARROW_TYPES[types[name]]))
+            fields[name] = pc.replace_with_mask(column, pa.array(mask), given)
+        return fields
+
+    # ------------------------------------------------------------------------------------------------------ times
+
+    def _source_times(self) -> NDArray[np.int64]:
+        if self.source_time is None:
+            return np.full(self.count, NO_TIME)
+        moments = parse_times(self._column(self.source_time))
+        if moments.bad.any():
+            for row in np.flatnonzero(moments.bad):
+                if not self._is_field(int(row), self.source_time):
+                    self._refuse_time(int(row), self.source_time)
+        return moments.micros
+
+    def _is_field(self, row: int, name: str) -> bool:
+        kind = self.kinds[row]
+        return kind >= 0 and any(field.name == name for field in self.plan.events[kind].fields)
+
+    def _refuse_time(self, row: int, name: str) -> None:
+        cell = self.raw.columns.column(name)[row].as_py()
+        self._refuse(row, f"{name!r} is empty" if cell is None else f"{cell!r} in {name!r} is not a time")
+
+    def _arrival_times(self) -> NDArray[np.int64]:
+        assert self.arrival is not None, "a table with arrivals has the column"
+        micros = parse_times(self._column(self.arrival)).micros
+        if (micros == NO_TIME).any():
+            for row in np.flatnonzero(micros == NO_TIME):
+                self._refuse_time(int(row), self.arrival)
+        return micros
+
+    def _history(self, fields: Mapping[str, pa.Array], source_time: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Every row's own time."""
+        moments = source_time.copy()
+        for name, field in _source_time_fields(self.plan):
+            event = self.plan.event(name)
+            rows = self.kinds == self._event_index(name)
+            if rows.any():
+                column = fields[column_name(field, event.type_of(field))]
+                own = parse_times(column).micros
+                moments = np.where(rows, own, moments)
+        return moments
+
+    # --------------------------------------------------------------------------------------------------- assembly
+
+    def _assemble(
+        self, fields: Mapping[str, pa.Array], source_time: NDArray[np.int64], moments: NDArray[np.int64]
+    ) -> Arrivals:
+        source, partition, offset = self._places()
+        self._refuse_marked()
+        columns: dict[str, pa.Array] = {
+            "_kind": pa.array(self.kinds),
+            "_arrival": pa.array(moments),
+            "_source": source,
+            "_partition": pa.array(partition),
+            "_offset": pa.array(offset),
+            "_source_time": pa.array(source_time),
+            "_text": pa.nulls(self.count, pa.string()) if self.text is None else pa.array(self.text, pa.string()),
+        }
+        schema = arrivals_schema(self.plan)
+        for field in schema:
+            if field.name not in columns:
+                columns[field.name] = fields.get(field.name, pa.nulls(self.count, field.type))
+        table = pa.table([columns[name] for name in schema.names], schema=schema)
+        return self._ordered(self._with_unreadable(table))
+
+    def _refuse_marked(self) -> None:
+        for row, reason in self.reasons.items():
+            place, raw = self.raw.describe(int(self.raw.numbers[row]))
+            self._set_text(np.array([row]), f"{place}: {reason}: {raw}")
+            self.kinds[row] = Kind.MALFORMED
+
+    def _places(self) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int64]]:
+        own = {field.name for _, event in self._present_events() for field in event.fields}
+        given = {name: self._column(name) for name in PLACES if name in self.names and name not in own}
+        named = pa.repeat(pa.scalar(self.raw.name, pa.string()), self.count)
+        source = pc.fill_null(pc.cast(given["source"], pa.string()), self.raw.name) if "source" in given else named
+        partition = self._number(given, "partition", np.zeros(self.count, np.int64)).astype(np.int32)
+        return source, partition, self._number(given, "offset", self.raw.numbers)
+
+    def _number(self, given: Mapping[str, pa.Array], name: str, default: NDArray[np.int64]) -> NDArray[np.int64]:
+        if name not in given:
+            return default
+        converted = convert(given[name], Type.INTEGER)
+        if converted.bad is not None:
+            for row in np.flatnonzero(converted.bad):
+                self._refuse(int(row), f"{given[name][int(row)].as_py()!r} in {name!r} is not a whole number")
+        return np.where(
+            pc.is_valid(converted.values).to_numpy(zero_copy_only=False),
+            pc.fill_null(converted.values, 0).to_numpy(zero_copy_only=False),
+            default,
+        )
+
+    def _with_unreadable(self, table: pa.Table) -> pa.Table:
+        """The records that are no rows, each where it stood."""
+        unreadable = self.raw.unreadable
+        if not unreadable:
+            return table
+        count = len(unreadable)
+        columns: dict[str, pa.Array] = {
+            "_kind": pa.array(np.full(count, Kind.MALFORMED, np.int16)),
+            "_arrival": pa.array(np.full(count, NO_TIME)),
+            "_source": pa.array([self.raw.name] * count),
+            "_partition": pa.array(np.zeros(count, np.int32)),
+            "_offset": pa.array([record.number for record in unreadable], pa.int64()),
+            "_source_time": pa.array(np.full(count, NO_TIME)),
+            "_text": pa.array([f"{record.place}: {record.reason}: {record.raw}" for record in unreadable]),
+        }
+        schema = table.schema
+        added = pa.table([columns.get(f.name, pa.nulls(count, f.type)) for f in schema], schema=schema)
+        numbers = np.concatenate([self.raw.numbers, [record.number for record in unreadable]])
+        return pa.concat_tables([table, added]).take(np.argsort(numbers, kind="stable"))
+
+    def _ordered(self, table: pa.Table) -> Arrivals:
+        moments = table.column("_arrival").to_numpy().copy()
+        if self.is_history:
+            moments = _filled(moments, self.floor)
+            order = np.argsort(moments, kind="stable")
+            table = _with_arrival(table, moments)
+            return Arrivals(table if (order == np.arange(len(order))).all() else table.take(order))
+        return Arrivals(_with_arrival(table, _clamped(table, moments, self.floor)))
+
+
+def _filled(moments: NDArray[np.int64], floor: int) -> NDArray[np.int64]:
+    """Rows without a time take that of the row before, the first ones the earliest."""
+    known = moments != NO_TIME
+    if known.all():
+        return moments
+    if not known.any():
+        return np.full(len(moments), max(floor, 0))
+    latest = np.maximum.accumulate(np.where(known, np.arange(len(moments)), -1))
+    return np.where(latest >= 0, moments[np.maximum(latest, 0)], moments[known].min())
+
+
+def _clamped(table: pa.Table, moments: NDArray[np.int64], floor: int) -> NDArray[np.int64]:
+    """Arrival never goes back along the offsets of one source partition."""
+    if not len(moments):
+        return moments
+    partition, offset = table.column("_partition").to_numpy(), table.column("_offset").to_numpy()
+    codes = pc.dictionary_encode(table.column("_source").combine_chunks()).indices.to_numpy(zero_copy_only=False)
+    group = codes.astype(np.int64) << 32 | partition.astype(np.int64) & 0xFFFFFFFF
+    order = np.lexsort((offset, group)) if (group != group[0]).any() or (np.diff(offset) < 0).any() else None
+    ordered = moments if order is None else moments[order]
+    starts = np.zeros(len(moments), np.int64) if order is None else group[order]
+    ordered = np.maximum(ordered, floor)
+    for part in np.split(np.arange(len(ordered)), np.flatnonzero(np.diff(starts)) + 1):
+        ordered[part] = np.maximum.accumulate(ordered[part])
+    unknown = ordered == NO_TIME
+    if unknown.any():  # nothing readable before them: they arrive with the first that is
+        ordered[unknown] = ordered[~unknown].min() if (~unknown).any() else 0
+    if order is None:
+        return ordered
+    clamped = np.empty_like(ordered)
+    clamped[order] = ordered
+    return clamped
+
+
+def _with_arrival(table: pa.Table, moments: NDArray[np.int64]) -> pa.Table:
+    position = table.schema.get_field_index("_arrival")
+    return table.set_column(position, table.schema.field(position), pa.array(moments))
+
+
+def _misfit(event: TextEvent, definition: EventType) -> str | None:
+    """Why the arguments are not the fields of the definition, if so."""
+    if len(event.arguments) != len(definition.fields):
+        return f"{definition.name!r} has {len(definition.fields)} fields, {len(event.arguments)} given"
+    wanted: dict[Type, type | tuple[type, ...]] = {
+        Type.BOOLEAN: bool,
+        Type.INTEGER: int,
+        Type.FLOAT: (int, float),
+        Type.STRING: str,
+    }
+    for field, argument in zip(definition.fields, event.arguments, strict=True):
+        fits = isinstance(argument, wanted[field.type]) and isinstance(argument, bool) == (field.type is Type.BOOLEAN)
+        if not fits or (field.type is Type.INTEGER and not -(2**63) <= argument < 2**63):  # type: ignore[operator]
+            return f"{argument!r} is not a value of {field.name!r} ({field.type})"
+    return None
+
+
+def _source_time_fields(plan: Plan) -> dict[tuple[str, str], None]:
+    """The (event type, field) pairs that say when an event happened."""
+    found: dict[tuple[str, str], None] = {}
+    for query in plan.queries:
+        for item in query.inputs:
+            for taken in (item, item.heartbeat):
+                if taken is not None and taken.time_from is not None:
+                    found[taken.event, taken.time_from] = None
+    return found
+
+
+def _needs_source_time(plan: Plan, event: str, is_history: bool) -> bool:
+    """Whether some query reads the time of this type's events from the source's declared column."""
+    for query in plan.queries:
+        for item in query.inputs:
+            if item.wait is None and not is_history:
+                continue
+            for taken in (item, item.heartbeat):
+                if taken is not None and taken.event == event and taken.time_from is None:
+                    return True
+    return False
+
+
+def _did_you_mean(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(names), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
