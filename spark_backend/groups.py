@@ -1,0 +1,97 @@
+"""Partition groups: queries that key the same event types by the same fields share shuffle, transport and engine.
+
+Takes a plan; gives its groups, in order of their first query, each as a plan of its own over the same event types. A
+group knows which records it wants, which bucket each goes to, and how records are counted that go nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.plan import Plan, QueryPlan
+from runtime.admission import Verdict
+from runtime.batch import Arrivals, Kind
+from runtime.keys import bucket_of, key_fields
+from runtime.ledger import Account, count_records
+from runtime.selection import Selector, Use
+
+EVERY_BUCKET = -1
+"""Stands for "a copy to each bucket" among bucket numbers."""
+
+_UNWANTED = (Use.UNRELATED, Use.FILTERED, Use.TICK)
+"""Records that change nothing but the clock, which travels by itself."""
+
+_REFUSED_AT_SOURCE = (Use.MALFORMED, Use.UNKNOWN_TYPE)
+"""Records that are refused once, not once a query: the first group's engine does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionGroup:
+    """`plan` holds the group's queries alone, `selectors` one a query; `number` counts groups from 0."""
+
+    number: int
+    plan: Plan
+    selectors: tuple[Selector, ...]
+
+    @property
+    def query(self) -> QueryPlan:
+        """A query that stands for all of the group where only keys matter."""
+        return self.plan.queries[0]
+
+    def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
+        """What each query makes of each record (`runtime.selection.Use`)."""
+        kinds = arrivals.system("kind").astype(np.int64)
+        return {
+            query.name: selector.select(arrivals.table, kinds).use
+            for query, selector in zip(self.plan.queries, self.selectors, strict=True)
+        }
+
+    def is_wanted(self, uses: Mapping[str, NDArray[np.int8]]) -> NDArray[np.bool_]:
+        """Which records some query of the group, or its engine, has to see."""
+        unwanted = _UNWANTED if self.number == 0 else _UNWANTED + _REFUSED_AT_SOURCE
+        wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in uses.values()])
+        return wanted
+
+    def buckets_of(
+        self, arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], buckets: int
+    ) -> NDArray[np.int64]:
+        """The bucket of each record, or EVERY_BUCKET for what concerns every key.
+
+        What has no key (unreadable, of an unknown type, null in its key) has one bucket by its offset.
+        """
+        result = bucket_of(arrivals, self.plan, self.query, buckets)
+        homeless = result < 0
+        if homeless.any():
+            beats = np.logical_or.reduce([use == Use.HEARTBEAT for use in uses.values()])
+            everywhere = homeless & (beats | (arrivals.system("kind") == Kind.CONTROL))
+            result = np.where(homeless, arrivals.system("offset") % buckets, result)
+            result[everywhere] = EVERY_BUCKET
+        return result
+
+
+def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: NDArray[np.bool_]) -> Account:
+    """The accounts of these records, where no engine counts them."""
+    account: Account = Account()
+    chosen = arrivals.table.column("_source").filter(pa.array(rows)).combine_chunks()
+    sources = pc.dictionary_encode(chosen)
+    for query, use in uses.items():
+        mine = use[rows]
+        account.update(count_records(query, sources, mine, np.full(len(mine), Verdict.ADMITTED, np.int8)))
+    return account
+
+
+def partition_groups(plan: Plan) -> tuple[PartitionGroup, ...]:
+    """The groups of a plan's queries, in order of first appearance."""
+    members: dict[tuple[tuple[str, tuple[str, ...]], ...], list[QueryPlan]] = {}
+    for query in plan.queries:
+        members.setdefault(tuple(sorted(key_fields(query).items())), []).append(query)
+    return tuple(
+        PartitionGroup(number, Plan(plan.events, tuple(queries)), tuple(Selector(plan, query) for query in queries))
+        for number, queries in enumerate(members.values())
+    )

@@ -1,0 +1,59 @@
+"""The functions that Spark calls on its workers: rows in, `run_step` or a packer, rows out.
+
+Takes what Spark gives (Arrow batches, pandas frames, a state handle); gives what it wants back. Nothing is decided here.
+Found by name through `ship.on_worker`, so that no code of ours is pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from spark_backend.program import load_program
+from spark_backend.step import run_step
+from spark_backend.tagged import TAGGED_SCHEMA, TaggedRow
+
+STATE_DDL = "data binary"
+"""One binary value; fixed for good, as are the bucket's type and the kind of timeout."""
+
+
+def run_bucket(program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    """For `applyInPandasWithState`: one call a bucket and micro-batch."""
+    bucket = int(key[0])
+    rows = [data for chunk in chunks for data in chunk["data"]]
+    saved = bytes(state.get[0]) if state.exists else None
+    step = run_step(load_program(program), bucket, saved, rows, state.getCurrentProcessingTimeMs())
+    state.update((step.state,))
+    if step.wake is not None:
+        state.setTimeoutDuration(step.wake)
+    yield tagged_batch(bucket, step.rows).to_pandas()
+
+
+def run_bounded(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over packed rows sorted by bucket: all of a bucket at once, without state."""
+    loaded = load_program(program)
+    for bucket, rows in groupby(_pairs(batches), key=itemgetter(0)):
+        step = run_step(loaded, bucket, None, [data for _, data in rows], 0, flush=flush)
+        yield tagged_batch(bucket, step.rows)
+
+
+def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+    for batch in batches:
+        yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+
+
+def tagged_batch(bucket: int, rows: Sequence[TaggedRow]) -> pa.RecordBatch:
+    """Tagged tables as rows."""
+    columns = [
+        pa.array([bucket] * len(rows), pa.int32()),
+        pa.array([str(row.tag) for row in rows], pa.string()),
+        pa.array([row.query for row in rows], pa.string()),
+        pa.array([row.table.num_rows for row in rows], pa.int64()),
+        pa.array([row.data() for row in rows], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=TAGGED_SCHEMA)

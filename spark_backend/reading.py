@@ -1,0 +1,134 @@
+"""Records on a worker: what a source's settings mean to the reader of `runtime.tables`.
+
+Takes paths or Arrow batches with a source's settings; gives packed rows. The reader is the embedded replay's: the same
+types, the same unreadable rows, the same coordinates, hence the same matches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+
+from querylang.errors import InputError
+from querylang.plan import Input, Plan, QueryPlan
+from runtime.batch import Arrivals
+from runtime.tables import iter_arrivals
+from spark_backend.program import Program, load_program
+from spark_backend.transport import pack_arrivals, pack_signal
+
+FLUSH_WORD = "flush"
+"""Stands in the name of a signal file that lets time run out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The names of columns that say when and what, as the reader takes them; `event`: every row is of this type."""
+
+    event: str | None = None
+    type_field: str | None = None
+    source_time: str | None = None
+    arrival: str | None = None
+    source: str | None = None
+
+    def to_text(self) -> str:
+        """JSON text."""
+        return json.dumps(asdict(self))
+
+    def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:
+        """The records of a path or an Arrow table; raises InputError where it cannot be one."""
+        return iter_arrivals(
+            table,
+            plan if self.event is None else plan_for_event(plan, self.event),
+            arrival=self.arrival,
+            type=self.type_field,
+            source_time=self.source_time,
+            source=self.source,
+        )
+
+
+def plan_for_event(plan: Plan, event: str) -> Plan:
+    """The plan with the inputs that take this event type and no others: what a source of one type is read for."""
+    queries = []
+    for query in plan.queries:
+        inputs = tuple(taken for item in query.inputs for taken in _as_inputs(item) if taken.event == event)
+        if inputs:
+            queries.append(replace(query, inputs=inputs))
+    return Plan(plan.events, tuple(queries) or (_taking(plan, event),))
+
+
+def _as_inputs(item: Input) -> tuple[Input, ...]:
+    if item.heartbeat is None:
+        return (item,)
+    beat = item.heartbeat
+    heartbeat = replace(item, event=beat.event, keys=beat.keys, time_from=beat.time_from, filter=None, heartbeat=None)
+    return (replace(item, heartbeat=None), heartbeat)
+
+
+def _taking(plan: Plan, event: str) -> QueryPlan:
+    """A query that takes a type which is no query's input: such events are counted as unrelated."""
+    item = Input(event, (), None, None, None, None, None, out_of_order=False, heartbeat=None)
+    return replace(plan.queries[0], inputs=(item,))
+
+
+def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over a column of paths: read each file and pack it."""
+    loaded, how = load_program(program), Reading(**json.loads(reading))
+    for batch in batches:
+        for path in batch.column(0).to_pylist():
+            yield from _packed(how.arrivals(local_path(path), loaded.plan()), loaded)
+
+
+def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over a DataFrame's columns.
+
+    Rows without an `offset` column are numbered: by task, micro-batch and position, so that a repeated batch
+    numbers them alike.
+    """
+    from pyspark import TaskContext  # noqa: PLC0415 - on a worker only
+
+    loaded, how = load_program(program), Reading(**json.loads(reading))
+    context = TaskContext.get()
+    task = 0 if context is None else context.partitionId()
+    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    first = (int(number or 0) << 40) + 1
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        if "offset" not in table.column_names:
+            table = _with_coordinates(table, task, first)
+            first += len(table)
+        yield from _packed(how.arrivals(table, loaded.plan()), loaded)
+
+
+def pack_signals(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over the paths of signal files: their names say what they call for."""
+    loaded = load_program(program)
+    for batch in batches:
+        for path in batch.column(0).to_pylist():
+            yield pack_signal(loaded.buckets, flush=FLUSH_WORD in PurePosixPath(path).name)
+
+
+def _packed(parts: Iterator[Arrivals], program: Program) -> Iterator[pa.RecordBatch]:
+    for arrivals in parts:
+        if len(arrivals):
+            yield pack_arrivals(arrivals, program.groups(), program.buckets)
+
+
+def _with_coordinates(table: pa.Table, task: int, first: int) -> pa.Table:
+    if "partition" not in table.column_names:
+        table = table.append_column("partition", pa.repeat(pa.scalar(task, pa.int64()), len(table)))
+    return table.append_column("offset", pa.array(np.arange(first, first + len(table))))
+
+
+def local_path(uri: str) -> str:
+    """The path of a file as Spark names it (`file:/a b/c.csv`); raises InputError for another file system."""
+    scheme = urlsplit(uri.split("/", 1)[0] + "/").scheme
+    if scheme not in {"", "file"}:
+        raise InputError(f"{uri}: files are read from local or mounted folders only; mount it, or pass a DataFrame")
+    path = uri.removeprefix("file:")
+    return "/" + path.lstrip("/") if path.startswith("//") else path

@@ -1,0 +1,72 @@
+"""The Spark session: a local one with the settings that Ensue was measured with, or the one that is there already.
+
+Takes nothing but settings; gives a SparkSession. Settings that matter for results (time zone, state store) are made
+for the session; a session of the user's own is left as it is, apart from what `prepare` may change at run time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+
+STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+AT_RUN_TIME = {
+    "spark.sql.session.timeZone": "UTC",
+    # Rows are few and large here: one Arrow batch may hold all of a task's.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    # Every file a task of its own: opening one counts as much as a whole partition.
+    "spark.sql.files.openCostInBytes": str(128 << 20),
+    "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Our sources keep their own lists; progress is reported by us.
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    # Rows are spread by bucket on purpose: joining partitions would take parallelism away.
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Settings that may be changed in a running session."""
+
+AT_START = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.worker.reuse": "true",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Settings of a session that we start ourselves."""
+
+
+def get_session(name: str = "ensue", cores: int | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The active session, prepared; without one, a new local session on `cores` (default: all)."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return prepare(active)
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers must find the packages of this interpreter
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    count = cores or os.cpu_count() or 2
+    chosen = AT_START | AT_RUN_TIME | {"spark.sql.shuffle.partitions": str(count)} | dict(settings or {})
+    builder = SparkSession.builder.appName(name).master(f"local[{count}]")  # type: ignore[attr-defined] # a class property
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF" if "ENSUE_SPARK_LOG" not in os.environ else os.environ["ENSUE_SPARK_LOG"])
+    return prepare(session)
+
+
+def prepare(session: SparkSession) -> SparkSession:
+    """Set what may be set in a running session; local workers are told where this package is."""
+    for key, value in AT_RUN_TIME.items():
+        session.conf.set(key, value)
+    context = session.sparkContext
+    if context.master.startswith("local"):
+        paths = [str(ROOT), *filter(None, context.environment.get("PYTHONPATH", "").split(os.pathsep))]
+        context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    return session

@@ -1,0 +1,67 @@
+"""Sources as packed rows: files that workers read themselves, DataFrames of any Spark source, and signals.
+
+Takes a session and what to read; gives a DataFrame `(bucket, data)`, streaming or not. Spark lists files and remembers
+which were taken; it does not read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from querylang.plan import Plan
+from runtime.batch import field_columns
+from runtime.schemas import PLACES
+from spark_backend.program import Program
+from spark_backend.reading import Reading
+from spark_backend.ship import on_worker
+from spark_backend.transport import PACKED_DDL
+
+_FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
+_FOR_EVER = "100000d"
+"""Spark ignores files older than `maxFileAge` without a word; nothing is older than this."""
+
+
+def file_stream(session: SparkSession, folder: Path | str, options: Mapping[str, str]) -> DataFrame:
+    """The paths of a folder's files as they come, oldest first; the files stay unread."""
+    reader = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", _FOR_EVER)
+    for key, value in options.items():
+        reader = reader.option(key, value)
+    return reader.load(str(folder)).select("path")
+
+
+def file_list(session: SparkSession, paths: Sequence[Path | str]) -> DataFrame:
+    """The paths of known files, each a task of its own."""
+    rows = [(str(Path(path).resolve()),) for path in paths]
+    return session.createDataFrame(session.sparkContext.parallelize(rows, max(1, len(rows))), "path string")
+
+
+def packed_files(paths: DataFrame, program: Program, reading: Reading) -> DataFrame:
+    """Read and pack the files of a column of paths."""
+    return paths.mapInArrow(
+        on_worker("spark_backend.reading", "pack_files", program.to_text(), reading.to_text()), PACKED_DDL
+    )
+
+
+def packed_signals(paths: DataFrame, program: Program) -> DataFrame:
+    """One call for every bucket a file."""
+    return paths.mapInArrow(on_worker("spark_backend.reading", "pack_signals", program.to_text()), PACKED_DDL)
+
+
+def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFrame:
+    """Pack a DataFrame's rows; only the columns that the plan needs leave the JVM."""
+    wanted = needed_columns(program.plan(), reading)
+    columns = [f.col(f"`{name}`") for name in frame.columns if name in wanted]
+    return frame.select(*columns).mapInArrow(
+        on_worker("spark_backend.reading", "pack_rows", program.to_text(), reading.to_text()), PACKED_DDL
+    )
+
+
+def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:
+    """The names of columns that a plan reads: those that say when and what, and its event types' fields."""
+    fields = {name.rpartition(":")[0] for name in field_columns(plan.events)}
+    when = {reading.arrival or "at", reading.type_field or "event", reading.source_time or "ts"}
+    return frozenset(fields | when | set(PLACES))

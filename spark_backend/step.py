@@ -1,0 +1,168 @@
+"""One bucket, one micro-batch: state and packed rows in, state and tables out. Knows nothing of Spark.
+
+Takes a program, the bucket's number, its saved state, its packed rows and the batch's timestamp; gives the new state,
+tagged tables and the moment at which it wants to be called without records. The engine does all that has to do with
+queries; here is only which engines there are, what "now" is, and how the bucket's value is laid out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from querylang.errors import InputError
+from querylang.plan import Plan
+from runtime.batch import Arrivals
+from runtime.engine import Engine
+from runtime.ledger import Account, ledger_table
+from runtime.results import Results
+from spark_backend.container import ContainerError, pack, unpack
+from spark_backend.groups import PartitionGroup, count_uses
+from spark_backend.program import Clock, Program
+from spark_backend.tagged import Tag, TaggedRow, tagged_rows
+from spark_backend.transport import HOME, Packed, unpack_row
+
+STATE_VERSION = 1
+_USE = "state"
+
+METRIC_SCHEMA = pa.schema(
+    [("bucket", pa.int32()), ("rows", pa.int64()), ("state_bytes", pa.int64()), ("seconds", pa.float64())]
+)
+"""One row a call of the operator: records taken, size of the state left, time spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`wake`: milliseconds after the batch's timestamp, None where only records can change anything."""
+
+    state: bytes
+    rows: tuple[TaggedRow, ...]
+    wake: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A bucket's state, opened: engines by group; the latest arrival (µs) and the batch (ms) that brought it."""
+
+    engines: tuple[Engine, ...]
+    heard: int | None
+    seen: int
+
+
+def run_step(
+    program: Program, bucket: int, state: bytes | None, rows: Sequence[bytes], timestamp: int, *, flush: bool = False
+) -> Step:
+    """Take `rows` at `timestamp` (ms); `flush` then lets time run out, as a row may ask for too.
+
+    Raises InputError for a state of another version or number of buckets.
+    """
+    started = perf_counter()
+    plan, groups = program.plan(program.plan_index(bucket)), program.groups(program.plan_index(bucket))
+    saved = open_state(program, bucket, state)
+    packed = [unpack_row(row, plan) for row in rows]
+    is_home = bucket % program.buckets == HOME
+    clocks = [row.clock for row in packed if row.clock is not None]
+    if clocks:
+        saved = replace(saved, heard=max(clocks), seen=timestamp)
+    now = _now(program, saved, timestamp)
+    tagged: list[TaggedRow] = []
+    taken = 0
+    for group, engine in zip(groups, saved.engines, strict=True):
+        arrivals, copies = (_arrivals_of(packed, group, plan, is_copy=which) for which in (False, True))
+        everything = _at(program, Arrivals.concat([arrivals, copies]), now)
+        taken += len(everything)
+        tagged.extend(tagged_rows(_own_share(engine.process(everything, now=now), copies, group, is_home=is_home)))
+        if flush or any(row.flush for row in packed):
+            tagged.extend(tagged_rows(engine.flush()))
+    tagged.extend(tagged_rows(Results(ledger=pa.concat_tables([row.ledger for row in packed])) if packed else Results()))
+    data = close_state(program, saved)
+    tagged.append(_metric(bucket, taken, len(data), perf_counter() - started))
+    return Step(data, tuple(tagged), _wake(program, saved, timestamp))
+
+
+def _arrivals_of(packed: Sequence[Packed], group: PartitionGroup, plan: Plan, *, is_copy: bool) -> Arrivals:
+    parts = [
+        part.arrivals for row in packed for part in row.parts if part.group == group.number and part.is_copy == is_copy
+    ]
+    return Arrivals.concat(parts) if parts else Arrivals.empty(plan)
+
+
+def _own_share(results: Results, copies: Arrivals, group: PartitionGroup, *, is_home: bool) -> Results:
+    """The results without what another bucket or group tells of the records that every bucket has."""
+    if not len(copies):
+        return results
+    if not is_home:
+        counted = count_uses(copies, group.uses(copies), np.ones(len(copies), np.bool_))
+        taken_back = Account({key: -count for key, count in counted.items()})
+        results = replace(results, ledger=pa.concat_tables([results.ledger, ledger_table(taken_back)]))
+    if is_home and group.number == 0:
+        return results
+    is_error = pc.and_(pc.equal(results.outputs.column("kind"), "error"), pc.equal(results.outputs.column("query"), ""))
+    return replace(results, outputs=results.outputs.filter(pc.invert(is_error)))
+
+
+def _at(program: Program, arrivals: Arrivals, now: int | None) -> Arrivals:
+    """With the clock `processing` a record arrives when its micro-batch does."""
+    if program.clock is Clock.ARRIVAL:
+        return arrivals
+    position = arrivals.table.schema.get_field_index("_arrival")
+    moments = pa.array(np.full(len(arrivals), now, np.int64))
+    return Arrivals(arrivals.table.set_column(position, arrivals.table.schema.field(position), moments))
+
+
+def _now(program: Program, saved: Saved, timestamp: int) -> int | None:
+    """The moment, µs, that the clock has reached; engines never go back."""
+    if program.clock is Clock.PROCESSING:
+        return timestamp * 1000
+    if program.idle is None or saved.heard is None:
+        return saved.heard
+    return saved.heard + max(0, (timestamp - saved.seen) * 1000 - program.idle)
+
+
+def _wake(program: Program, saved: Saved, timestamp: int) -> int | None:
+    if not program.needs_timeouts:
+        return None
+    due = min((wake for engine in saved.engines if (wake := engine.next_wake()) is not None), default=None)
+    if due is None:
+        return None
+    if program.clock is Clock.ARRIVAL:
+        assert saved.heard is not None, "what is pending has arrived"
+        due += saved.seen * 1000 - saved.heard + (program.idle or 0)
+    return max(1, -(-due // 1000) - timestamp)
+
+
+def _metric(bucket: int, rows: int, state_bytes: int, seconds: float) -> TaggedRow:
+    values = {"bucket": [bucket], "rows": [rows], "state_bytes": [state_bytes], "seconds": [seconds]}
+    return TaggedRow(Tag.METRIC, "", pa.table(values, schema=METRIC_SCHEMA))
+
+
+def open_state(program: Program, bucket: int, state: bytes | None) -> Saved:
+    """The engines of a bucket: new ones, or as they were left."""
+    groups = program.groups(program.plan_index(bucket))
+    if state is None:
+        return Saved(tuple(Engine(group.plan, matcher=program.matcher) for group in groups), None, 0)
+    try:
+        header, parts = unpack(_USE, STATE_VERSION, state)
+    except ContainerError as error:
+        raise InputError(f"the state of bucket {bucket} cannot be read: {error}") from error
+    if header["buckets"] != program.buckets or len(parts) != len(groups):
+        raise InputError(
+            f"the state of bucket {bucket} was written for {header['buckets']} buckets and {len(parts)} partition"
+            f" groups; this run has {program.buckets} and {len(groups)}"
+        )
+    engines = tuple(
+        Engine.restore(group.plan, bytes(part), matcher=program.matcher)
+        for group, part in zip(groups, parts, strict=True)
+    )
+    return Saved(engines, header["heard"], header["seen"])
+
+
+def close_state(program: Program, saved: Saved) -> bytes:
+    """The value to keep."""
+    header = {"buckets": program.buckets, "heard": saved.heard, "seen": saved.seen}
+    return pack(_USE, STATE_VERSION, header, [engine.snapshot() for engine in saved.engines])

@@ -1,0 +1,70 @@
+"""A streaming DataFrame of tagged rows from sources that are packed already, or from DataFrames.
+
+Takes packed rows and a program; gives Spark's stateful operator over them. What is fixed for good on a checkpoint is
+fixed here: an integer bucket, one binary state value, a processing-time timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from querylang.plan import Plan
+from spark_backend.operator import STATE_DDL
+from spark_backend.program import Clock, Program
+from spark_backend.reading import Reading
+from spark_backend.session import prepare
+from spark_backend.ship import on_worker
+from spark_backend.sources import packed_frame
+from spark_backend.tagged import TAGGED_DDL
+
+DEFAULT_BUCKETS = 16
+CONTROL_READING = Reading(source="control")
+
+
+def tagged_stream(packed: DataFrame, program: Program) -> DataFrame:
+    """The operator over packed rows `(bucket, data)`."""
+    run = on_worker("spark_backend.operator", "run_bucket", program.to_text())
+    timeout = GroupStateTimeout.ProcessingTimeTimeout
+    return packed.groupBy("bucket").applyInPandasWithState(run, TAGGED_DDL, STATE_DDL, "append", timeout)
+
+
+def union_by_name(parts: Mapping[str, DataFrame]) -> DataFrame:
+    """All sources as one, in the order of their names.
+
+    Spark tells the sources of a checkpoint apart by position only, and would read every file again after a swap.
+    """
+    return reduce(DataFrame.union, [parts[name] for name in sorted(parts)])
+
+
+def stream(
+    frames: DataFrame | Mapping[str, DataFrame],
+    plan: Plan,
+    *,
+    control: DataFrame | None = None,
+    clock: str = "arrival",
+    buckets: int = DEFAULT_BUCKETS,
+    reading: Reading | Mapping[str, Reading] | None = None,
+) -> DataFrame:
+    """Streaming DataFrames of events in, a streaming DataFrame of tagged rows out.
+
+    `frames` by source name, or one; columns as in an event table (`at`, `event`, `ts`, fields). `control`: rows with
+    `at` and `event`, an event in Apama's syntax. The result has the columns of `tagged.TAGGED_DDL`; `decode` makes
+    typed DataFrames of it. Write it with the output mode `append`.
+    """
+    named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
+    program = Program.of(plan, buckets=buckets, clock=Clock(clock))
+    parts = {name: packed_frame(frame, program, _reading(reading, name)) for name, frame in named.items()}
+    if control is not None:
+        parts["control"] = packed_frame(control, program, CONTROL_READING)
+    prepare(next(iter(named.values())).sparkSession)
+    return tagged_stream(union_by_name(parts), program)
+
+
+def _reading(reading: Reading | Mapping[str, Reading] | None, name: str) -> Reading:
+    if isinstance(reading, Reading):
+        return reading
+    return (reading or {}).get(name, Reading(source=name))

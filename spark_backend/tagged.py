@@ -1,0 +1,81 @@
+"""The operator's output: tagged rows, each one an Arrow table of one kind and query; and the way back.
+
+Takes `Results`; gives rows `(bucket, kind, query, rows, data)` and, from their bytes, Arrow tables as the schemas of
+`runtime.results` have them, with `_step` and `_rank` dropped. Half a million matches travel as a few binary values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.results import Results
+
+TAGGED_DDL = "bucket int, kind string, query string, rows long, data binary"
+TAGGED_SCHEMA = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("kind", pa.string()),
+        ("query", pa.string()),
+        ("rows", pa.int64()),
+        ("data", pa.binary()),
+    ]
+)
+
+
+class Tag(StrEnum):
+    """What a tagged row holds; `error` has the columns of `output`."""
+
+    MATCH = "match"
+    OUTPUT = "output"
+    ERROR = "error"
+    DISCARDED = "discarded"
+    LEDGER = "ledger"
+    METRIC = "metric"
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedRow:
+    """One table on its way: its kind, the query (empty where it has none) and the Arrow IPC stream."""
+
+    tag: Tag
+    query: str
+    table: pa.Table
+
+    def data(self) -> bytes:
+        """The table as an Arrow IPC stream."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as writer:
+            writer.write_table(self.table)
+        return bytes(sink.getvalue())
+
+
+def tagged_rows(results: Results) -> Iterator[TaggedRow]:
+    """The tables of a result that hold rows."""
+    for query, table in results.matches.items():
+        yield from _if_any(Tag.MATCH, query, table)
+    is_error = pc.equal(results.outputs.column("kind"), "error")
+    yield from _if_any(Tag.OUTPUT, "", results.outputs.filter(pc.invert(is_error)))
+    yield from _if_any(Tag.ERROR, "", results.outputs.filter(is_error))
+    if results.discarded is not None:
+        yield from _if_any(Tag.DISCARDED, "", results.discarded)
+    yield from _if_any(Tag.LEDGER, "", results.ledger)
+
+
+def _if_any(tag: Tag, query: str, table: pa.Table) -> Iterator[TaggedRow]:
+    if table.num_rows:
+        yield TaggedRow(tag, query, without_order(table))
+
+
+def without_order(table: pa.Table) -> pa.Table:
+    """Without the columns that only order the rows of one call."""
+    return table.drop_columns([name for name in ("_step", "_rank") if name in table.column_names])
+
+
+def read_table(data: bytes) -> pa.Table:
+    """The table of a tagged row."""
+    return pa.ipc.open_stream(data).read_all()

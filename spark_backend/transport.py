@@ -1,0 +1,181 @@
+"""How columns get from a source to a bucket: packed, one binary value a bucket.
+
+Takes `Arrivals` as a reader made them; gives rows `(bucket, data)`, and on the other side the Arrivals again. Only
+these rows go through the shuffle: the JVM never sees a record. What no query wants stays behind and is counted.
+Columns that hold one value in a whole batch (a file's name, a null text) travel once, in the schema. Every bucket gets
+one row a batch, with records or not: it tells how far the arrival clock has come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.plan import Plan
+from runtime.batch import SYSTEM_FIELDS, Arrivals, arrivals_schema
+from runtime.ledger import Account, ledger_table
+from runtime.results import LEDGER_SCHEMA
+from spark_backend.container import pack, unpack
+from spark_backend.groups import EVERY_BUCKET, PartitionGroup, count_uses
+
+PACKED_VERSION = 1
+PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
+PACKED_DDL = "bucket int, data binary"
+_USE = "packed"
+_CONSTANTS = b"ensue.constants"
+HOME = 0
+"""The bucket in which what every bucket gets is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Records for one partition group; `is_copy`: every bucket has these, and bucket HOME counts them."""
+
+    group: int
+    is_copy: bool
+    arrivals: Arrivals
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What one row says: the arrival clock (µs) or None, whether time shall run out, records, accounts of others."""
+
+    clock: int | None
+    flush: bool
+    parts: tuple[Part, ...]
+    ledger: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    group: int
+    is_copy: bool
+    data: bytes
+
+
+def pack_arrivals(arrivals: Arrivals, groups: Sequence[PartitionGroup], buckets: int) -> pa.RecordBatch:
+    """A batch of records (at least one) as one row a bucket."""
+    clock = int(arrivals.system("arrival").max())
+    pieces: list[list[_Piece]] = [[] for _ in range(buckets)]
+    account = Account()
+    varying, constants = _without_constants(arrivals.table)
+    for group in groups:
+        uses = group.uses(arrivals)
+        wanted = group.is_wanted(uses)
+        if not wanted.all():
+            account.update(count_uses(arrivals, uses, ~wanted))
+        bucket = group.buckets_of(arrivals, uses, buckets)
+        for place, is_copy, table in _split(varying, bucket, wanted, buckets):
+            pieces[place].append(_Piece(group.number, is_copy, _to_ipc(table, constants)))
+    counts = ledger_table(account).to_pylist()
+    rows = [_row(clock, pieces[place], ledger=counts if place == HOME else []) for place in range(buckets)]
+    return _batch(rows)
+
+
+def pack_signal(buckets: int, *, flush: bool) -> pa.RecordBatch:
+    """A call for every bucket without a record: to start its clock, or to let time run out."""
+    return _batch([_row(None, [], flush=flush)] * buckets)
+
+
+def unpack_row(data: bytes, plan: Plan) -> Packed:
+    """The inverse of packing, for one row; raises ContainerError for a value of another release."""
+    header, parts = unpack(_USE, PACKED_VERSION, data)
+    schema = arrivals_schema(plan)
+    restored = tuple(
+        Part(group, is_copy, Arrivals(_from_ipc(part, schema)))
+        for (group, is_copy), part in zip(header["parts"], parts, strict=True)
+    )
+    return Packed(
+        header["clock"], header["flush"], restored, pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
+    )
+
+
+def _row(
+    clock: int | None, pieces: Sequence[_Piece], *, flush: bool = False, ledger: Sequence[dict[str, Any]] = ()
+) -> bytes:
+    header = {
+        "clock": clock,
+        "flush": flush,
+        "ledger": list(ledger),
+        "parts": [[piece.group, piece.is_copy] for piece in pieces],
+    }
+    return pack(_USE, PACKED_VERSION, header, [piece.data for piece in pieces])
+
+
+def _batch(rows: Sequence[bytes]) -> pa.RecordBatch:
+    columns = [pa.array(range(len(rows)), pa.int32()), pa.array(rows, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
+
+
+def _split(
+    table: pa.Table, bucket: NDArray[np.int64], wanted: NDArray[np.bool_], buckets: int
+) -> Iterator[tuple[int, bool, pa.Table]]:
+    """The rows of each bucket, order kept: one stable sort of small integers and one gather, not a filter a bucket."""
+    everywhere = np.flatnonzero(wanted & (bucket == EVERY_BUCKET))
+    if len(everywhere):
+        copies = table.take(pa.array(everywhere))
+        yield from ((place, True, copies) for place in range(buckets))
+    own = np.where(wanted & (bucket != EVERY_BUCKET), bucket, buckets)
+    order = np.argsort(_narrow(own, buckets), kind="stable")
+    ends = np.cumsum(np.bincount(own, minlength=buckets))[:buckets]
+    gathered = table.take(pa.array(order[: ends[-1]]))
+    for place, end in enumerate(ends):
+        start = 0 if place == 0 else ends[place - 1]
+        if end > start:
+            yield place, False, gathered.slice(start, end - start)
+
+
+def _narrow(bucket: NDArray[np.int64], buckets: int) -> NDArray[Any]:
+    """As 8 or 16 bits: numpy sorts those by radix."""
+    return bucket.astype(np.uint8 if buckets < 1 << 8 else np.uint16 if buckets < 1 << 16 else np.int64)
+
+
+def _without_constants(table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    """The columns that vary, and the value of each system column that does not; null columns of fields are dropped."""
+    constants: dict[str, Any] = {}
+    for field in SYSTEM_FIELDS:
+        column = table.column(field.name)
+        if _is_constant(column):
+            constants[field.name] = column[0].as_py()
+    empty = {name for name in table.column_names if table.column(name).null_count == len(table)}
+    kept = [name for name in table.column_names if name not in constants and name not in empty]
+    return table.select(kept).combine_chunks(), constants
+
+
+def _is_constant(column: pa.ChunkedArray) -> bool:
+    if column.null_count:
+        return column.null_count == len(column)
+    first = column[0]
+    return column[-1] == first and bool(pc.all(pc.equal(column, first)).as_py())
+
+
+def _to_ipc(table: pa.Table, constants: dict[str, Any]) -> bytes:
+    metadata = {_CONSTANTS: json.dumps({"rows": table.num_rows, "values": constants})}
+    sink = pa.BufferOutputStream()
+    schema = table.schema.with_metadata(metadata)
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_table(table.cast(schema))
+    return sink.getvalue().to_pybytes()
+
+
+def _from_ipc(data: memoryview, schema: pa.Schema) -> pa.Table:
+    table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    stored = json.loads(table.schema.metadata[_CONSTANTS])
+    rows, values = stored["rows"], stored["values"]
+    names = set(table.column_names)
+    columns = []
+    for field in schema:
+        if field.name in names:
+            columns.append(table.column(field.name))
+        elif values.get(field.name) is not None:
+            columns.append(pa.repeat(pa.scalar(values[field.name], field.type), rows))
+        else:
+            columns.append(pa.nulls(rows, field.type))
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,122 @@
+"""The operator without Spark: packed rows and state in, tables and state out."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from querylang.errors import InputError
+from querylang.plan import Plan
+from runtime.batch import Arrivals, Kind
+from runtime.engine import Engine
+from spark_backend.program import Clock, Program
+from spark_backend.step import run_step
+from spark_backend.tagged import Tag, TaggedRow
+from spark_backend.transport import pack_arrivals
+from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
+
+
+def run(program: Program, parts: list[Arrivals], *, flush: bool = True) -> list[TaggedRow]:
+    """Every part a micro-batch; the state goes from one to the next."""
+    states: dict[int, bytes] = {}
+    out: list[TaggedRow] = []
+    for number, part in enumerate(parts):
+        rows = pack_arrivals(part, program.groups(), program.buckets).to_pylist()
+        for row in rows:
+            bucket, data = row["bucket"], row["data"]
+            last = flush and number == len(parts) - 1
+            step = run_step(program, bucket, states.get(bucket), [data], number, flush=last)
+            states[bucket] = step.state
+            out.extend(step.rows)
+    return out
+
+
+def rows_of(tagged: list[TaggedRow], tag: Tag) -> list[dict[str, object]]:
+    return [row for item in tagged if item.tag is tag for row in item.table.to_pylist()]
+
+
+def ledger_of(rows: list[dict[str, object]]) -> dict[tuple[object, ...], int]:
+    total: Counter[tuple[object, ...]] = Counter()
+    for row in rows:
+        total[row["query"], row["source"], row["what"]] += row["count"]  # type: ignore[assignment, operator]
+    return {key: count for key, count in total.items() if count}
+
+
+def embedded(plan: Plan, arrivals: Arrivals) -> tuple[list[str], list[str], dict[tuple[object, ...], int], int]:
+    engine = Engine(plan)
+    results = [engine.process(arrivals), engine.flush()]
+    matches = sorted(m for r in results for t in r.matches.values() for m in t.column("match_id").to_pylist())
+    outputs = sorted(str(o["text"]) for r in results for o in r.outputs.to_pylist())
+    discarded = sum(0 if r.discarded is None else len(r.discarded) for r in results)
+    return matches, outputs, ledger_of(engine.ledger().to_pylist()), discarded
+
+
+def with_system_rows(arrivals: Arrivals) -> Arrivals:
+    """Some rows become control events (one of them wrong), ticks and unreadable records."""
+    kinds = arrivals.system("kind").copy()
+    text = [None] * len(arrivals)
+    for row, kind, words in [
+        (10, Kind.CONTROL, "SetDelayedEventsLeeway(2.0, 3.0)"),
+        (40, Kind.CONTROL, "SetDelayedEventsLeeway(nonsense)"),
+        (60, Kind.TICK, None),
+        (70, Kind.MALFORMED, "line 70: wrong"),
+        (71, Kind.UNKNOWN_TYPE, "Zebra"),
+    ]:
+        kinds[row], text[row] = kind, words  # type: ignore[call-overload]
+    table = arrivals.table.set_column(0, "_kind", [kinds]).set_column(6, "_text", [text])
+    return Arrivals(table.cast(arrivals.table.schema))
+
+
+@pytest.mark.parametrize("plan", [PLAN, SEVERAL], ids=["one query", "three queries, two groups"])
+@pytest.mark.parametrize("buckets", [1, 5])
+@pytest.mark.parametrize("cuts", [1, 3])
+def test_buckets_and_batches_give_what_one_engine_gives(plan: Plan, buckets: int, cuts: int) -> None:
+    arrivals = with_system_rows(arrivals_of(2000, plan=plan))
+    parts = [arrivals.take(rows) for rows in np.array_split(np.arange(len(arrivals)), cuts)]
+    tagged = run(Program.of(plan, buckets=buckets), parts)
+    matches, outputs, ledger, discarded = embedded(plan, arrivals)
+    assert matches
+    assert sorted(str(row["match_id"]) for row in rows_of(tagged, Tag.MATCH)) == matches
+    printed = rows_of(tagged, Tag.OUTPUT) + rows_of(tagged, Tag.ERROR)
+    assert sorted(str(row["text"]) for row in printed) == outputs
+    assert len(rows_of(tagged, Tag.ERROR)) == 1
+    assert ledger_of(rows_of(tagged, Tag.LEDGER)) == ledger
+    assert len(rows_of(tagged, Tag.DISCARDED)) == discarded
+
+
+def test_state_of_another_bucket_count_is_refused_by_name() -> None:
+    packed = pack_arrivals(arrivals_of(100), Program.of(PLAN, buckets=4).groups(), 4).to_pylist()[0]
+    state = run_step(Program.of(PLAN, buckets=4), 0, None, [packed["data"]], 0).state
+    with pytest.raises(InputError, match=r"written for 4 buckets .* this run has 8"):
+        run_step(Program.of(PLAN, buckets=8), 0, state, [], 1)
+
+
+def test_state_of_another_version_is_refused_by_name() -> None:
+    program = Program.of(PLAN, buckets=1)
+    state = run_step(program, 0, None, [], 0).state.replace(b'"version": 1', b'"version": 9', 1)
+    with pytest.raises(InputError, match="state value of version 9; this release reads state of version 1"):
+        run_step(program, 0, state, [], 1)
+
+
+def test_a_silent_stream_goes_on_after_the_idle_time_and_wakes_when_something_is_due() -> None:
+    program = Program.of(PLAN, buckets=1, idle=30 * SECOND)
+    data = pack_arrivals(arrivals_of(200), program.groups(), 1).to_pylist()[0]["data"]
+    first = run_step(program, 0, None, [data], 1_000)
+    assert first.wake is not None
+    assert 30_000 < first.wake <= 40_000
+    again = run_step(program, 0, first.state, [], 1_000 + first.wake)
+    assert rows_of(list(again.rows), Tag.LEDGER)
+    early = run_step(program, 0, first.state, [], 1_000 + first.wake - 1)
+    assert not rows_of(list(early.rows), Tag.LEDGER)
+
+
+def test_with_the_clock_processing_a_record_arrives_with_its_batch() -> None:
+    program = Program.of(PLAN, buckets=1, clock=Clock.PROCESSING)
+    data = pack_arrivals(arrivals_of(200), program.groups(), 1).to_pylist()[0]["data"]
+    step = run_step(program, 0, None, [data], 1_000_020_000)
+    assert {row["arrival"].timestamp() for row in rows_of(list(step.rows), Tag.DISCARDED)} <= {1_000_020.0}
+    matches = [row for row in rows_of(list(step.rows), Tag.MATCH)]
+    assert {row["emitted"].timestamp() for row in matches} <= {1_000_020.0}
+    assert step.wake is not None
