@@ -1,0 +1,121 @@
+"""Every code block of the documents runs.
+
+The blocks of one document run in order in one empty folder that holds a copy of `queries/`. What a block is:
+
+- `query`: query text, must have no mistakes;
+- `python`: executed; the blocks of a document share their names;
+- `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them;
+- a language and a file name, as in `csv cards.csv`: written to that file;
+- `text` after a `bash` or `python` block: what that block prints, exactly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import querylang
+from tests.project.repository import ROOT, tracked_files
+
+BLOCK = re.compile(r"^```(\w+)?(?: +([^\n`]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LOOKED_UP = ("make ", "pip install ", "git clone ", "cd ")
+DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    language: str
+    file: str | None
+    text: str
+    line: int
+
+
+def blocks_of(document: str) -> list[Block]:
+    return [
+        Block(found[1] or "", found[2], found[3], document[: found.start()].count("\n") + 1)
+        for found in BLOCK.finditer(document)
+    ]
+
+
+@dataclass(slots=True)
+class Reader:
+    """Does what a reader of a document would do, in a folder of its own."""
+
+    folder: Path
+    names: dict[str, Any]
+    printed: str = ""
+
+    def follow(self, block: Block) -> None:
+        match block.language:
+            case _ if block.file is not None:
+                path = self.folder / block.file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text)
+            case "query":
+                querylang.check_text(block.text)
+            case "python":
+                self.printed = self.python(block.text)
+            case "bash":
+                self.printed = "".join(self.bash(line) for line in commands(block.text))
+            case "text":
+                assert self.printed.split() == block.text.split()
+            case other:
+                raise AssertionError(f"line {block.line}: a block of an unknown kind {other!r}")
+
+    def python(self, text: str) -> str:
+        out = io.StringIO()
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out):
+            exec(compile(text, "document", "exec"), self.names)
+        return out.getvalue()
+
+    def bash(self, line: str) -> str:
+        if line.startswith(LOOKED_UP):
+            return look_up(line)
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        command = ["bash", "-euo", "pipefail", "-c", line]
+        environment = {**os.environ, "PATH": path}
+        done = subprocess.run(command, check=False, cwd=self.folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def commands(text: str) -> Iterator[str]:
+    """The commands of a block, one each, lines that end in a backslash joined, comments left out."""
+    for line in text.replace("\\\n", " ").splitlines():
+        command = re.sub(r"\s+#\s.*$", "", line).strip()
+        if command and not command.startswith("#"):
+            yield command
+
+
+def look_up(command: str) -> str:
+    if command.startswith("make "):
+        target = re.sub(r" [A-Z]+=.*", "", command).split()[1]
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"no target {target}"
+    return ""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_the_documents_say_works(document: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "queries", tmp_path / "queries")
+    reader = Reader(tmp_path, {"__name__": "document"})
+    for block in blocks_of(document.read_text()):
+        reader.follow(block)
+
+
+def test_a_wrong_document_would_be_seen(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, {})
+    first, second = blocks_of("```bash\necho one   # a comment\n```\n\nprints\n\n```text\ntwo\n```\n")
+    reader.follow(first)
+    with pytest.raises(AssertionError):
+        reader.follow(second)

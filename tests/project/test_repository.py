@@ -1,0 +1,79 @@
+"""The repository stands alone: what it names is in it, what runs in CI is one command, what it promises is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.project.repository import PACKAGES, ROOT, tracked_files
+
+TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".query", ".mon", ".sh", ".csv", ".jsonl", ".lock", ""}
+ELSEWHERE = re.compile(r"(?<![\w.~$/])/(?:work|home|root|mnt|Users)/")
+UPWARDS = re.compile(r"(?:\.\./)+[\w./-]*")
+
+
+def text_files() -> list[Path]:
+    return [path for path in tracked_files() if path.suffix in TEXT and path.is_file()]
+
+
+def test_continuous_integration_runs_make_test_only() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    commands = [line for line in lines if line and not line.startswith("#")]
+    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test"]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_no_file_names_a_place_on_somebody_s_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if ELSEWHERE.search(line) and path != Path(__file__).resolve()
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("suffix", [".md", ".yaml", ".toml"])
+def test_relative_paths_stay_inside_the_repository(suffix: str) -> None:
+    outside = [
+        f"{path.relative_to(ROOT)}: {step}"
+        for path in text_files()
+        if path.suffix == suffix
+        for step in UPWARDS.findall(path.read_text())
+        if not (path.parent / step).resolve().is_relative_to(ROOT)
+    ]
+    assert outside == []
+
+
+def test_links_of_the_documents_lead_somewhere() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in text_files()
+        if path.suffix == ".md"
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text())
+        if not target.startswith(("http://", "https://", "mailto:")) and not (path.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_the_lock_file_names_every_dependency_exactly() -> None:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    locked = dict(line.split("==") for line in lines if not line.startswith("#"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["demo"],
+        *project["project"]["optional-dependencies"]["test"],
+        *project["build-system"]["requires"],
+    ]
+    names = {re.split(r"[<>=!~ ]", requirement)[0].lower() for requirement in wanted}
+    assert names - locked.keys() == set()
+    assert all(re.fullmatch(r"[\w.!+]+", version) for version in locked.values())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_that_it_is_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").exists()
