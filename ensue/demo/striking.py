@@ -7,7 +7,7 @@ the data of the picture. Leaves printing and drawing to others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -34,8 +34,8 @@ def matches_of(matches: pd.DataFrame, query: str) -> list[Match]:
     """The matches of one query."""
     rows = matches[matches["query"] == query]
     return [
-        Match(query, {name: member["fields"] for name, member in row.members.items()}, row.emitted.timestamp())
-        for row in rows.itertuples()
+        Match(query, {name: member["fields"] for name, member in row["members"].items()}, row["emitted"].timestamp())
+        for row in rows.to_dict("records")
     ]
 
 
@@ -116,7 +116,7 @@ def _flight(row: Mapping[Any, Any], term: str | None) -> picture.Flight:
     )
 
 
-def _top(matches: Sequence[Match], rows: int, measure: Any) -> list[Match]:
+def _top(matches: Sequence[Match], rows: int, measure: Callable[[Match], float]) -> list[Match]:
     return sorted(matches, key=lambda match: (-measure(match), match.emitted))[:rows]
 
 
