@@ -16,9 +16,9 @@ apt_install() {
     fi
     say "$2 is missing, installing $1"
     export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086
     $command -qq >/dev/null 2>&1 || { apt-get update -qq && $command -qq >/dev/null; } ||
         fail "could not install $1; run:  apt-get update && $command"
+    hash -r
 }
 
 java_works() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version >/dev/null 2>&1; }
