@@ -333,11 +333,13 @@ class _Reading:
             self._set_text(np.array([row]), f"{place}: {reason}: {raw}")
             self.kinds[row] = Kind.MALFORMED
 
-    def _places(self) -> tuple[pa.Array, NDArray[np.int32], NDArray[np.int64]]:
+    def _places(self) -> tuple[pa.DictionaryArray, NDArray[np.int32], NDArray[np.int64]]:
         own = {field.name for _, event in self._present_events() for field in event.fields}
         given = {name: self._column(name) for name in PLACES if name in self.names and name not in own}
-        named = pa.repeat(pa.scalar(self.raw.name, pa.string()), self.count)
-        source = pc.fill_null(pc.cast(given["source"], pa.string()), self.raw.name) if "source" in given else named
+        if "source" in given:
+            source = pc.dictionary_encode(pc.fill_null(pc.cast(given["source"], pa.string()), self.raw.name))
+        else:
+            source = _constant(self.raw.name, self.count)
         partition = self._number(given, "partition", np.zeros(self.count, np.int64)).astype(np.int32)
         return source, partition, self._number(given, "offset", self.raw.numbers)
 
@@ -363,7 +365,7 @@ class _Reading:
         columns: dict[str, pa.Array] = {
             "_kind": pa.array(np.full(count, Kind.MALFORMED, np.int16)),
             "_arrival": pa.array(np.full(count, NO_TIME)),
-            "_source": pa.array([self.raw.name] * count),
+            "_source": _constant(self.raw.name, count),
             "_partition": pa.array(np.zeros(count, np.int32)),
             "_offset": pa.array([record.number for record in unreadable], pa.int64()),
             "_source_time": pa.array(np.full(count, NO_TIME)),
@@ -372,7 +374,8 @@ class _Reading:
         schema = table.schema
         added = pa.table([columns.get(f.name, pa.nulls(count, f.type)) for f in schema], schema=schema)
         numbers = np.concatenate([self.raw.numbers, [record.number for record in unreadable]])
-        return pa.concat_tables([table, added]).take(np.argsort(numbers, kind="stable"))
+        order = pa.array(np.argsort(numbers, kind="stable"))
+        return pa.concat_tables([table, added]).unify_dictionaries().take(order)
 
     def _ordered(self, table: pa.Table) -> Arrivals:
         moments = table.column("_arrival").to_numpy().copy()
@@ -382,6 +385,10 @@ class _Reading:
             table = _with_arrival(table, moments)
             return Arrivals(table if (order == np.arange(len(order))).all() else table.take(order))
         return Arrivals(_with_arrival(table, _clamped(table, moments, self.floor)))
+
+
+def _constant(text: str, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([text], pa.string()))
 
 
 def _filled(moments: NDArray[np.int64], floor: int) -> NDArray[np.int64]:
@@ -400,7 +407,7 @@ def _clamped(table: pa.Table, moments: NDArray[np.int64], floor: int) -> NDArray
     if not len(moments):
         return moments
     partition, offset = table.column("_partition").to_numpy(), table.column("_offset").to_numpy()
-    codes = pc.dictionary_encode(table.column("_source").combine_chunks()).indices.to_numpy(zero_copy_only=False)
+    codes = table.column("_source").combine_chunks().indices.to_numpy(zero_copy_only=False)
     group = codes.astype(np.int64) << 32 | partition.astype(np.int64) & 0xFFFFFFFF
     order = np.lexsort((offset, group)) if (group != group[0]).any() or (np.diff(offset) < 0).any() else None
     ordered = moments if order is None else moments[order]
