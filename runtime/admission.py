@@ -267,6 +267,9 @@ def _admit(
     held_time, held_ripe = np.empty((inputs, widest), np.int64), np.empty((inputs, widest), np.int64)
     held, common = np.zeros(inputs, np.int64), np.empty(inputs, np.int64)
     out, left, next_due, last_due = 0, 0, NEVER, NO_TIME
+    any_beats = beats.any()
+    longest = max(0, delay.max())
+    nowhere = everywhere.max() == NO_TIME
 
     for key in range(keys):
         bound = bounds[key]
@@ -274,13 +277,15 @@ def _admit(
         size, next_beat, era = 0, 0, 0
         held[:] = 0
         common[:] = everywhere
+        # quiet: only the clock has moved this key's timelines so far, and nothing is held
+        quiet = nowhere and bound.max() == NO_TIME
         start[key] = out
-        while at < end and standing[key_rows[at]] == 0:
+        while at < end and key_rows[at] < first_new and standing[key_rows[at]] == 0:
             order[out] = key_rows[at]
             out += 1
             at += 1
         fresh[key] = out
-        while at < end and standing[key_rows[at]] == 1:
+        while at < end and key_rows[at] < first_new:
             row = key_rows[at]
             _push(heap_time, heap_row, size, time[row], row)
             size += 1
@@ -288,6 +293,7 @@ def _admit(
                 item = input_of[row]
                 _push(held_time[item], held_ripe[item], held[item], time[row], ripe[row])
                 held[item] += 1
+                quiet = False
             at += 1
 
         while True:
@@ -300,11 +306,16 @@ def _admit(
                 now = arrival[row] if row >= 0 else limit
             # timers first
             while size > 0:
-                due = _next_due(heap_time[0], delay, bound, common, held_time, held_ripe, held)
+                if quiet:
+                    due = heap_time[0] + longest
+                else:
+                    due = _next_due(heap_time[0], delay, bound, common, held_time, held_ripe, held)
                 if due > now or due >= NEVER:
                     break
                 last_due = max(last_due, due)
-                reached, ripened = _settle(due, delay, bound, common, held_time, held_ripe, held)
+                reached, ripened = due - longest, False
+                if not quiet:
+                    reached, ripened = _settle(due, delay, bound, common, held_time, held_ripe, held)
                 while size > 0 and heap_time[0] <= reached:
                     order[out] = heap_row[0]
                     emitted[out] = due
@@ -315,6 +326,7 @@ def _admit(
                     _pop(heap_time, heap_row, size)
                     size -= 1
             if is_beat:
+                quiet = False
                 for item in range(inputs):
                     if beat_mask[next_beat] >> item & 1:
                         common[item] = max(common[item], beat_time[next_beat])
@@ -325,7 +337,8 @@ def _admit(
             else:
                 at += 1
                 item = input_of[row]
-                if beats[row] != 0:
+                if any_beats and beats[row] != 0:
+                    quiet = False
                     for other in range(inputs):
                         if beats[row] >> other & 1:
                             bound[other] = max(bound[other], time[row])
@@ -341,6 +354,7 @@ def _admit(
                             verdict[row - first_new] = 1 if moment < now - delay[item] else 2
                             verdict_bound[row - first_new] = reached
                         elif moves[item]:
+                            quiet = False
                             while era + 1 < len(leeway_row) and leeway_row[era + 1] <= row:
                                 era += 1
                             if now - moment > leeway[era]:
@@ -353,7 +367,9 @@ def _admit(
                         _push(heap_time, heap_row, size, time[row], row)
                         size += 1
             # what the record, or the heartbeat, made definitive
-            reached, ripened = _settle(now, delay, bound, common, held_time, held_ripe, held)
+            reached = now - longest
+            if not quiet:
+                reached, _ = _settle(now, delay, bound, common, held_time, held_ripe, held)
             while size > 0 and heap_time[0] <= reached:
                 other_row = heap_row[0]
                 order[out] = other_row

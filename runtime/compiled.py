@@ -22,3 +22,9 @@ def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     except RuntimeError:  # no place to keep the cache
         compiled = njit(cache=False, boundscheck=False, error_model="numpy")(function)
     return compiled
+
+
+def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A decorator for functions that kernels call in their innermost loop: their code is put into the caller's."""
+    compiled: Callable[Parameters, Result] = njit(inline="always", boundscheck=False, error_model="numpy")(function)
+    return compiled

@@ -83,8 +83,9 @@ class KernelMatcher:
         program, automaton, windows = self._program, self._automaton, self._windows
         row = events.row
         input_of, time = events.input[row], events.time[row]
-        starts = automaton.input[: automaton.first[1]]
-        fresh = int(np.isin(input_of, starts).sum())
+        starts = np.zeros(len(windows.within), np.bool_)
+        starts[automaton.input[: automaton.first[1]]] = True
+        fresh = int(starts[input_of].sum())
         constants = program.integers
         reals = _operands([evaluate(operand, events.table) for operand in program.float_operands], row, np.float64)
         wholes, constants = self._integers(events, constants)
@@ -214,34 +215,37 @@ def _search(
             at[0] = event
             choice[0] = first[0]
             while depth >= 0:
-                position, transition = at[depth], choice[depth]
-                stop = first[state[depth] + 1]
+                position, transition, here = at[depth], choice[depth], state[depth]
+                opening, stop = first[here], first[here + 1]
                 lowest = event if depth == 0 else floor
                 taken = False
-                while position >= lowest and (depth == 0 or time[position] > horizon):
+                while position >= lowest and time[position] > horizon:
                     kind = input_of[position]
-                    while transition < stop and not taken:
-                        if transition_input[transition] == kind and (depth == 0 or position >= oldest[kind]):
-                            for index in range(bind_first[transition], bind_first[transition + 1]):
-                                bound[binds[index]] = position
-                            taken = True
-                            for index in range(check_first[transition], check_first[transition + 1]):
-                                check = checks[index]
-                                if not holds(
-                                    code, ends[check], ends[check + 1], integers, floats, integer_columns,
-                                    float_columns, integer_valid, float_valid, integer_mask, float_mask, bound,
-                                    whole, real,
-                                ):  # fmt: skip
-                                    taken = False
+                    if depth == 0 or position >= oldest[kind]:
+                        while transition < stop:
+                            if transition_input[transition] == kind:
+                                for index in range(bind_first[transition], bind_first[transition + 1]):
+                                    bound[binds[index]] = position
+                                taken = True
+                                for index in range(check_first[transition], check_first[transition + 1]):
+                                    check = checks[index]
+                                    if not holds(
+                                        code, ends[check], ends[check + 1], integers, floats, integer_columns,
+                                        float_columns, integer_valid, float_valid, integer_mask, float_mask, bound,
+                                        whole, real,
+                                    ):  # fmt: skip
+                                        taken = False
+                                        break
+                                if taken:
                                     break
-                        transition += 1
-                    if taken:
-                        break
+                            transition += 1
+                        if taken:
+                            break
+                        transition = opening
                     position -= 1
-                    transition = first[state[depth]]
                 if not taken:
                     depth -= 1
-                elif target[transition - 1] < 0:
+                elif target[transition] < 0:
                     latest[found] = event
                     for term in range(terms):
                         members[found, term] = bound[term]
@@ -249,9 +253,9 @@ def _search(
                     break
                 else:
                     at[depth] = position
-                    choice[depth] = transition
+                    choice[depth] = transition + 1
                     depth += 1
-                    state[depth] = target[transition - 1]
+                    state[depth] = target[transition]
                     at[depth] = position - 1
                     choice[depth] = first[state[depth]]
     return found

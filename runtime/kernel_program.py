@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.expression import Binary, Call, EventText, Expression, FieldOf, Literal, Type, Unary, terms_of
-from runtime.compiled import kernel
+from runtime.compiled import inlined
 from runtime.expressions import about_one_event, divide, is_vectorised, remainder
 
 STACK = 64
@@ -195,7 +195,7 @@ def _ranked(expression: Expression) -> bool:
     return len(terms_of(expression)) == 1 or isinstance(expression, Literal)
 
 
-@kernel
+@inlined
 def holds(
     code: NDArray[np.int32],
     first: int,

@@ -94,7 +94,7 @@ def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) ->
     columns = key_columns(arrivals.table, kinds, plan, query)
     hashes = np.zeros(len(arrivals), np.uint64)
     for column in columns:
-        hashes = _mix(hashes, _hash(column))
+        _mix_in(hashes, _hash(column))
         if column.null_count:
             carries &= column.is_valid().to_numpy(zero_copy_only=False)
     return np.where(carries, (hashes % np.uint64(buckets)).astype(np.int64), -1)
@@ -127,13 +127,19 @@ def _hash_text(ends: NDArray[np.int32], text: NDArray[np.uint8]) -> NDArray[np.u
     return result
 
 
-def _mix(seed: NDArray[np.uint64], value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of splitmix64 over both."""
-    with np.errstate(over="ignore"):
-        mixed = (seed ^ value) + np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return mixed ^ (mixed >> np.uint64(31))
+@kernel
+def mix(value: np.uint64) -> np.uint64:
+    """Spreads a word over all its bits: the finalizer of splitmix64 (Steele, Lea and Flood 2014)."""
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@kernel
+def _mix_in(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> None:
+    for row in range(len(hashes)):
+        hashes[row] = mix(hashes[row] ^ values[row])
 
 
 @kernel

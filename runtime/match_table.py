@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from querylang.plan import EventType, Plan, QueryPlan
 from runtime.admission import Waited
 from runtime.batch import ARROW_TYPES, NO_TIME, column_name
-from runtime.keys import key_columns, one_chunk
+from runtime.compiled import kernel
+from runtime.keys import key_columns, mix, one_chunk
 from runtime.results import TIMESTAMP, fields_struct, key_struct, match_schema, member_struct
 
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +97,28 @@ def _timestamps(micros: NDArray[np.int64]) -> pa.Array:
 
 def match_ids(query: str, table: pa.Table, members: NDArray[np.int64]) -> pa.StringArray:
     """128 bits in hexadecimal: two chains of mixed 64-bit words over the query's name and the members' coordinates."""
+    seeds = np.array([_text_hash(f"{lane}{query}") for lane in "ab"], np.uint64)
+    text = _identities(members, _places(table), table.column("_offset").to_numpy(), seeds, _HEX)
+    ends = np.arange(len(members) + 1, dtype=np.int32) * 32
+    return pa.StringArray.from_buffers(len(members), pa.py_buffer(ends), pa.py_buffer(text))
+
+
+def _places(table: pa.Table) -> NDArray[np.uint64]:
+    """A word for (source, partition) by row; one entry where all rows have the same."""
     source = one_chunk(table.column("_source"))
     names = np.array([_text_hash(name) for name in source.dictionary.to_pylist()] or [0], np.uint64)
-    code = source.indices.to_numpy()
-    partition, offset = table.column("_partition").to_numpy(), table.column("_offset").to_numpy()
-    chains = [np.full(len(members), _text_hash(f"{lane}{query}"), np.uint64) for lane in "ab"]
-    for term in range(members.shape[1]):
-        rows = members[:, term]
-        for word in (names[code[rows]], partition[rows].astype(np.uint64), offset[rows].astype(np.uint64)):
-            chains = [_mix(chain ^ word) for chain in chains]
-    digits = np.stack(chains, axis=1).astype(">u8").view(np.uint8).reshape(len(members), 16)
-    text = np.stack([_HEX[digits >> 4], _HEX[digits & 15]], axis=2).reshape(-1)
-    ends = np.arange(len(members) + 1, dtype=np.int32) * 32
-    return pa.StringArray.from_buffers(len(members), pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(text)))
+    code, partition = source.indices.to_numpy(), table.column("_partition").to_numpy()
+    if len(code) and (code == code[0]).all() and (partition == partition[0]).all():
+        code, partition = code[:1], partition[:1]
+    return _mixed(names[code], partition)
+
+
+@kernel
+def _mixed(names: NDArray[np.uint64], partition: NDArray[np.int32]) -> NDArray[np.uint64]:
+    words = np.empty(len(names), np.uint64)
+    for row in range(len(names)):
+        words[row] = mix(mix(names[row]) ^ np.uint64(partition[row]))
+    return words
 
 
 def _text_hash(text: str) -> int:
@@ -118,9 +128,27 @@ def _text_hash(text: str) -> int:
     return value
 
 
-def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    with np.errstate(over="ignore"):
-        value = value + np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
+@kernel
+def _identities(
+    members: NDArray[np.int64],
+    places: NDArray[np.uint64],
+    offset: NDArray[np.int64],
+    seeds: NDArray[np.uint64],
+    digits: NDArray[np.uint16],
+) -> NDArray[np.uint16]:
+    """The text of all identities, two characters an entry, 32 characters each."""
+    text = np.empty(len(members) * 16, np.uint16)
+    chains = np.empty(len(seeds), np.uint64)
+    at = 0
+    for match in range(len(members)):
+        chains[:] = seeds
+        for row in members[match]:
+            place = places[row] if len(places) > 1 else places[0]
+            number = np.uint64(offset[row])
+            for lane in range(len(seeds)):
+                chains[lane] = mix(mix(chains[lane] ^ place) ^ number)
+        for value in chains:
+            for byte in range(8):
+                text[at + byte] = digits[(value >> np.uint64(56 - 8 * byte)) & np.uint64(255)]
+            at += 8
+    return text
