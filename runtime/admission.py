@@ -270,6 +270,13 @@ def _admit(
     any_beats = beats.any()
     longest = max(0, delay.max())
     nowhere = everywhere.max() == NO_TIME
+    # by key, one after the other: the loop below then reads memory in order
+    came, moments, kinds = np.empty(len(key_rows), np.int64), np.empty(len(key_rows), np.int64), np.empty(len(key_rows), np.int16)
+    for at in range(len(key_rows)):
+        row = key_rows[at]
+        came[at] = arrival[row]
+        moments[at] = time[row]
+        kinds[at] = input_of[row]
 
     for key in range(keys):
         bound = bounds[key]
@@ -303,7 +310,7 @@ def _admit(
             if is_beat:
                 now = beat_arrival[next_beat]
             else:
-                now = arrival[row] if row >= 0 else limit
+                now = came[at] if row >= 0 else limit
             # timers first
             while size > 0:
                 if quiet:
@@ -335,8 +342,9 @@ def _admit(
             elif row < 0:
                 break
             else:
+                item = kinds[at]
+                moment = moments[at]
                 at += 1
-                item = input_of[row]
                 if any_beats and beats[row] != 0:
                     quiet = False
                     for other in range(inputs):
@@ -344,10 +352,10 @@ def _admit(
                             bound[other] = max(bound[other], time[row])
                 if item >= 0:
                     if delay[item] == NO_WAIT:
+                        moment = now
                         time[row] = now
                         admitted = True
                     else:
-                        moment = time[row]
                         reached = max(max(bound[item], common[item]), now - delay[item])
                         admitted = moment >= reached
                         if not admitted:
@@ -364,7 +372,7 @@ def _admit(
                             else:
                                 bound[item] = moment
                     if admitted:
-                        _push(heap_time, heap_row, size, time[row], row)
+                        _push(heap_time, heap_row, size, moment, row)
                         size += 1
             # what the record, or the heartbeat, made definitive
             reached = now - longest

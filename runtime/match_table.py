@@ -44,8 +44,8 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, time: NDArray[np.
         _member(plan.event(query.inputs[term.input].event), table, time, matched.members[:, index])
         for index, term in enumerate(query.terms)
     ]
-    first = table.take(pa.array(matched.members[:, 0]))
-    keys = key_columns(first, first.column("_kind").to_numpy(), plan, query)
+    first = pa.array(matched.members[:, 0])
+    keys = [key.take(first) for key in key_columns(table, table.column("_kind").to_numpy(), plan, query)]
     columns = [
         match_ids(query.name, table, matched.members),
         pa.repeat(pa.scalar(query.name), count),
@@ -76,12 +76,18 @@ def _member(event: EventType, table: pa.Table, time: NDArray[np.int64], rows: ND
         _timestamps(time[rows]),
         _timestamps(table.column("_source_time").to_numpy()[rows]),
         _timestamps(table.column("_arrival").to_numpy()[rows]),
-        one_chunk(table.column("_source")).take(index).dictionary_decode(),
+        _sources(one_chunk(table.column("_source")), index),
         one_chunk(table.column("_partition")).take(index),
         one_chunk(table.column("_offset")).take(index),
         _struct(fields, fields_struct(event), len(rows)),
     ]
     return _struct(columns, member_struct(event), len(rows))
+
+
+def _sources(source: pa.DictionaryArray, index: pa.Array) -> pa.StringArray:
+    if len(source.dictionary) == 1:
+        return pa.repeat(source.dictionary[0], len(index))
+    return source.take(index).dictionary_decode()
 
 
 def _struct(columns: list[pa.Array], type_: pa.StructType, count: int) -> pa.StructArray:
