@@ -29,7 +29,7 @@ from runtime.files import RawTable, iter_raw, read_raw
 from runtime.schemas import PLACES, infer_schemas
 from runtime.times import parse_times
 
-__all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals"]
+__all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
 
 CONTROL_EVENTS = ("SetDelayedEventsLeeway", "Heartbeat")
 """Events written as text that are no type of a plan and speak to the engine; the engine reads them."""
@@ -60,7 +60,16 @@ def read_arrivals(
     name). Without an arrival column the table is history: rows arrive at their source time, in its order. Raises
     InputError for what is no table, and for a column that the plan needs and the table lacks.
     """
-    return _Reading(read_raw(table, source), plan, Columns(arrival, type, source_time)).arrivals()
+    return read_rows(table, plan, Columns(arrival, type, source_time), source)[0]
+
+
+def read_rows(
+    table: Any, plan: Plan, columns: Columns, source: str | None = None
+) -> tuple[Arrivals, NDArray[np.int64]]:
+    """As `read_arrivals`, with the number that each record has in its table, from 1."""
+    reading = _Reading(read_raw(table, source), plan, columns)
+    arrivals = reading.arrivals()
+    return arrivals, reading.rows
 
 
 def iter_arrivals(
@@ -94,6 +103,7 @@ class _Reading:
         self.count = len(raw.columns)
         self.names = raw.columns.column_names
         self.floor = floor
+        self.rows = raw.numbers
         self.reasons: dict[int, str] = {}
         self.arrival = self._declared(columns.arrival, "at")
         self.type = self._declared(columns.type, "event")
@@ -374,8 +384,9 @@ class _Reading:
         schema = table.schema
         added = pa.table([columns.get(f.name, pa.nulls(count, f.type)) for f in schema], schema=schema)
         numbers = np.concatenate([self.raw.numbers, [record.number for record in unreadable]])
-        order = pa.array(np.argsort(numbers, kind="stable"))
-        return pa.concat_tables([table, added]).unify_dictionaries().take(order)
+        order = np.argsort(numbers, kind="stable")
+        self.rows = numbers[order]
+        return pa.concat_tables([table, added]).unify_dictionaries().take(pa.array(order))
 
     def _ordered(self, table: pa.Table) -> Arrivals:
         moments = table.column("_arrival").to_numpy().copy()
@@ -383,7 +394,8 @@ class _Reading:
             moments = _filled(moments, self.floor)
             order = np.argsort(moments, kind="stable")
             table = _with_arrival(table, moments)
-            return Arrivals(table if (order == np.arange(len(order))).all() else table.take(order))
+            self.rows = self.rows[order]
+            return Arrivals(table if (order == np.arange(len(order))).all() else table.take(pa.array(order)))
         return Arrivals(_with_arrival(table, _clamped(table, moments, self.floor)))
 
 

@@ -1,0 +1,86 @@
+"""Results as plain data: the JSON objects of matches and outputs, with the names that users rely on.
+
+Takes result tables; gives lists of dictionaries that JSON can hold. Moments are ISO 8601 text with microseconds and Z;
+numbers that JSON cannot hold (infinity, NaN) are text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.times import format_time
+
+Plain = dict[str, Any]
+
+RowOf = Callable[[str, int, int], int]
+"""The number of the row (from 1) in its table, for a record's source, partition and offset."""
+
+
+def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
+    """The matches of one query (`match_schema`), one object each."""
+    members = table.column("members").combine_chunks()
+    terms = {field.name: _plain_members(members.field(field.name), row_of) for field in members.type}
+    columns = {
+        "match_id": table.column("match_id").to_pylist(),
+        "query": table.column("query").to_pylist(),
+        "instance": table.column("instance").to_pylist(),
+        "key": [plain_value(key) for key in table.column("key").to_pylist()],
+        "time": plain_times(table.column("time")),
+        "definitive": plain_times(table.column("definitive")),
+        "emitted": plain_times(table.column("emitted")),
+        "waited": table.column("waited").to_pylist(),
+        "members": [{name: values[row] for name, values in terms.items()} for row in range(len(table))],
+    }
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain]:
+    places = zip(*(member.field(name).to_pylist() for name in ("source", "partition", "offset")), strict=True)
+    columns = {
+        "event": member.field("event").to_pylist(),
+        "time": plain_times(member.field("time")),
+        "source_time": plain_times(member.field("source_time")),
+        "arrival": plain_times(member.field("arrival")),
+        "row": [row_of(*place) for place in places],
+        "fields": [plain_value(fields) for fields in member.field("fields").to_pylist()],
+    }
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def plain_outputs(table: pa.Table) -> list[Plain]:
+    """Prints, sends and errors (`OUTPUT_SCHEMA`), one object each."""
+    columns = {
+        "kind": table.column("kind").to_pylist(),
+        "channel": table.column("channel").to_pylist(),
+        "text": table.column("text").to_pylist(),
+        "event": [_parsed(text) for text in table.column("event").to_pylist()],
+        "query": table.column("query").to_pylist(),
+        "key": [_parsed(text) for text in table.column("key").to_pylist()],
+        "time": plain_times(table.column("time")),
+        "match_id": table.column("match_id").to_pylist(),
+    }
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _parsed(text: str | None) -> Any:
+    return None if text is None else plain_value(json.loads(text))
+
+
+def plain_times(column: pa.Array | pa.ChunkedArray) -> list[str | None]:
+    """A column of timestamps as text."""
+    return [None if micros is None else format_time(micros) for micros in pc.cast(column, pa.int64()).to_pylist()]
+
+
+def plain_value(value: Any) -> Any:
+    """A value of the language as JSON can hold it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {name: plain_value(part) for name, part in value.items()}
+    return value

@@ -1,0 +1,154 @@
+"""A bounded table through the engine, all at once: records in, results in their promised order out.
+
+Takes event tables and a plan; gives `Results` whose rows stand in the order of the steps that brought them, then query, key,
+match time, and the order of candidates (oldest first). Reading is left to `runtime.tables`, the row by row account to
+`runtime.steps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.plan import Plan
+from runtime.arrival_order import in_arrival_order
+from runtime.batch import Arrivals
+from runtime.engine import Engine
+from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
+from runtime.tables import Columns, read_rows
+
+CHUNK = 2_000_000
+"""Records given to the engine in one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All records of all tables in order of arrival; `rows`: the number of each in its table; `sources`: the tables'."""
+
+    arrivals: Arrivals
+    rows: NDArray[np.int64]
+    sources: tuple[str, ...]
+
+    def until(self, moment: int | None) -> Records:
+        """The records that have arrived at a moment (microseconds); all of them for None."""
+        if moment is None:
+            return self
+        count = int(np.searchsorted(self.arrivals.system("arrival"), moment, side="right"))
+        return Records(Arrivals(self.arrivals.table.slice(0, count)), self.rows[:count], self.sources)
+
+
+def read_records(tables: Sequence[Any], plan: Plan, columns: Columns | None = None) -> Records:
+    """Read event tables and merge them by arrival; ties in the order in which the tables are given."""
+    names = source_names(tables)
+    parts = [read_rows(table, plan, columns or Columns(), name) for table, name in zip(tables, names, strict=True)]
+    merged = Arrivals.concat([Arrivals.empty(plan), *(arrivals for arrivals, _ in parts)]).table.unify_dictionaries()
+    rows = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in parts)])
+    ordered = in_arrival_order(merged.append_column("_row", pa.array(rows)), names).combine_chunks()
+    return Records(Arrivals(ordered.drop_columns("_row")), ordered.column("_row").to_numpy(), names)
+
+
+def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
+    """A source's name is its file's, or `table`; where two are alike, the later ones get a number."""
+    names: list[str] = []
+    for table in tables:
+        name = Path(table).name if isinstance(table, str | Path) else "table"
+        repeated = sum(1 for other in names if other.partition("#")[0] == name)
+        names.append(f"{name}#{repeated + 1}" if repeated else name)
+    return tuple(names)
+
+
+def replay_records(
+    plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
+) -> Results:
+    """Run the engine over records.
+
+    After the last one time goes on until nothing is due any more; with `until` (microseconds) it stops there, what is
+    due exactly then still runs; with `flush` false it stops at the last record.
+    """
+    engine = Engine(plan, matcher, sources=records.sources)
+    table = records.until(until).arrivals.table
+    found = [engine.process(Arrivals(table.slice(at, CHUNK))) for at in range(0, len(table), CHUNK)]
+    if until is not None:
+        found.append(engine.process(Arrivals.empty(plan), now=until))
+    elif flush:
+        found.append(engine.flush())
+    ordered = [in_order(plan, results) for results in found]
+    return Results(
+        matches=_concat_matches(plan, ordered),
+        outputs=pa.concat_tables([OUTPUT_SCHEMA.empty_table(), *(results.outputs for results in ordered)]),
+        discarded=pa.concat_tables(
+            [discard_schema(plan).empty_table(), *(r.discarded for r in ordered if r.discarded is not None)]
+        ),
+        ledger=engine.ledger(),
+    )
+
+
+def _concat_matches(plan: Plan, found: Iterable[Results]) -> dict[str, pa.Table]:
+    parts: dict[str, list[pa.Table]] = {query.name: [] for query in plan.queries}
+    for results in found:
+        for name, table in results.matches.items():
+            parts[name].append(table)
+    return {name: pa.concat_tables(tables) for name, tables in parts.items() if tables}
+
+
+# ---------------------------------------------------------------------------------------------------- promised order
+
+
+def in_order(plan: Plan, results: Results) -> Results:
+    """The results of one call of the engine, each table in its promised order."""
+    names = [query.name for query in plan.queries if query.name in results.matches]
+    matches = {name: _sorted_matches(results.matches[name]) for name in names}
+    return Results(matches, _sorted_outputs(plan, matches, results.outputs), _sorted_discards(results), results.ledger)
+
+
+def _sorted_matches(table: pa.Table) -> pa.Table:
+    keys = table.column("key").combine_chunks()
+    parts = {f"key{place}": keys.field(place) for place in range(keys.type.num_fields)}
+    columns = {name: table.column(name) for name in ("emitted", "_step", "time", "_rank")}
+    by = ["emitted", "_step", *parts, "time", "_rank"]
+    order = pc.sort_indices(pa.table({**columns, **parts}), sort_keys=[(name, "ascending") for name in by])
+    return table.take(order)
+
+
+def _sorted_outputs(plan: Plan, matches: dict[str, pa.Table], outputs: pa.Table) -> pa.Table:
+    """Control errors of a step first, then queries, then the order of their matches; statements keep their order."""
+    if not len(outputs):
+        return outputs
+    ids = [table.column("match_id") for table in matches.values()]
+    everything = pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string())
+    place = pc.fill_null(pc.index_in(outputs.column("match_id"), value_set=everything), -1)
+    query = pc.fill_null(pc.index_in(outputs.column("query"), value_set=pa.array([q.name for q in plan.queries])), -1)
+    columns = {"emitted": outputs.column("emitted"), "_step": outputs.column("_step"), "query": query, "place": place}
+    by = pa.table({**columns, "row": np.arange(len(outputs))})
+    return outputs.take(pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]))
+
+
+def _sorted_discards(results: Results) -> pa.Table | None:
+    discarded = results.discarded
+    if discarded is None or not len(discarded):
+        return discarded
+    by = pa.table({"_step": discarded.column("_step"), "row": np.arange(len(discarded))})
+    return discarded.take(pc.sort_indices(by, sort_keys=[("_step", "ascending"), ("row", "ascending")]))
+
+
+def matches_in_order(plan: Plan, results: Results) -> list[tuple[str, int]]:
+    """(query, row in its table) of all matches: by step, then query, then the order inside the query's table."""
+    names = [query.name for query in plan.queries if query.name in results.matches]
+    if not names:
+        return []
+    columns = {
+        "emitted": pa.chunked_array([c for n in names for c in results.matches[n].column("emitted").chunks]),
+        "_step": pa.chunked_array([c for n in names for c in results.matches[n].column("_step").chunks]),
+        "query": np.repeat(np.arange(len(names)), [len(results.matches[name]) for name in names]),
+        "row": np.concatenate([np.arange(len(results.matches[name])) for name in names]),
+    }
+    by = pa.table(columns)
+    order = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]).to_numpy()
+    return [(names[columns["query"][place]], int(columns["row"][place])) for place in order]

@@ -1,0 +1,249 @@
+"""The account of a replay, step by step: one step a record, and one for each moment at which a timer was due.
+
+Takes records and a plan; gives `Step`s in order. Timers due by a record's arrival are their own steps before it, one a
+key where several are due at once, shown only if they moved something that a user can see: a match, an output, or a
+definitive time that a waiting event needed. The engine does the work; here it is only asked after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from querylang.plan import Plan
+from runtime.batch import NO_TIME, Arrivals, Kind, column_name
+from runtime.engine import Engine
+from runtime.event_text import EventTextError, parse_event_text
+from runtime.interpreter import event_text
+from runtime.keys import key_columns
+from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
+from runtime.replay import Records, in_order, matches_in_order
+from runtime.results import Results
+from runtime.selection import Selector, Use
+from runtime.times import format_time
+
+Key = tuple[Any, ...]
+
+_JUDGED = (Use.EVENT, Use.HEARTBEAT)
+_CONCERNED = (*_JUDGED, Use.NULL_KEY, Use.NULL_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one record, or one timer of one key, did. Moments are microseconds UTC.
+
+    `row`: the record's number in its table, None for a timer. `text`: the event as `toString` prints it. `time`: the
+    event's time after adjustment. `definitive`: the query's definitive time for the key afterwards.
+    """
+
+    at: int
+    row: int | None = None
+    event: str | None = None
+    text: str | None = None
+    source_time: int | None = None
+    time: int | None = None
+    adjusted: str | None = None
+    discarded: str | None = None
+    definitive: int | None = None
+    matches: Sequence[Plain] = ()
+    outputs: Sequence[Plain] = ()
+
+    def to_plain(self) -> Plain:
+        """The JSON object of `--format steps`."""
+        return {
+            "at": format_time(self.at),
+            "row": self.row,
+            "event": self.event,
+            "source_time": None if self.source_time is None else format_time(self.source_time),
+            "time": None if self.time is None else format_time(self.time),
+            "adjusted": self.adjusted,
+            "discarded": self.discarded,
+            "definitive": None if self.definitive is None else format_time(self.definitive),
+            "matches": list(self.matches),
+            "outputs": list(self.outputs),
+        }
+
+
+def replay_steps(
+    plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
+) -> Iterator[Step]:
+    """All steps of a replay; `until` and `flush` as in `replay_records`."""
+    records = records.until(until)
+    stepping = _Stepping(plan, records, matcher)
+    for index in range(len(records.rows)):
+        yield from stepping.timers(int(stepping.arrival[index]))
+        yield stepping.record(index)
+    if until is not None:
+        yield from stepping.timers(until)
+    elif flush:
+        yield from stepping.timers(None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """What one query makes of each record: its use, its time and its key."""
+
+    use: Sequence[int]
+    time: Sequence[int]
+    keys: Sequence[Key]
+    timed: Sequence[bool]
+
+
+class _Stepping:
+    def __init__(self, plan: Plan, records: Records, matcher: str) -> None:
+        self.plan = plan
+        self.records = records
+        self.engine = Engine(plan, matcher, sources=records.sources)
+        self.table = records.arrivals.table
+        self.kinds = records.arrivals.system("kind").astype(np.int64)
+        self.arrival = records.arrivals.system("arrival")
+        self.roles = [self._role(index) for index in range(len(plan.queries))]
+        self.waiting: dict[tuple[int, Key], list[int]] = {}
+        self.row_of = row_numbers(records)
+
+    def _role(self, index: int) -> _Role:
+        query = self.plan.queries[index]
+        selection = Selector(self.plan, query).select(self.table, self.kinds)
+        columns = [column.to_pylist() for column in key_columns(self.table, self.kinds, self.plan, query)]
+        keys: list[Key] = list(zip(*columns, strict=True)) if columns else [()] * len(self.kinds)
+        waits = [*(item.wait is not None for item in query.inputs), True]  # the last is for heartbeats: no input
+        timed = [waits[place] for place in selection.input.tolist()]
+        return _Role(selection.use.tolist(), selection.time.tolist(), keys, timed)
+
+    def record(self, index: int) -> Step:
+        """One record through the engine."""
+        results = self.engine.process(Arrivals(self.table.slice(index, 1)))
+        discarded = {(row["query"], row["reason"]) for row in _discards(results)}
+        concerned = [place for place, role in enumerate(self.roles) if role.use[index] in _CONCERNED]
+        definitive = self._definitives(index)
+        for place in concerned:
+            self._wait(place, index, self.plan.queries[place].name in {name for name, _ in discarded})
+        source_time, time = self._times(index, concerned)
+        self._released()
+        return Step(
+            at=int(self.arrival[index]),
+            row=int(self.records.rows[index]),
+            event=self._event_name(index),
+            text=self._event_text(index),
+            source_time=source_time,
+            time=time,
+            discarded=min((reason for _, reason in discarded), default=None),
+            definitive=min(definitive, default=None),
+            matches=self._matches(results),
+            outputs=plain_outputs(in_order(self.plan, results).outputs),
+        )
+
+    def timers(self, until: int | None) -> Iterator[Step]:
+        """Everything that time alone brings up to a moment; None: until nothing is due."""
+        while (due := self.engine.next_wake()) is not None and (until is None or due <= until):
+            results = self.engine.process(Arrivals.empty(self.plan), now=due)
+            following = self.engine.next_wake()
+            assert following is None or following > due, "what was due has been run"
+            yield from self._timer_steps(due, results)
+        if until is not None:
+            self.engine.process(Arrivals.empty(self.plan), now=until)
+
+    def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
+        matches, outputs = self._matches(results), plain_outputs(in_order(self.plan, results).outputs)
+        for place, key in self._released():
+            query = self.plan.queries[place]
+            own = {"query": query.name, "key": plain_value(dict(zip(query.keys, key, strict=True)))}
+            yield Step(
+                at=due,
+                definitive=self.engine.definitive(query.name, key),
+                matches=[match for match in matches if {name: match[name] for name in own} == own],
+                outputs=[output for output in outputs if {name: output[name] for name in own} == own],
+            )
+
+    def _wait(self, place: int, index: int, is_discarded: bool) -> None:
+        role = self.roles[place]
+        if role.use[index] == Use.EVENT and not is_discarded:
+            time = role.time[index] if role.timed[index] else int(self.arrival[index])
+            self.waiting.setdefault((place, role.keys[index]), []).append(time)
+
+    def _released(self) -> list[tuple[int, Key]]:
+        """The (query, key)s of which definitive time has reached a waiting event, in order; those wait no more."""
+        reached = []
+        for (place, key), times in list(self.waiting.items()):
+            definitive = self.engine.definitive(self.plan.queries[place].name, key)
+            left = [time for time in times if definitive is None or time > definitive]
+            if len(left) < len(times):
+                reached.append((place, key))
+            self.waiting[place, key] = left
+            if not left:
+                del self.waiting[place, key]
+        return sorted(reached)
+
+    def _definitives(self, index: int) -> list[int]:
+        """The definitive times of the queries that a record concerns; of unkeyed queries always."""
+        found = []
+        for query, role in zip(self.plan.queries, self.roles, strict=True):
+            if query.keys and (role.use[index] not in _CONCERNED or None in role.keys[index]):
+                continue
+            definitive = self.engine.definitive(query.name, role.keys[index])
+            if definitive is not None:
+                found.append(definitive)
+        return found
+
+    def _times(self, index: int, concerned: Sequence[int]) -> tuple[int | None, int | None]:
+        """Source time, and the time that the event has for the first query that takes it."""
+        declared = int(self.table.column("_source_time")[index].as_py())
+        source_time = next((self.roles[place].time[index] for place in concerned), declared)
+        judged = [self.roles[place] for place in concerned if self.roles[place].use[index] in _JUDGED]
+        time = NO_TIME
+        if judged:
+            time = judged[0].time[index] if judged[0].timed[index] else int(self.arrival[index])
+        return _moment(source_time), _moment(time)
+
+    def _matches(self, results: Results) -> list[Plain]:
+        ordered = in_order(self.plan, results)
+        plain = {name: plain_matches(table, self.row_of) for name, table in ordered.matches.items()}
+        return [plain[name][row] for name, row in matches_in_order(self.plan, ordered)]
+
+    def _event_name(self, index: int) -> str | None:
+        kind = int(self.kinds[index])
+        if kind >= 0:
+            return self.plan.events[kind].name
+        text = self.table.column("_text")[index].as_py()
+        if kind == Kind.CONTROL:
+            return _control_name(text)
+        return text if kind == Kind.UNKNOWN_TYPE else None
+
+    def _event_text(self, index: int) -> str | None:
+        kind = int(self.kinds[index])
+        if kind < 0:
+            return None if kind == Kind.TICK else self.table.column("_text")[index].as_py()
+        event = self.plan.events[kind]
+        values = {
+            field.name: self.table.column(column_name(field.name, field.type))[index].as_py() for field in event.fields
+        }
+        return event_text(event, values)
+
+
+def row_numbers(records: Records) -> RowOf:
+    """Finds a record's row by its coordinates."""
+    offset = records.arrivals.system("offset")
+    if (offset == records.rows).all():
+        return lambda _source, _partition, offset: offset
+    table = records.arrivals.table
+    places = zip(*(table.column(name).to_pylist() for name in ("_source", "_partition", "_offset")), strict=True)
+    rows = dict(zip(places, records.rows.tolist(), strict=True))
+    return lambda source, partition, offset: rows[source, partition, offset]
+
+
+def _discards(results: Results) -> list[dict[str, Any]]:
+    return [] if results.discarded is None else results.discarded.select(["query", "reason"]).to_pylist()
+
+
+def _control_name(text: str) -> str:
+    try:
+        return parse_event_text(text).name
+    except EventTextError:
+        return text
+
+
+def _moment(micros: int) -> int | None:
+    return None if micros == NO_TIME else micros
