@@ -104,6 +104,8 @@ def to_sql(node: Node, aliases: Sequence[str]) -> str:
             return f"CAST({value!r} AS BIGINT)"
         case Operation("xor", left, right):
             return f"({to_sql(left, aliases)} <> {to_sql(right, aliases)})"
+        case Operation("+", left, right) if is_text(left):
+            return f"({to_sql(left, aliases)} || {to_sql(right, aliases)})"
         case Operation(sign, left, right):
             return f"({to_sql(left, aliases)} {'<>' if sign == '!=' else sign} {to_sql(right, aliases)})"
         case Not(operand):
@@ -114,6 +116,21 @@ def to_sql(node: Node, aliases: Sequence[str]) -> str:
             return f"CAST({to_sql(operand, aliases)} AS DOUBLE)"
         case Method(name, _):
             raise AssertionError(f"no SQL for {name}")
+
+
+def is_text(node: Node) -> bool:
+    """Whether the value is a string."""
+    match node:
+        case Name(_, _, type_):
+            return type_ == "string"
+        case Constant(value):
+            return isinstance(value, str)
+        case Operation("+", left, _):
+            return is_text(left)
+        case Method(name, _):
+            return name == "toString"
+        case _:
+            return False
 
 
 def sql_can_say(node: Node) -> bool:

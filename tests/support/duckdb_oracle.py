@@ -40,6 +40,7 @@ def can_say(scenario: Scenario) -> bool:
         all(_takes_all(scenario, index) for index in range(len(scenario.inputs)))
         and all(sql_can_say(condition) for condition in scenario.conditions)
         and (not _has_nulls(scenario) or not any(_two_valued(condition) for condition in scenario.conditions))
+        and not any(row.v is not None and abs(row.v) > 2**31 for row in scenario.rows)
         and not any(row.f is not None and math.isnan(row.f) for row in scenario.rows)
     )
 
@@ -85,13 +86,11 @@ def find(scenario: Scenario) -> list[tuple[int, ...]]:
         where.append(f"{last}.moment - e0.moment < {scenario.within}")
     where += [to_sql(condition, aliases) for condition in scenario.conditions]
     recent = ", ".join(f"{alias}.place DESC" for alias in reversed(aliases))
-    # How many of its kind and key there were up to each event: `retain` then compares two numbers.
     found = connection().execute(
         f"""
         WITH admitted AS (SELECT * FROM events WHERE {_admitted(scenario)}),
-        placed AS (SELECT *, row_number() OVER (ORDER BY moment, at, source, number) AS place FROM admitted),
-        ranked AS (SELECT * FROM placed)
-        SELECT {", ".join(f"{alias}.number" for alias in aliases)} FROM {tables}
+        ranked AS (SELECT *, row_number() OVER (ORDER BY moment, arrival, source, id) AS place FROM admitted)
+        SELECT {", ".join(f"{alias}.id" for alias in aliases)} FROM {tables}
         WHERE {" AND ".join(where)}
         QUALIFY row_number() OVER (PARTITION BY {last}.place ORDER BY {recent}) = 1
         """
@@ -126,10 +125,10 @@ def load(scenario: Scenario) -> None:
     waits = {item.event: item.wait for item in scenario.inputs}
     rows = [(number, row) for number, row in enumerate(scenario.rows, 1) if row.kind in EVENTS]
     columns = {
-        "number": pa.array([number for number, _ in rows], pa.int64()),
+        "id": pa.array([number for number, _ in rows], pa.int64()),
         "kind": pa.array([row.kind for _, row in rows], pa.string()),
         "source": pa.array([row.source for _, row in rows], pa.string()),
-        "at": pa.array([row.at for _, row in rows], pa.int64()),
+        "arrival": pa.array([row.at for _, row in rows], pa.int64()),
         "moment": pa.array([row.at if waits.get(row.kind) is None else row.time for _, row in rows], pa.int64()),
     }
     fields = {name: pa.array([getattr(row, name) for _, row in rows], type_) for name, type_ in ARROW.items()}
