@@ -1,0 +1,34 @@
+"""The query language: from text to a plan. This is its public face; nothing inside the package imports it.
+
+>>> compiled = compile_text("inputs { A() within 30.0; } find A as a1 -> A as a2")
+>>> [term.name for term in compiled.plan.query("query").terms]
+['a1', 'a2']
+"""
+
+from querylang.checked import Checked, CheckedQuery
+from querylang.describe import describe, describe_plan
+from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
+from querylang.expression import Type
+from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
+from querylang.source import Source, Span
+
+__all__ = [
+    "Checked",
+    "CheckedQuery",
+    "Compiled",
+    "EnsueError",
+    "InputError",
+    "QueryError",
+    "QueryErrors",
+    "Schemas",
+    "Source",
+    "Span",
+    "Type",
+    "check_paths",
+    "check_text",
+    "compile_paths",
+    "compile_text",
+    "describe",
+    "describe_plan",
+    "read_sources",
+]

@@ -1,0 +1,175 @@
+"""Every mistake that the language knows, its code and its words; and the base of all errors that users see.
+
+Takes spans; gives errors that print themselves as `path:line:column: code: message` with the source line and carets.
+All of them can be pickled: they travel from workers. `InputError` is for what is wrong outside of query texts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from querylang.source import Span
+
+
+class EnsueError(Exception):
+    """The base of everything that is raised at users."""
+
+
+class InputError(EnsueError):
+    """A table, file, setting or state is wrong: one clear line."""
+
+
+class Mistake(Enum):
+    """A code and the words of its message; several may share a code."""
+
+    def __init__(self, code: str, words: str) -> None:
+        self.code = code
+        self.words = words
+
+    # characters
+    BAD_CHARACTER = "character", "{found!r} has no meaning here"
+    OPEN_STRING = "open-string", "this string does not end on its line"
+    OPEN_COMMENT = "open-comment", "this comment does not end"
+    BAD_ESCAPE = "escape", '{found!r} is no escape; there are \\" \\\\ \\n \\t \\r'
+    RESERVED_NAME = "reserved-name", "'{name}' is reserved: names do not start with two underscores"
+
+    # structure
+    UNEXPECTED = "syntax", "unexpected {found}; expected {expected}"
+    KEYWORD_AS_NAME = "syntax", "`{word}` is a keyword; write '#{word}' to use it as a name"
+    COMPARISON_CHAIN = "comparison-chain", "comparisons do not chain: join two of them with `and`"
+    NO_SECTION = "incomplete-query", "this query has no `{section}`"
+    SECTION_ORDER = "syntax", "`{section}` must stand before `{other}`"
+    SECTION_TWICE = "syntax", "`{section}` stands twice in this query"
+    NOT_SUPPORTED = "not-supported", "{what} is not supported yet"
+    NOT_IN_QUERIES = "not-in-queries", "{what} cannot be used in a query: {reason}"
+    TOO_DEEP = "limit", "this expression is nested more than {limit} levels deep"
+    TOO_MANY_TERMS = "limit", "this pattern has {count} terms; there may be {limit}"
+    NUMBER_RANGE = "limit", "this number does not fit {type}"
+    DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
+
+    # names
+    UNKNOWN_EVENT = "unknown-event", "there is no event type '{name}'"
+    UNKNOWN_FIELD = "unknown-field", "'{event}' has no field '{name}'"
+    UNKNOWN_NAME = "unknown-name", "'{name}' is not a name of this pattern"
+    UNKNOWN_FILTER_NAME = "unknown-name", "'{name}' is not known here: a filter compares with constants"
+    UNKNOWN_UNIT = "unknown-unit", "'{name}' is no unit of time"
+    UNKNOWN_METHOD = "unknown-method", "{type} has no method '{name}'"
+    UNKNOWN_FUNCTION = "unknown-function", "there is no function '{name}'"
+    UNKNOWN_CONSTANT = "unknown-name", "{type} has no constant '{name}'"
+    UNKNOWN_ANNOTATION = "unknown-annotation", "there is no annotation '@{name}'"
+    UNKNOWN_TYPE = "unknown-type", "there is no type '{name}'"
+    UNKNOWN_TIME = "unknown-field", "'{event}' has neither a field nor an action '{name}'"
+    DUPLICATE_QUERY = "duplicate-query", "there is a query '{name}' already, at {place}"
+    DUPLICATE_EVENT = "duplicate-event", "'{name}' is defined with other fields or annotations at {place}"
+    DUPLICATE_FIELD = "duplicate-name", "'{event}' has a field or action '{name}' already"
+    DUPLICATE_INPUT = "duplicate-input", "'{event}' is an input of this query already; a type may be one only once"
+    DUPLICATE_NAME = "duplicate-name", "'{name}' is a name of this pattern already"
+    DUPLICATE_KEY = "duplicate-name", "'{name}' is a key already"
+    NAME_IS_KEY = "duplicate-name", "'{name}' is a key of this query; a pattern needs another name"
+    NOT_AN_INPUT = "not-an-input", "'{event}' is not an input of this query"
+
+    # durations and windows
+    UNIT_TWICE = "unit-order", "the unit '{unit}' stands twice"
+    UNIT_ORDER = "unit-order", "'{unit}' is not smaller than '{before}': units go from large to small"
+    NOT_CONSTANT = "not-constant", "{what} takes constants only, not '{name}'"
+    NOT_POSITIVE = "not-positive", "{what} must be greater than 0"
+    NO_WINDOW = "no-window", "this input needs `within` or `retain`"
+    TWO_WITHIN = "duplicate-within", "this pattern has a `within` over the same range already"
+
+    # keys
+    KEY_COUNT = "keys-differ", "this input has {count}, '{first}' has {expected}"
+    KEY_NAME = "keys-differ", "the key is called '{name}' here and '{expected}' for '{first}': give it a name with `as`"
+    KEY_TYPE = "keys-differ", "the key '{name}' is {type} here and {expected} for '{first}'"
+    KEY_NEEDS_NAME = "key-name", "an action as a key needs a name: `key {name}() as ...`"
+
+    # time
+    TIME_TYPE = "time-type", "a source time is float or integer seconds; '{name}' is {type}"
+    TIME_WITHOUT_WAIT = "syntax", "`time from` needs a `wait` behind it"
+    HEARTBEAT_MISSING = "heartbeat", "next to `time from` the heartbeat must be named: `wait ... or Type`"
+    HEARTBEAT_OUT_OF_ORDER = "heartbeat", "'{event}' is @OutOfOrder: a heartbeat cannot be"
+    HEARTBEAT_KEYS = "heartbeat", "'{event}' has only some of the key's fields; '{name}' is missing"
+    HEARTBEAT_KEY_TYPE = "heartbeat", "the key field '{name}' is {type} in '{event}' and {expected} in '{input}'"
+    HEARTBEAT_IS_INPUT = "heartbeat", "'{event}' is an input of this query: it cannot be a heartbeat of it"
+    ANNOTATION_ARGUMENT = "annotation", "'@{name}' takes {expected}"
+
+    # filters
+    FILTER_OWN_FIELD = "filter", "'{name}' is a field of the event itself: a filter compares with constants"
+    FILTER_TWICE = "filter", "the field '{name}' is filtered already: use a range"
+    FILTER_ORDER = "filter", "filters by position stand before those by name"
+    FILTER_COUNT = "filter", "'{event}' has {count}; there is none for this filter"
+    RANGE_REVERSED = "filter", "this range is reversed: its beginning is greater than its end"
+
+    # types
+    OPERATOR_TYPES = "type", "`{operator}` does not take {left} and {right}"
+    OPERAND_TYPE = "type", "`{operator}` does not take {operand}"
+    EXPECTED_TYPE = "type", "{what} must be {expected}, not {found}"
+    ARGUMENT_COUNT = "argument-count", "'{name}' takes {expected}, not {count}"
+    NOT_A_VALUE = "type", "'{name}' is an event, not a value"
+    NOT_AN_EVENT = "type", "`send` takes an event: a name of the pattern or `Type(...)`"
+
+    # warnings
+    IDLE_HEARTBEAT = "idle-heartbeat", "@Heartbeat has no effect here: it serves types with @TimeFrom only"
+    UNSEEN_EVENT = "unseen-event", "nothing says which fields '{name}' has: neither a definition nor the data"
+
+
+class QueryError(EnsueError):
+    """One mistake of a query text: its code, its place, its message."""
+
+    def __init__(self, code: str, span: Span, message: str) -> None:
+        super().__init__(code, span, message)
+        self.code = code
+        self.span = span
+        self.message = message
+
+    @classmethod
+    def of(
+        cls, mistake: Mistake, span: Span, *, near: Iterable[str] = (), hint: str | None = None, **facts: str | int
+    ) -> QueryError:
+        """A mistake with its facts filled in; the nearest of the names `near`, if any is near, is offered.
+
+        The name that was not found is the fact `name`.
+        """
+        message = mistake.words.format(**facts)
+        meant = nearest(str(facts["name"]), near) if "name" in facts else None
+        if meant is not None:
+            message += f"; did you mean '{meant}'?"
+        if hint is not None:
+            message += f"; {hint}"
+        return cls(mistake.code, span, message)
+
+    def suggesting(self, name: str, near: Iterable[str]) -> QueryError:
+        """The same mistake with the nearest of these names offered, if any is near."""
+        meant = nearest(name, near)
+        return self if meant is None else QueryError(self.code, self.span, f"{self.message}; did you mean '{meant}'?")
+
+    def __str__(self) -> str:
+        """The line with the place, and the source line with carets."""
+        span = self.span
+        return f"{span.source.path}:{span.line}:{span.column}: {self.code}: {self.message}\n{span.snippet()}"
+
+
+class QueryErrors(EnsueError):
+    """All mistakes of a set of texts, in text order."""
+
+    def __init__(self, errors: Sequence[QueryError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__(self.errors)
+
+    def __str__(self) -> str:
+        """The whole report."""
+        return "\n".join(str(error) for error in self.errors)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like this one, or None if none is near."""
+    choices = sorted(set(known) - {name})
+    folded = {choice.casefold(): choice for choice in reversed(choices)}
+    found = difflib.get_close_matches(name.casefold()[:80], list(folded), n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def counted(count: int, word: str) -> str:
+    """`1 field`, `2 fields`, `no fields`."""
+    return f"{count or 'no'} {word}{'' if count == 1 else 's'}"

@@ -1,0 +1,115 @@
+"""Text to tokens, with ply.
+
+Takes a source; gives all its tokens and the mistakes on the way (characters that mean nothing, strings and comments
+that do not end, names of the system's own). Lexing never stops: what is wrong is reported and stepped over.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from ply import lex
+
+from querylang.errors import Mistake, QueryError
+from querylang.source import Source
+from querylang.tokens import KEYWORDS, KINDS, SYMBOLS, Token
+
+ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
+
+_OTHER_CHARACTERS = re.compile(r"[^\s\w\"#;{}()<>=,.:@*/%+\[\]-]+")
+
+
+class _Rules:
+    """Ply reads these: a method's docstring is the pattern; the order of methods is the order of trying."""
+
+    tokens = KINDS
+    t_ignore = " \t\r\n\f\v\ufeff\u00a0"
+
+    def t_comment(self, t: Any) -> None:
+        r"//[^\n]* | /\*[\s\S]*?\*/"
+
+    def t_open_comment(self, t: Any) -> None:
+        r"/\*[\s\S]*"
+        _report(t, Mistake.OPEN_COMMENT, 2)
+
+    def t_DECIMAL_LITERAL(self, t: Any) -> Any:
+        r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?d(?!\w)"
+        return t
+
+    def t_FLOAT_LITERAL(self, t: Any) -> Any:
+        r"[0-9]*\.[0-9]+([eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+"
+        return t
+
+    def t_INTEGER_LITERAL(self, t: Any) -> Any:
+        r"[0-9]+"
+        return t
+
+    def t_STRING_LITERAL(self, t: Any) -> Any:
+        r'"([^"\\\n]|\\.)*"'
+        t.value = _unescaped(t)
+        return t
+
+    def t_open_string(self, t: Any) -> Any:
+        r'"([^"\\\n]|\\.)*'
+        _report(t, Mistake.OPEN_STRING, len(t.value))
+        t.type, t.value = "STRING_LITERAL", t.value[1:]
+        return t
+
+    def t_NAME(self, t: Any) -> Any:
+        r"\#?[^\W\d]\w*"
+        if t.value.startswith("#"):
+            t.value = t.value[1:]
+        else:
+            t.type = KEYWORDS.get(t.value, "NAME")
+        if t.value.startswith("__"):
+            _report(t, Mistake.RESERVED_NAME, len(t.value), name=t.value)
+        return t
+
+    def t_SYMBOL(self, t: Any) -> Any:
+        t.type = SYMBOLS[t.value]
+        return t
+
+    t_SYMBOL.__doc__ = "|".join(re.escape(symbol) for symbol in SYMBOLS)
+
+    def t_error(self, t: Any) -> None:
+        other = _OTHER_CHARACTERS.match(t.value)
+        length = len(other.group()) if other else 1
+        _report(t, Mistake.BAD_CHARACTER, length, found=t.value[:length][:20])
+        t.lexer.skip(length)
+
+
+@cache
+def _lexer() -> Any:
+    return lex.lex(object=_Rules(), reflags=re.VERBOSE)
+
+
+def tokenize(source: Source) -> tuple[list[Token], list[QueryError]]:
+    """All tokens of a text in order, and its lexical mistakes."""
+    lexer = _lexer().clone()
+    lexer.source, lexer.mistakes = source, []
+    lexer.input(source.text)
+    tokens: list[Token] = []
+    while (item := lexer.token()) is not None:
+        # After a point every word is a name: a field may be called like a keyword.
+        is_member = item.type in KEYWORDS.values() and tokens and tokens[-1].type == "DOT"
+        span = source.span(item.lexpos, lexer.lexpos)
+        tokens.append(Token("NAME" if is_member else item.type, item.value, span))
+    return tokens, lexer.mistakes
+
+
+def _report(t: Any, mistake: Mistake, length: int, **facts: str) -> None:
+    t.lexer.mistakes.append(QueryError.of(mistake, t.lexer.source.span(t.lexpos, t.lexpos + length), **facts))
+
+
+def _unescaped(t: Any) -> str:
+    def meant(match: re.Match[str]) -> str:
+        letter = match.group(1)
+        if letter not in ESCAPES:
+            start = t.lexpos + 1 + match.start()
+            span = t.lexer.source.span(start, start + 2)
+            t.lexer.mistakes.append(QueryError.of(Mistake.BAD_ESCAPE, span, found=match.group()))
+        return ESCAPES.get(letter, letter)
+
+    return re.sub(r"\\(.)", meant, t.value[1:-1])

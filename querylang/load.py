@@ -1,0 +1,154 @@
+"""From texts and files to checked queries and plans: the stages in a row.
+
+Takes query texts, event definitions beside them, schemas of data; gives `Checked` or `Compiled`, or raises `QueryErrors`
+with all mistakes in text order. A path that cannot be read is an `InputError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path, PurePath
+
+from querylang import ast
+from querylang.catalogue import Catalogue
+from querylang.checked import Checked, CheckedQuery
+from querylang.checker import QueryChecker
+from querylang.compiler import compile_checked
+from querylang.definitions import parse_definitions
+from querylang.errors import InputError, Mistake, QueryError, QueryErrors
+from querylang.expression import Type
+from querylang.parser import parse
+from querylang.plan import Plan
+from querylang.source import Source
+
+QUERY_SUFFIXES = (".query", ".qry")
+DEFINITION_SUFFIX = ".mon"
+NAMELESS = "query"
+"""The name of a bare body whose text has no path."""
+
+Schemas = Mapping[str, Mapping[str, Type]]
+"""Event type to its fields in order, for types that come with data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A set of queries, ready to run."""
+
+    plan: Plan
+    warnings: tuple[QueryError, ...]
+
+
+def check_text(
+    text: str, path: str = "", schemas: Schemas | None = None, definitions: Sequence[Source] = ()
+) -> Checked:
+    """Checks a query text; types that nothing defines stay open. Raises QueryErrors."""
+    return _check([Source(path or NAMELESS, text)], definitions, schemas, is_final=False)
+
+
+def compile_text(
+    text: str, path: str = "", schemas: Schemas | None = None, definitions: Sequence[Source] = ()
+) -> Compiled:
+    """Compiles a query text; types that nothing defines have no fields. Raises QueryErrors."""
+    return _compiled(_check([Source(path or NAMELESS, text)], definitions, schemas, is_final=True))
+
+
+def check_paths(paths: Iterable[str | PathLike[str]], schemas: Schemas | None = None) -> Checked:
+    """Checks files and folders as one set. Raises QueryErrors, InputError."""
+    sources, definitions = read_sources(paths)
+    return _check(sources, definitions, schemas, is_final=False)
+
+
+def compile_paths(paths: Iterable[str | PathLike[str]], schemas: Schemas | None = None) -> Compiled:
+    """Compiles files and folders as one set. Raises QueryErrors, InputError."""
+    sources, definitions = read_sources(paths)
+    return _compiled(_check(sources, definitions, schemas, is_final=True))
+
+
+def read_sources(paths: Iterable[str | PathLike[str]]) -> tuple[list[Source], list[Source]]:
+    """The query files under these paths, and the definitions beside them; each file once. Raises InputError."""
+    queries: dict[Path, Source] = {}
+    definitions: dict[Path, Source] = {}
+    for given in paths:
+        for path in _files(Path(given)):
+            if path.suffix == DEFINITION_SUFFIX:
+                definitions.setdefault(path, _read(path))
+                continue
+            queries.setdefault(path, _read(path))
+            for beside in sorted(path.parent.glob(f"*{DEFINITION_SUFFIX}")):
+                definitions.setdefault(beside, _read(beside))
+    return list(queries.values()), list(definitions.values())
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = [item for item in sorted(path.rglob("*")) if item.suffix in QUERY_SUFFIXES and item.is_file()]
+        if not found:
+            raise InputError(f"{path}: no query files in this folder")
+        return found
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    return [path]
+
+
+def _read(path: Path) -> Source:
+    try:
+        return Source(str(path), path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+
+
+def _compiled(checked: Checked) -> Compiled:
+    return Compiled(compile_checked(checked), checked.warnings)
+
+
+def _check(
+    sources: Sequence[Source], definitions: Sequence[Source], schemas: Schemas | None, *, is_final: bool
+) -> Checked:
+    catalogue = Catalogue(schemas or {}, is_final)
+    mistakes: list[QueryError] = []
+    for source in definitions:
+        file, _ignored = parse_definitions(source)
+        mistakes += catalogue.define(file.events, is_beside=True)
+    files: list[ast.File] = []
+    for source in sources:
+        file, found = parse(source)
+        mistakes += [*found, *catalogue.define(file.events)]
+        files.append(file)
+    folders = {_folder(source) for source in definitions}
+    queries: list[CheckedQuery] = []
+    warnings: list[QueryError] = []
+    places: dict[str, str] = {}
+    for file in files:
+        is_strict = bool(file.events) or _folder(file.source) in folders
+        checker = QueryChecker(catalogue, is_strict, mistakes, warnings)
+        for query in file.queries:
+            name = _named(file.source, query, places, mistakes)
+            queries.append(checker.check(query, name))
+    if mistakes:
+        raise QueryErrors(_in_text_order(mistakes, [*sources, *definitions]))
+    return Checked(catalogue.event_types(), tuple(queries), tuple(_in_text_order(warnings, sources)))
+
+
+def _folder(source: Source) -> str:
+    return str(PurePath(source.path).parent)
+
+
+def _named(source: Source, query: ast.Query, places: dict[str, str], mistakes: list[QueryError]) -> str:
+    """The query's name, the file's stem for a bare body; told if the set has it already."""
+    name = query.name.text if query.name is not None else PurePath(source.path).stem
+    span = query.name.span if query.name is not None else query.span
+    if name in places:
+        mistakes.append(QueryError.of(Mistake.DUPLICATE_QUERY, span, name=name, place=places[name]))
+    places.setdefault(name, f"{source.path}:{span.line}")
+    return name
+
+
+def _in_text_order(mistakes: Iterable[QueryError], sources: Sequence[Source]) -> list[QueryError]:
+    """Sorted by file as given, then by place; the same said twice of one place is said once."""
+    order = {source.path: number for number, source in reversed(list(enumerate(sources)))}
+    unique = {(error.span.source.path, error.span.start, error.message): error for error in mistakes}
+    return sorted(unique.values(), key=lambda error: (order[error.span.source.path], error.span.start, error.span.end))

@@ -1,0 +1,86 @@
+"""A text and places in it.
+
+Takes the text of a file; gives spans, their line and column (from 1), and the source line with a caret under the
+place. Knows nothing of the language.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+WIDEST_SNIPPET = 160
+"""A longer source line is cut around the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text with the path under which it is spoken of."""
+
+    path: str
+    text: str
+
+    def span(self, start: int, end: int) -> Span:
+        """The place from offset `start` up to, not including, `end`."""
+        return Span(self, start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets `start` to `end` (exclusive) of a source."""
+
+    source: Source = field(repr=False)
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        """The number of the line in which the place begins, from 1."""
+        return bisect_right(_line_starts(self.source.text), self.start)
+
+    @property
+    def column(self) -> int:
+        """The number of the first character within its line, from 1."""
+        return self.start - _line_starts(self.source.text)[self.line - 1] + 1
+
+    @property
+    def text(self) -> str:
+        """What stands there."""
+        return self.source.text[self.start : self.end]
+
+    def until(self, last: Span) -> Span:
+        """The place from the beginning of this one to the end of `last`."""
+        return Span(self.source, self.start, max(self.end, last.end))
+
+    def snippet(self) -> str:
+        """The line of the place and a line with carets under it; what goes on in further lines is not marked."""
+        begin = _line_starts(self.source.text)[self.line - 1]
+        line = _line_at(self.source.text, begin)
+        first = self.start - begin
+        width = max(1, min(self.end - self.start, len(line) - first))
+        line, first = _cut(line, first)
+        width = min(width, max(1, len(line) - first))
+        indent = "".join("\t" if character == "\t" else " " for character in line[:first]).ljust(first)
+        number = str(self.line)
+        return f"  {number} | {line}\n  {' ' * len(number)} | {indent}{'^' * width}"
+
+
+@lru_cache(maxsize=8)
+def _line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in re.finditer("\n", text))]
+
+
+def _line_at(text: str, begin: int) -> str:
+    end = text.find("\n", begin)
+    return text[begin : end if end >= 0 else len(text)].removesuffix("\r")
+
+
+def _cut(line: str, place: int) -> tuple[str, int]:
+    if len(line) <= WIDEST_SNIPPET:
+        return line, place
+    begin = max(0, place - WIDEST_SNIPPET // 2)
+    end = begin + WIDEST_SNIPPET
+    before, after = "..." if begin else "", "..." if end < len(line) else ""
+    return f"{before}{line[begin:end]}{after}", place - begin + len(before)

@@ -1,0 +1,95 @@
+"""The words of the language: token kinds, keywords, and a token with its place.
+
+Takes and reads nothing; the lexer makes tokens, the parser's rules name their kinds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from querylang.source import Span
+
+KEYWORDS: dict[str, str] = {
+    word: word.upper()
+    for word in (
+        # the structure of a file
+        *("package", "using", "event", "query", "metadata", "parameters", "inputs", "find", "action", "constant"),
+        *("key", "within", "retain", "with", "unique", "time", "from", "wait"),
+        *("every", "where", "without", "select", "having", "between", "as"),
+        # statements
+        *("if", "then", "else", "while", "for", "break", "continue", "return", "print", "log", "at", "send", "to"),
+        *("emit", "route", "on", "spawn", "die", "monitor"),
+        # types
+        *("boolean", "integer", "float", "decimal", "string", "location", "sequence", "dictionary", "optional"),
+        # expressions
+        *("and", "or", "xor", "not", "in", "true", "false", "new"),
+        "returns",
+    )
+}
+"""Keyword to token kind. Units of time are no keywords: a number before them makes them what they are."""
+
+SOFT_KEYWORDS: tuple[str, ...] = ("TIME", "FROM", "TO", "KEY", "UNIQUE", "RETAIN", "AT", "METADATA", "PARAMETERS", "THEN")
+"""Kinds of keywords that may also be names, where the place leaves no doubt."""
+
+SYMBOLS: dict[str, str] = {
+    "->": "ARROW",
+    ":=": "ASSIGN",
+    "<=": "LE",
+    ">=": "GE",
+    "!=": "NE",
+    "=": "EQ",
+    "<": "LT",
+    ">": "GT",
+    "+": "PLUS",
+    "-": "MINUS",
+    "*": "STAR",
+    "/": "SLASH",
+    "%": "PERCENT",
+    ".": "DOT",
+    ",": "COMMA",
+    ";": "SEMICOLON",
+    ":": "COLON",
+    "(": "LPAREN",
+    ")": "RPAREN",
+    "[": "LBRACKET",
+    "]": "RBRACKET",
+    "{": "LBRACE",
+    "}": "RBRACE",
+    "@": "SIGN",
+}
+"""Symbol to token kind; longer ones stand before their beginnings."""
+
+KINDS: tuple[str, ...] = (
+    "NAME",
+    "INTEGER_LITERAL",
+    "FLOAT_LITERAL",
+    "DECIMAL_LITERAL",
+    "STRING_LITERAL",
+    *KEYWORDS.values(),
+    *SYMBOLS.values(),
+)
+
+SPELLING: dict[str, str] = {
+    **{kind: word for word, kind in KEYWORDS.items()},
+    **{kind: symbol for symbol, kind in SYMBOLS.items()},
+}
+"""Token kind to the one way of writing it, for kinds that have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of the text. `content` is what it stands for: a name without `#`, a string without quotes and escapes."""
+
+    type: str
+    content: str
+    span: Span
+
+    @property
+    def value(self) -> Token:
+        """What ply hands to grammar rules: the token itself, so that no rule is without a place."""
+        return self
+
+    @property
+    def lexer(self) -> None:
+        """Ply wants to see that a token knows its lexer."""
+        return
