@@ -12,8 +12,8 @@ first, which is the total order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +51,12 @@ class Waited(IntEnum):
     LEEWAY = 3  # it was delayed and held; something prompt released it before its buffer ended
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """All rows of a call. `number[row]` in `key_rows` order; `start[k]:start[k + 1]` are the rows of key k."""
+class Rows(NamedTuple):
+    """All rows of a call, kept ones first; `key_rows[start[k]:start[k + 1]]` are those of key k, in order of arrival.
+
+    The other columns are by row: `standing`, `input` (-1: none), `beats` (bits of the inputs that the record is a heartbeat of), `time`,
+    `arrival`, and `ripe`: when the buffer of a held event ends, NO_TIME for all others.
+    """
 
     start: Integers
     key_rows: NDArray[np.int32]
@@ -66,8 +69,7 @@ class Rows:
     first_new: int
 
 
-@dataclass(frozen=True, slots=True)
-class Punctuation:
+class Punctuation(NamedTuple):
     """Heartbeats for every key, and the leeway in force: from row `leeway_row[j]` on, `leeway[j]` and `reorder[j]`."""
 
     beat_row: Integers
@@ -79,12 +81,12 @@ class Punctuation:
     reorder: Integers
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """By position: `order[start[k]:fresh[k]]` are key k's window rows, from `fresh[k]` to `start[k + 1]` the released ones.
+class Released(NamedTuple):
+    """Events by position: `order[start[k]:fresh[k]]` are key k's window rows, from `fresh[k]` to `start[k + 1]` the released ones.
 
     `emitted`, `definitive`, `waited`, `step` stand at the positions of released rows. `step` is the number of the new
     row whose step released it, -1 for a timer. `pending[pending_start[k]:...]` are the rows still pending, in order.
+    `verdict` and the bound that refused stand by new row.
     """
 
     start: Integers
@@ -98,8 +100,30 @@ class Admitted:
     verdict_bound: Integers
     pending_start: Integers
     pending: NDArray[np.int32]
+
+
+class Admitted(NamedTuple):
+    """What `admit` gives; `next_due`: when time alone will do something (NEVER: nothing waits), `last_due`: when it did last."""
+
+    released: Released
     next_due: int
     last_due: int
+
+
+class _Partition(NamedTuple):
+    """Working memory for the key at hand. `bound`, `common`: what each input's timeline has reached by its own records and heartbeats,
+    and by heartbeats for every key; `held`: how many entries the heap of held times has, by input; `pending`: a heap."""
+
+    delay: Integers
+    moves: NDArray[np.bool_]
+    bound: Integers
+    common: Integers
+    held_time: Integers
+    held_ripe: Integers
+    held: Integers
+    pending_time: Integers
+    pending_row: Integers
+    longest: int
 
 
 def admit(
@@ -114,33 +138,34 @@ def admit(
     """Judges and releases; runs timers up to `limit` (NEVER: until nothing is due).
 
     Changes in place: `bounds` (keys, inputs), `rows.time` of inputs without wait (their arrival), `rows.ripe` of records that
-    are held (when their buffer ends; NO_TIME for the others), `everywhere` (inputs).
+    are held, `everywhere` (inputs).
     """
-    count, keys = len(rows.key_rows), len(rows.start) - 1
-    start, fresh = np.zeros(keys + 1, np.int64), np.zeros(keys, np.int64)
-    order = np.empty(count, np.int32)
-    emitted, definitive, step = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
-    waited = np.zeros(count, np.int8)
-    verdict = np.zeros(len(rows.time) - rows.first_new, np.int8)
-    verdict_bound = np.full(len(verdict), NO_TIME, np.int64)
-    pending_start, pending = np.zeros(keys + 1, np.int64), np.empty(count, np.int32)
-    next_due, last_due = _admit(
-        rows.start, rows.key_rows, rows.standing, rows.input, rows.beats, rows.time, rows.arrival, rows.ripe,
-        rows.first_new,
-        punctuation.beat_row, punctuation.beat_mask, punctuation.beat_time, punctuation.beat_arrival,
-        punctuation.leeway_row, punctuation.leeway, punctuation.reorder,
-        delay, moves, bounds, everywhere, limit,
-        start, fresh, order, emitted, definitive, waited, step, verdict, verdict_bound, pending_start, pending,
-    )  # fmt: skip
+    count, keys, new = len(rows.key_rows), len(rows.start) - 1, len(rows.time) - rows.first_new
+    released = Released(
+        start=np.zeros(keys + 1, np.int64),
+        fresh=np.zeros(keys, np.int64),
+        order=np.empty(count, np.int32),
+        emitted=np.empty(count, np.int64),
+        definitive=np.empty(count, np.int64),
+        waited=np.zeros(count, np.int8),
+        step=np.empty(count, np.int64),
+        verdict=np.zeros(new, np.int8),
+        verdict_bound=np.full(new, NO_TIME, np.int64),
+        pending_start=np.zeros(keys + 1, np.int64),
+        pending=np.empty(count, np.int32),
+    )
+    next_due, last_due = _admit(rows, punctuation, delay, moves, bounds, everywhere, limit, released)
     for at in range(len(punctuation.beat_row)):
         for item in range(len(delay)):
             if punctuation.beat_mask[at] >> item & 1:
                 everywhere[item] = max(everywhere[item], punctuation.beat_time[at])
-    released = int(start[-1])
-    return Admitted(
-        start, fresh, order[:released], emitted[:released], definitive[:released], waited[:released], step[:released],
-        verdict, verdict_bound, pending_start, pending[: pending_start[-1]], int(next_due), int(last_due),
-    )  # fmt: skip
+    positions = int(released.start[-1])
+    trimmed = {name: getattr(released, name)[:positions] for name in _BY_POSITION}
+    pending = released.pending[: released.pending_start[-1]]
+    return Admitted(released._replace(**trimmed, pending=pending), int(next_due), int(last_due))
+
+
+_BY_POSITION = ("order", "emitted", "definitive", "waited", "step")
 
 
 @kernel
@@ -183,224 +208,223 @@ def _pop(times: Integers, numbers: Integers, size: int) -> None:
 
 
 @kernel
-def _settle(
-    now: int, delay: Integers, bound: Integers, common: Integers, held_time: Integers, held_ripe: Integers, held: Integers
-) -> tuple[int, bool]:
+def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
     """Lets ripe held times move the bounds; the query's definitive time at `now`, and whether a held time was ripe.
 
     A held time is ripe when its buffer is over and no older one is held; at or below its input's bound it is not held.
     """
-    least, ripened = NEVER, False
+    delay, held, least, ripened = partition.delay, partition.held, NEVER, False
     for item in range(len(delay)):
-        reached = now if delay[item] == NO_WAIT else max(max(bound[item], common[item]), now - delay[item])
+        reached = now
+        if delay[item] != NO_WAIT:
+            reached = max(partition.bound[item], partition.common[item], now - delay[item])
         while held[item] > 0:
-            oldest = held_time[item, 0]
+            oldest = partition.held_time[item, 0]
             if oldest > reached:
-                if held_ripe[item, 0] > now:
+                if partition.held_ripe[item, 0] > now:
                     break
-                bound[item] = oldest
+                partition.bound[item] = oldest
                 reached = oldest
                 ripened = True
-            _pop(held_time[item], held_ripe[item], held[item])
+            _pop(partition.held_time[item], partition.held_ripe[item], held[item])
             held[item] -= 1
         least = min(least, reached)
     return least, ripened
 
 
 @kernel
-def _next_due(
-    time: int, delay: Integers, bound: Integers, common: Integers, held_time: Integers, held_ripe: Integers, held: Integers
-) -> int:
-    """The earliest moment at which time alone releases the oldest pending event (`time`) or ends a held time."""
+def _next_due(partition: _Partition) -> int:
+    """The earliest moment at which time alone releases the oldest pending event, or ends a held time."""
+    time, delay = partition.pending_time[0], partition.delay
     release, soonest = NO_TIME, NEVER
     for item in range(len(delay)):
         if delay[item] == NO_WAIT:
             release = max(release, time)
-        elif max(bound[item], common[item]) < time:
+        elif max(partition.bound[item], partition.common[item]) < time:
             release = max(release, time + delay[item])
-        if held[item] > 0:
-            soonest = min(soonest, min(held_ripe[item, 0], held_time[item, 0] + delay[item]))
+        if partition.held[item] > 0:
+            over = partition.held_time[item, 0] + delay[item]
+            soonest = min(soonest, partition.held_ripe[item, 0], over)
     return min(release, soonest)
 
 
 @kernel
+def _hold(partition: _Partition, item: int, time: int, ripe: int) -> None:
+    """Adds a held time to its input's."""
+    _push(partition.held_time[item], partition.held_ripe[item], partition.held[item], time, ripe)
+    partition.held[item] += 1
+
+
+@kernel
+def _beat(timelines: Integers, mask: int, time: int) -> None:
+    """A heartbeat moves the timelines of the inputs in `mask` at once, however late it is."""
+    for item in range(len(timelines)):
+        if mask >> item & 1:
+            timelines[item] = max(timelines[item], time)
+
+
+@kernel
+def _why(released_by_own_record: bool, was_held: bool) -> int:
+    """Why an event that a record released had waited (`Waited`)."""
+    if released_by_own_record:
+        return 0
+    return 3 if was_held else 1
+
+
+@kernel
+def _in_key_order(rows: Rows) -> tuple[Integers, Integers, NDArray[np.int16]]:
+    """Arrival, time and input one key after the other, so that the loop over keys reads memory in order."""
+    count = len(rows.key_rows)
+    arrival, time, input_of = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16)
+    for at in range(count):
+        row = rows.key_rows[at]
+        arrival[at] = rows.arrival[row]
+        time[at] = rows.time[row]
+        input_of[at] = rows.input[row]
+    return arrival, time, input_of
+
+
+@kernel
 def _admit(
-    key_start: Integers,
-    key_rows: NDArray[np.int32],
-    standing: NDArray[np.int8],
-    input_of: NDArray[np.int16],
-    beats: Integers,
-    time: Integers,
-    arrival: Integers,
-    ripe: Integers,
-    first_new: int,
-    beat_row: Integers,
-    beat_mask: Integers,
-    beat_time: Integers,
-    beat_arrival: Integers,
-    leeway_row: Integers,
-    leeway: Integers,
-    reorder: Integers,
+    rows: Rows,
+    punctuation: Punctuation,
     delay: Integers,
     moves: NDArray[np.bool_],
     bounds: Integers,
     everywhere: Integers,
     limit: int,
-    start: Integers,
-    fresh: Integers,
-    order: NDArray[np.int32],
-    emitted: Integers,
-    definitive: Integers,
-    waited: NDArray[np.int8],
-    step: Integers,
-    verdict: NDArray[np.int8],
-    verdict_bound: Integers,
-    pending_start: Integers,
-    pending: NDArray[np.int32],
+    released: Released,
 ) -> tuple[int, int]:
-    """`admit` over plain arrays; gives the next moment at which something is due, and the last one that was run."""
-    keys, inputs, beat_count = len(key_start) - 1, len(delay), len(beat_row)
+    """Fills `released`; gives the next moment at which something is due, and the last one that was run."""
+    keys, inputs, beat_count = len(rows.start) - 1, len(delay), len(punctuation.beat_row)
+    first_new, key_rows = rows.first_new, rows.key_rows
     widest = 1
     for key in range(keys):
-        widest = max(widest, key_start[key + 1] - key_start[key])
-    heap_time, heap_row = np.empty(widest, np.int64), np.empty(widest, np.int64)
+        widest = max(widest, rows.start[key + 1] - rows.start[key])
     held_time, held_ripe = np.empty((inputs, widest), np.int64), np.empty((inputs, widest), np.int64)
     held, common = np.zeros(inputs, np.int64), np.empty(inputs, np.int64)
-    out, left, next_due, last_due = 0, 0, NEVER, NO_TIME
-    any_beats = beats.any()
+    pending_time, pending_row = np.empty(widest, np.int64), np.empty(widest, np.int64)
     longest = max(0, delay.max())
-    nowhere = everywhere.max() == NO_TIME
-    # by key, one after the other: the loop below then reads memory in order
-    came, moments, kinds = np.empty(len(key_rows), np.int64), np.empty(len(key_rows), np.int64), np.empty(len(key_rows), np.int16)
-    for at in range(len(key_rows)):
-        row = key_rows[at]
-        came[at] = arrival[row]
-        moments[at] = time[row]
-        kinds[at] = input_of[row]
+    came, times, inputs_of = _in_key_order(rows)
+    any_beats, nowhere = rows.beats.any(), everywhere.max() == NO_TIME
+    out, left, next_due, last_due = 0, 0, NEVER, NO_TIME
 
     for key in range(keys):
-        bound = bounds[key]
-        at, end = key_start[key], key_start[key + 1]
-        size, next_beat, era = 0, 0, 0
+        partition = _Partition(
+            delay, moves, bounds[key], common, held_time, held_ripe, held, pending_time, pending_row, longest
+        )
+        at, end, size, next_beat, era = rows.start[key], rows.start[key + 1], 0, 0, 0
         held[:] = 0
         common[:] = everywhere
-        # quiet: only the clock has moved this key's timelines so far, and nothing is held
-        quiet = nowhere and bound.max() == NO_TIME
-        start[key] = out
-        while at < end and key_rows[at] < first_new and standing[key_rows[at]] == 0:
-            order[out] = key_rows[at]
+        # quiet: only the clock has moved this key's timelines, and nothing is held: definitive time is now - longest
+        quiet = nowhere and bounds[key].max() == NO_TIME
+
+        # what earlier calls have left: the window's rows, then the pending ones
+        released.start[key] = out
+        while at < end and key_rows[at] < first_new and rows.standing[key_rows[at]] == 0:
+            released.order[out] = key_rows[at]
             out += 1
             at += 1
-        fresh[key] = out
+        released.fresh[key] = out
         while at < end and key_rows[at] < first_new:
             row = key_rows[at]
-            _push(heap_time, heap_row, size, time[row], row)
+            _push(pending_time, pending_row, size, times[at], row)
             size += 1
-            if ripe[row] != NO_TIME:
-                item = input_of[row]
-                _push(held_time[item], held_ripe[item], held[item], time[row], ripe[row])
-                held[item] += 1
+            if rows.ripe[row] != NO_TIME:
+                _hold(partition, inputs_of[at], times[at], rows.ripe[row])
                 quiet = False
             at += 1
 
         while True:
             # what is next: a record of this key, a heartbeat for every key, or the end
             row = key_rows[at] if at < end else -1
-            is_beat = next_beat < beat_count and (row < 0 or beat_row[next_beat] < row)
+            is_beat = next_beat < beat_count and (row < 0 or punctuation.beat_row[next_beat] < row)
+            now = limit
             if is_beat:
-                now = beat_arrival[next_beat]
-            else:
-                now = came[at] if row >= 0 else limit
+                now = punctuation.beat_arrival[next_beat]
+            elif row >= 0:
+                now = came[at]
+
             # timers first
             while size > 0:
-                if quiet:
-                    due = heap_time[0] + longest
-                else:
-                    due = _next_due(heap_time[0], delay, bound, common, held_time, held_ripe, held)
+                due = pending_time[0] + longest if quiet else _next_due(partition)
                 if due > now or due >= NEVER:
                     break
                 last_due = max(last_due, due)
                 reached, ripened = due - longest, False
                 if not quiet:
-                    reached, ripened = _settle(due, delay, bound, common, held_time, held_ripe, held)
-                while size > 0 and heap_time[0] <= reached:
-                    order[out] = heap_row[0]
-                    emitted[out] = due
-                    definitive[out] = reached
-                    waited[out] = 2 if ripened else 1
-                    step[out] = -1
+                    reached, ripened = _settle(partition, due)
+                while size > 0 and pending_time[0] <= reached:
+                    released.order[out] = pending_row[0]
+                    released.emitted[out] = due
+                    released.definitive[out] = reached
+                    released.waited[out] = 2 if ripened else 1
+                    released.step[out] = -1
                     out += 1
-                    _pop(heap_time, heap_row, size)
+                    _pop(pending_time, pending_row, size)
                     size -= 1
+
+            # then the heartbeat, or the record
             if is_beat:
                 quiet = False
-                for item in range(inputs):
-                    if beat_mask[next_beat] >> item & 1:
-                        common[item] = max(common[item], beat_time[next_beat])
-                row = beat_row[next_beat]
+                _beat(common, punctuation.beat_mask[next_beat], punctuation.beat_time[next_beat])
+                row = punctuation.beat_row[next_beat]
                 next_beat += 1
             elif row < 0:
                 break
             else:
-                item = kinds[at]
-                moment = moments[at]
+                item, moment = inputs_of[at], times[at]
                 at += 1
-                if any_beats and beats[row] != 0:
+                if any_beats and rows.beats[row] != 0:
                     quiet = False
-                    for other in range(inputs):
-                        if beats[row] >> other & 1:
-                            bound[other] = max(bound[other], time[row])
-                if item >= 0:
-                    if delay[item] == NO_WAIT:
-                        moment = now
-                        time[row] = now
-                        admitted = True
-                    else:
-                        reached = max(max(bound[item], common[item]), now - delay[item])
-                        admitted = moment >= reached
-                        if not admitted:
-                            verdict[row - first_new] = 1 if moment < now - delay[item] else 2
-                            verdict_bound[row - first_new] = reached
-                        elif moves[item]:
-                            quiet = False
-                            while era + 1 < len(leeway_row) and leeway_row[era + 1] <= row:
-                                era += 1
-                            if now - moment > leeway[era]:
-                                ripe[row] = NEVER if reorder[era] >= NEVER else now + reorder[era]
-                                _push(held_time[item], held_ripe[item], held[item], moment, ripe[row])
-                                held[item] += 1
-                            else:
-                                bound[item] = moment
-                    if admitted:
-                        _push(heap_time, heap_row, size, moment, row)
-                        size += 1
-            # what the record, or the heartbeat, made definitive
+                    _beat(partition.bound, rows.beats[row], moment)
+                admitted = item >= 0
+                if admitted and delay[item] == NO_WAIT:
+                    moment = now
+                    rows.time[row] = now
+                elif admitted:
+                    bound = max(partition.bound[item], common[item], now - delay[item])
+                    if moment < bound:
+                        admitted = False
+                        released.verdict[row - first_new] = 1 if moment < now - delay[item] else 2
+                        released.verdict_bound[row - first_new] = bound
+                    elif moves[item]:
+                        quiet = False
+                        while era + 1 < len(punctuation.leeway_row) and punctuation.leeway_row[era + 1] <= row:
+                            era += 1
+                        if now - moment > punctuation.leeway[era]:
+                            buffer = punctuation.reorder[era]
+                            rows.ripe[row] = NEVER if buffer >= NEVER else now + buffer
+                            _hold(partition, item, moment, rows.ripe[row])
+                        else:
+                            partition.bound[item] = moment
+                if admitted:
+                    _push(pending_time, pending_row, size, moment, row)
+                    size += 1
+
+            # and what that made definitive
             reached = now - longest
             if not quiet:
-                reached, _ = _settle(now, delay, bound, common, held_time, held_ripe, held)
-            while size > 0 and heap_time[0] <= reached:
-                other_row = heap_row[0]
-                order[out] = other_row
-                emitted[out] = now
-                definitive[out] = reached
-                if other_row == row:
-                    waited[out] = 0
-                else:
-                    waited[out] = 3 if ripe[other_row] != NO_TIME else 1
-                step[out] = row - first_new
+                reached, _ = _settle(partition, now)
+            while size > 0 and pending_time[0] <= reached:
+                other = pending_row[0]
+                released.order[out] = other
+                released.emitted[out] = now
+                released.definitive[out] = reached
+                released.waited[out] = _why(other == row, rows.ripe[other] != NO_TIME)
+                released.step[out] = row - first_new
                 out += 1
-                _pop(heap_time, heap_row, size)
+                _pop(pending_time, pending_row, size)
                 size -= 1
 
         if size > 0:
-            due = _next_due(heap_time[0], delay, bound, common, held_time, held_ripe, held)
-            next_due = min(next_due, due)
-        pending_start[key] = left
+            next_due = min(next_due, _next_due(partition))
+        released.pending_start[key] = left
         while size > 0:
-            pending[left] = heap_row[0]
+            released.pending[left] = pending_row[0]
             left += 1
-            _pop(heap_time, heap_row, size)
+            _pop(pending_time, pending_row, size)
             size -= 1
-    start[keys] = out
-    pending_start[keys] = left
+    released.start[keys] = out
+    released.pending_start[keys] = left
     return next_due, last_due

@@ -8,7 +8,7 @@ No partial matches are kept; windows, `within` and conditions, checked as early 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from querylang.automaton import Automaton
 from querylang.expression import Expression, Type
 from querylang.plan import QueryPlan
-from runtime.compiled import kernel
+from runtime.compiled import inlined, kernel
 from runtime.controls import NEVER
 from runtime.expressions import Column, evaluate
-from runtime.kernel_program import STACK, KernelProgram, build_program, holds
+from runtime.kernel_program import STACK, Conditions, KernelProgram, Stacks, build_program, holds
 from runtime.keys import one_chunk
 from runtime.matcher import Found, Ordered
 from runtime.windows import WindowColumns, window_columns
@@ -29,9 +29,8 @@ from runtime.windows import WindowColumns, window_columns
 Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class _AutomatonColumns:
-    """`transitions of state s: first[s] to first[s + 1]`; what they bind and check stand in lists with ends alike."""
+class _AutomatonColumns(NamedTuple):
+    """The transitions of state s are `first[s]` to `first[s + 1]`; what they bind and check stands in lists with ends alike."""
 
     first: Integers
     input: Integers
@@ -59,13 +58,13 @@ def _ends(lengths: Sequence[int]) -> Integers:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Operands:
-    """Columns by position; `mask[operand]` is its row in `valid`, -1 where it has a value everywhere."""
+class _Events(NamedTuple):
+    """Ordered events by position: see `Ordered`."""
 
-    values: NDArray[np.int64] | NDArray[np.float64]
-    valid: NDArray[np.bool_]
-    mask: NDArray[np.int32]
+    start: Integers
+    fresh: Integers
+    input: NDArray[np.int16]
+    time: Integers
 
 
 class KernelMatcher:
@@ -80,38 +79,35 @@ class KernelMatcher:
 
     def match(self, events: Ordered) -> Found:
         """One compiled search over all keys."""
-        program, automaton, windows = self._program, self._automaton, self._windows
+        program, automaton = self._program, self._automaton
         row = events.row
-        input_of, time = events.input[row], events.time[row]
-        starts = np.zeros(len(windows.within), np.bool_)
+        ordered = _Events(events.start, events.fresh, events.input[row], events.time[row])
+        starts = np.zeros(len(self._windows.within), np.bool_)
         starts[automaton.input[: automaton.first[1]]] = True
-        fresh = int(starts[input_of].sum())
-        constants = program.integers
-        reals = _operands([evaluate(operand, events.table) for operand in program.float_operands], row, np.float64)
-        wholes, constants = self._integers(events, constants)
+        fresh = int(starts[ordered.input].sum())
+        floats = _operands([evaluate(operand, events.table) for operand in program.float_operands], row, np.float64)
+        integers, constants = self._integers(events)
+        code = Conditions(program.code, program.ends, constants, program.floats, *integers, *floats)
         latest, members = np.empty(fresh, np.int64), np.empty((fresh, self._terms), np.int64)
-        found = _search(
-            events.start, events.fresh, input_of, time,
-            automaton.first, automaton.input, automaton.target, automaton.bind_first, automaton.binds,
-            automaton.check_first, automaton.checks,
-            windows.within, windows.retain, windows.remembered, self._within,
-            program.code, program.ends, constants, program.floats,
-            wholes.values, reals.values, wholes.valid, reals.valid, wholes.mask, reals.mask,
-            latest, members,
-        )  # fmt: skip
+        found = _search(ordered, automaton, self._windows, self._within, code, latest, members)
         return Found(latest[:found], members[:found])
 
-    def _integers(self, events: Ordered, constants: Integers) -> tuple[_Operands, Integers]:
+    def _integers(self, events: Ordered) -> tuple[_Operands, Integers]:
         """Integer, boolean and string operands; strings, the constants too, as ranks over all that occur here."""
-        expressions = self._program.integer_operands
-        columns = [evaluate(operand, events.table) for operand in expressions]
-        if any(operand.type is Type.STRING for operand in expressions):
-            columns, constants = _ranked(expressions, columns, self._program.strings, constants)
+        program = self._program
+        columns = [evaluate(operand, events.table) for operand in program.integer_operands]
+        constants = program.integers
+        if any(operand.type is Type.STRING for operand in program.integer_operands):
+            columns, constants = _ranked(program.integer_operands, columns, program.strings, constants)
         return _operands(columns, events.row, np.int64), constants
 
 
+_Operands = tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.int32]]
+"""Values by (operand, position); masks; and for each operand its row in the masks, -1 where it has a value everywhere."""
+
+
 def _operands(columns: Sequence[Column], row: NDArray[np.int32], kind: type) -> _Operands:
-    values = np.empty((max(1, len(columns)), len(row)), kind)
+    values: NDArray[Any] = np.empty((max(1, len(columns)), len(row)), kind)
     valid = [column.valid[row] for column in columns if column.valid is not None]
     mask = np.full(max(1, len(columns)), -1, np.int32)
     masked = 0
@@ -120,11 +116,14 @@ def _operands(columns: Sequence[Column], row: NDArray[np.int32], kind: type) -> 
         if column.valid is not None:
             mask[index] = masked
             masked += 1
-    return _Operands(values, np.array(valid) if valid else np.ones((1, 1), np.bool_), mask)
+    return values, np.array(valid) if valid else np.ones((1, 1), np.bool_), mask
 
 
 def _ranked(
-    expressions: Sequence[Expression], columns: Sequence[Column], strings: Sequence[tuple[int, str]], constants: Integers
+    expressions: Sequence[Expression],
+    columns: Sequence[Column],
+    strings: Sequence[tuple[int, str]],
+    constants: Integers,
 ) -> tuple[list[Column], Integers]:
     """Strings replaced by their rank in code point order among all strings of these columns and constants."""
     texts = [index for index, expression in enumerate(expressions) if expression.type is Type.STRING]
@@ -146,69 +145,33 @@ def _ranked(
 
 @kernel
 def _search(
-    key_start: Integers,
-    key_fresh: Integers,
-    input_of: NDArray[np.int16],
-    time: Integers,
-    first: Integers,
-    transition_input: Integers,
-    target: Integers,
-    bind_first: Integers,
-    binds: Integers,
-    check_first: Integers,
-    checks: Integers,
-    within: Integers,
-    retain: Integers,
-    remembered: NDArray[np.bool_],
+    events: _Events,
+    automaton: _AutomatonColumns,
+    windows: WindowColumns,
     pattern_within: int,
-    code: NDArray[np.int32],
-    ends: Integers,
-    integers: Integers,
-    floats: NDArray[np.float64],
-    integer_columns: Integers,
-    float_columns: NDArray[np.float64],
-    integer_valid: NDArray[np.bool_],
-    float_valid: NDArray[np.bool_],
-    integer_mask: NDArray[np.int32],
-    float_mask: NDArray[np.int32],
+    conditions: Conditions,
     latest: Integers,
     members: Integers,
 ) -> int:
     """Fills `latest` and `members`; gives how many matches there are."""
-    inputs, terms = len(within), members.shape[1]
+    inputs, terms = len(windows.within), members.shape[1]
+    input_of, time, first, target = events.input, events.time, automaton.first, automaton.target
     bound = np.zeros(terms, np.int64)
-    whole, real = np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64)
+    stacks = Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
     state, at, choice = np.empty(terms + 1, np.int64), np.empty(terms + 1, np.int64), np.empty(terms + 1, np.int64)
     oldest, inside = np.empty(inputs, np.int64), np.empty(inputs, np.int64)
     found = 0
-    for key in range(len(key_start) - 1):
-        begin = key_start[key]
-        if key_fresh[key] == key_start[key + 1]:
+    for key in range(len(events.start) - 1):
+        begin, fresh = events.start[key], events.fresh[key]
+        if fresh == events.start[key + 1]:
             continue
         oldest[:] = begin
         inside[:] = 0
-        for event in range(begin, key_start[key + 1]):
-            # the windows: the oldest position of each input's window as this event is added
-            moment, own = time[event], input_of[event]
-            floor = event
-            for item in range(inputs):
-                if not remembered[item]:
-                    continue
-                low = oldest[item]
-                if own == item:
-                    inside[item] += 1
-                edge = moment - within[item]
-                while low < event and time[low] <= edge:
-                    inside[item] -= input_of[low] == item
-                    low += 1
-                while inside[item] > retain[item]:
-                    inside[item] -= input_of[low] == item
-                    low += 1
-                oldest[item] = low
-                floor = min(floor, low)
-            if event < key_fresh[key]:
+        for event in range(begin, events.start[key + 1]):
+            floor = _slide(events, windows, event, oldest, inside)
+            if event < fresh:
                 continue
-            horizon = moment - pattern_within
+            horizon = time[event] - pattern_within
             # depth 0 consumes this event; deeper levels look at older positions
             depth = 0
             state[0] = 0
@@ -223,19 +186,8 @@ def _search(
                     kind = input_of[position]
                     if depth == 0 or position >= oldest[kind]:
                         while transition < stop:
-                            if transition_input[transition] == kind:
-                                for index in range(bind_first[transition], bind_first[transition + 1]):
-                                    bound[binds[index]] = position
-                                taken = True
-                                for index in range(check_first[transition], check_first[transition + 1]):
-                                    check = checks[index]
-                                    if not holds(
-                                        code, ends[check], ends[check + 1], integers, floats, integer_columns,
-                                        float_columns, integer_valid, float_valid, integer_mask, float_mask, bound,
-                                        whole, real,
-                                    ):  # fmt: skip
-                                        taken = False
-                                        break
+                            if automaton.input[transition] == kind:
+                                taken = _consume(automaton, conditions, transition, position, bound, stacks)
                                 if taken:
                                     break
                             transition += 1
@@ -259,3 +211,43 @@ def _search(
                     at[depth] = position - 1
                     choice[depth] = first[state[depth]]
     return found
+
+
+@inlined
+def _slide(events: _Events, windows: WindowColumns, event: int, oldest: Integers, inside: Integers) -> int:
+    """Moves the windows on as `event` is added: `oldest` position in each input's window, `inside` how many; gives the oldest of all."""
+    floor = event
+    for item in range(len(oldest)):
+        if windows.remembered[item]:
+            low = oldest[item]
+            if events.input[event] == item:
+                inside[item] += 1
+            edge = events.time[event] - windows.within[item]
+            while low < event and events.time[low] <= edge:
+                inside[item] -= events.input[low] == item
+                low += 1
+            while inside[item] > windows.retain[item]:
+                inside[item] -= events.input[low] == item
+                low += 1
+            oldest[item] = low
+            floor = min(floor, low)
+    return floor
+
+
+@inlined
+def _consume(
+    automaton: _AutomatonColumns,
+    conditions: Conditions,
+    transition: int,
+    position: int,
+    bound: Integers,
+    stacks: Stacks,
+) -> bool:
+    """Binds the event at `position` to the transition's names; whether the conditions that this decides hold."""
+    for index in range(automaton.bind_first[transition], automaton.bind_first[transition + 1]):
+        bound[automaton.binds[index]] = position
+    good = True
+    for index in range(automaton.check_first[transition], automaton.check_first[transition + 1]):
+        if good:
+            good = holds(conditions, automaton.checks[index], bound, stacks)
+    return good

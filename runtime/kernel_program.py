@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,7 +155,7 @@ def _operand(builder: _Builder, expression: Expression, term: int) -> None:
     builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, operands.index(alike), term)
 
 
-def _constant(builder: _Builder, type_: Type, value: bool | int | float | str) -> None:
+def _constant(builder: _Builder, type_: Type, value: bool | float | str) -> None:
     if type_ is Type.FLOAT:
         builder.floats.append(float(value))
         builder.add(Operation.CONSTANT_F, len(builder.floats) - 1)
@@ -195,50 +196,62 @@ def _ranked(expression: Expression) -> bool:
     return len(terms_of(expression)) == 1 or isinstance(expression, Literal)
 
 
-@inlined
-def holds(
-    code: NDArray[np.int32],
-    first: int,
-    last: int,
-    integers: NDArray[np.int64],
-    floats: NDArray[np.float64],
-    integer_columns: NDArray[np.int64],
-    float_columns: NDArray[np.float64],
-    integer_valid: NDArray[np.bool_],
-    float_valid: NDArray[np.bool_],
-    integer_mask: NDArray[np.int32],
-    float_mask: NDArray[np.int32],
-    bound: NDArray[np.int64],
-    whole: NDArray[np.int64],
-    real: NDArray[np.float64],
-) -> bool:
-    """Whether the condition `code[first:last]` is true of the events at the positions `bound`, by term.
+class Conditions(NamedTuple):
+    """A program with its operands as columns, as the kernel takes it. Operands are by (operand, position).
 
-    `integer_mask[operand]` is the row of `integer_valid` that says where the operand has a value, -1 if everywhere;
-    an operand without a value, a division of integers by zero or a float that is no integer makes it false.
+    `integer_mask[operand]` is the row of `integer_valid` that says where the operand has a value, -1 if everywhere.
     """
+
+    code: NDArray[np.int32]
+    ends: NDArray[np.int64]
+    integers: NDArray[np.int64]
+    floats: NDArray[np.float64]
+    integer_columns: NDArray[np.int64]
+    integer_valid: NDArray[np.bool_]
+    integer_mask: NDArray[np.int32]
+    float_columns: NDArray[np.float64]
+    float_valid: NDArray[np.bool_]
+    float_mask: NDArray[np.int32]
+
+
+class Stacks(NamedTuple):
+    """Room for a program to work in: STACK + 1 entries each."""
+
+    whole: NDArray[np.int64]
+    real: NDArray[np.float64]
+
+
+@inlined
+def holds(conditions: Conditions, condition: int, bound: NDArray[np.int64], stacks: Stacks) -> bool:
+    """Whether a condition is true of the events at the positions `bound`, by term.
+
+    An operand without a value, a division of integers by zero or a float that is no integer makes it false.
+    """
+    code, whole, real = conditions.code, stacks.whole, stacks.real
+    at, last = conditions.ends[condition], conditions.ends[condition + 1]
     i = f = -1
-    at = first
     while at < last:
         step = code[at, 0]
         if step == 1:
             operand, position = code[at, 1], bound[code[at, 2]]
-            if float_mask[operand] >= 0 and not float_valid[float_mask[operand], position]:
+            mask = conditions.float_mask[operand]
+            if mask >= 0 and not conditions.float_valid[mask, position]:
                 return False
             f += 1
-            real[f] = float_columns[operand, position]
+            real[f] = conditions.float_columns[operand, position]
         elif step == 0:
             operand, position = code[at, 1], bound[code[at, 2]]
-            if integer_mask[operand] >= 0 and not integer_valid[integer_mask[operand], position]:
+            mask = conditions.integer_mask[operand]
+            if mask >= 0 and not conditions.integer_valid[mask, position]:
                 return False
             i += 1
-            whole[i] = integer_columns[operand, position]
+            whole[i] = conditions.integer_columns[operand, position]
         elif step == 2:
             i += 1
-            whole[i] = integers[code[at, 1]]
+            whole[i] = conditions.integers[code[at, 1]]
         elif step == 3:
             f += 1
-            real[f] = floats[code[at, 1]]
+            real[f] = conditions.floats[code[at, 1]]
         elif step < 20:
             i -= 1
             a, b = whole[i], whole[i + 1]

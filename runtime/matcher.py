@@ -41,7 +41,9 @@ class Found:
 class Matcher(Protocol):
     """Finds, for each new event, the candidate that wins by the *recent* policy."""
 
-    def match(self, events: Ordered) -> Found: ...
+    def match(self, events: Ordered) -> Found:
+        """At most one match for each new event."""
+        ...
 
 
 def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matcher:

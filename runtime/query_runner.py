@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.admission import Admitted, Punctuation, Rows, Standing, admit
+from runtime.admission import Admitted, Punctuation, Released, Rows, Standing, admit
 from runtime.batch import ARROW_TYPES, NO_TIME, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
 from runtime.controls import NEVER
@@ -117,7 +117,7 @@ class QueryRunner:
         return QueryOutcome(
             matches=matches,
             outputs=OUTPUT_SCHEMA.empty_table() if matches is None else run_block(self._plan, self.query, matches),
-            discarded=self._discarded(clocked, selection, rows, work.admitted),
+            discarded=self._discarded(clocked, selection, rows, work.admitted.released),
             account=account,
             last_due=work.admitted.last_due,
         )
@@ -188,7 +188,7 @@ class QueryRunner:
         )
 
     def _match(self, work: _Work, rows: Integers) -> pa.Table | None:
-        admitted = work.admitted
+        admitted = work.admitted.released
         ordered = Ordered(admitted.start, admitted.fresh, admitted.order, work.input, work.time, work.table)
         found = self._matcher.match(ordered)
         if not len(found.latest):
@@ -206,7 +206,7 @@ class QueryRunner:
         )
         return match_table(self._plan, self.query, work.table, work.time, matched)
 
-    def _discarded(self, clocked: Clocked, selection: Selection, rows: Integers, admitted: Admitted) -> pa.Table:
+    def _discarded(self, clocked: Clocked, selection: Selection, rows: Integers, admitted: Released) -> pa.Table:
         reason = np.zeros(len(clocked.table), np.int8)
         bound = np.full(len(clocked.table), NO_TIME, np.int64)
         reason[rows] = admitted.verdict
@@ -230,10 +230,10 @@ class QueryRunner:
         self, clocked: Clocked, selection: Selection, rows: Integers, work: _Work, was_pending: pa.Array
     ) -> Account:
         verdict = np.zeros(len(clocked.table), np.int8)
-        verdict[rows] = work.admitted.verdict
+        verdict[rows] = work.admitted.released.verdict
         name = self.query.name
         account = count_records(name, one_chunk(clocked.table.column("_source")), selection.use, verdict)
-        pending = one_chunk(work.table.column("_source")).take(pa.array(work.admitted.pending))
+        pending = one_chunk(work.table.column("_source")).take(pa.array(work.admitted.released.pending))
         for sources, change in ((was_pending, -1), (pending, 1)):
             account.update(count_pending(name, sources, change))
         return account
@@ -246,7 +246,7 @@ class QueryRunner:
         work = self._work
         if work is None or clock == NO_TIME:
             return
-        admitted, delay = work.admitted, self._policies.delay
+        admitted, delay = work.admitted.released, self._policies.delay
         definitive = definitive_times(work.bounds, self._everywhere, delay, clock)
         kept = remembered_rows(
             admitted.start, admitted.order, work.input, work.time, definitive, self._windows, self.query.within

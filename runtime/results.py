@@ -16,8 +16,9 @@ from runtime.batch import ARROW_TYPES, field_columns
 TIMESTAMP = pa.timestamp("us", "UTC")
 
 ORDER = ("emitted", "_step")
-"""Rows of one call are sorted by the moment of their step, then by the step itself: a timer is -1, a record its
-number in order of arrival; then query, key, match time and the order of `matching.md` section 4 (`_rank`)."""
+"""How rows are sorted where they are shown: by the moment of their step, then by the step itself (a timer is -1, a
+record its number in order of arrival), then query, key, match time and the order of the *recent* policy (`_rank`).
+The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay`)."""
 
 
 def fields_struct(event: EventType) -> pa.DataType:
@@ -113,7 +114,9 @@ def discard_schema(plan: Plan) -> pa.Schema:
     )
 
 
-LEDGER_SCHEMA = pa.schema([("query", pa.string()), ("source", pa.string()), ("what", pa.string()), ("count", pa.int64())])
+LEDGER_SCHEMA = pa.schema(
+    [("query", pa.string()), ("source", pa.string()), ("what", pa.string()), ("count", pa.int64())]
+)
 """Long form: how many records of a source a query received, used, filtered, ... (`runtime.ledger`)."""
 
 

@@ -8,7 +8,7 @@ the last one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ from runtime.compiled import kernel
 from runtime.controls import NEVER
 
 
-@dataclass(frozen=True, slots=True)
-class WindowColumns:
+class WindowColumns(NamedTuple):
     """One entry an input. `within`: how old an event may be (strictly less), `retain`: how many; NEVER: any."""
 
     within: NDArray[np.int64]
