@@ -6,7 +6,7 @@ The blocks of one document run in order in one empty folder that holds a copy of
 - `python`: executed; the blocks of a document share their names;
 - `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them;
 - a language and a file name, as in `csv cards.csv`: written to that file;
-- `text` after a `bash` or `python` block: what that block prints, exactly.
+- `text` right after a `bash` or `python` block: what that block prints; elsewhere just text.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ class Reader:
 
     folder: Path
     names: dict[str, Any]
-    printed: str = ""
+    printed: str | None = None
+    """What the last block printed, if it was executed."""
 
     def follow(self, block: Block) -> None:
+        before, self.printed = self.printed, None
         match block.language:
             case _ if block.file is not None:
                 path = self.folder / block.file
@@ -69,7 +71,7 @@ class Reader:
             case "bash":
                 self.printed = "".join(self.bash(line) for line in commands(block.text))
             case "text":
-                assert self.printed.split() == block.text.split()
+                assert before is None or before.split() == block.text.split()
             case other:
                 raise AssertionError(f"line {block.line}: a block of an unknown kind {other!r}")
 
