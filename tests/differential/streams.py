@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -48,16 +49,22 @@ def scenarios(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Scenario:
     return _Drawing(lambda values: draw(st.sampled_from(values))).scenario()
 
 
-def random_scenario(seed: int) -> Scenario:
-    """A query and its stream by number: evenly spread, so that most streams bring matches."""
-    return _Drawing(random.Random(seed).choice).scenario()
+def random_scenario(seed: int, *, length: int | None = None, spread: int = 2) -> Scenario:
+    """A query and its stream by number: evenly spread, so that most streams bring matches.
+
+    `length`: about how many records; `spread`: how many values a key has.
+    """
+    return _Drawing(random.Random(seed).choice, length, spread).scenario()
 
 
 class _Drawing:
     """Draws the parts of one scenario, each with its own liberties; `choice` takes one of a sequence."""
 
-    def __init__(self, choice: Callable[[Sequence[Any]], Any]) -> None:
+    def __init__(self, choice: Callable[[Sequence[Any]], Any], length: int | None = None, spread: int = 2) -> None:
         self._choice = choice
+        self._length = length
+        self._integer_keys = (0, *range(spread))
+        self._string_keys = ("x", *(f"x{number}" if number else "y" for number in range(spread)))
         self._calm = self._chance(2)
         """Every event is admitted: then SQL can answer too."""
         self._delays = self._one(DELAYS)
@@ -79,7 +86,7 @@ class _Drawing:
         inputs = tuple(self._input(event, keys) for event in events)
         conditions = tuple(self._condition(pattern) for _ in range(self._one((0, 1, 1))))
         length = self._one((8, 30, 40, 50) if len(pattern) > 3 else (6, 15, 30, 50, 80, 100))
-        rows = self._rows(inputs, length)
+        rows = self._rows(inputs, self._length or length)
         within = self._one((None, None, None, None, *WITHINS))
         return Scenario(inputs, pattern, rows, keys, conditions, within, prints=self._chance(4))
 
@@ -108,7 +115,8 @@ class _Drawing:
         for _ in range(length):
             at += self._one(self._paces) * SECOND + self._one(NUDGES) * (self._one((0, 1)))
             at = max(at, rows[-1].at) if rows else at
-            rows.append(self._row(at, self._one(kinds)))
+            row = self._row(at, self._one(kinds))
+            rows.append(replace(row, partition=1) if self._chance(8) else row)
         return tuple(rows)
 
     def _row(self, at: int, kind: str) -> Row:
@@ -121,7 +129,7 @@ class _Drawing:
             case "control":
                 return self._control(at, source)
         time = None if self._null() else at - self._one(self._delays) * SECOND + self._one(NUDGES)
-        key: dict[str, Any] = {"k": self._maybe((0, 0, 1)), "c": self._maybe(("x", "x", "y"))}
+        key: dict[str, Any] = {"k": self._maybe(self._integer_keys), "c": self._maybe(self._string_keys)}
         if kind == "H":
             return Row(at, kind, time, source=source)
         if kind.startswith("H"):

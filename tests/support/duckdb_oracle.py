@@ -89,7 +89,7 @@ def find(scenario: Scenario) -> list[tuple[int, ...]]:
     found = connection().execute(
         f"""
         WITH admitted AS (SELECT * FROM events WHERE {_admitted(scenario)}),
-        ranked AS (SELECT *, row_number() OVER (ORDER BY moment, arrival, source, id) AS place FROM admitted)
+        ranked AS (SELECT *, row_number() OVER (ORDER BY moment, arrival, source, partition, id) AS place FROM admitted)
         SELECT {", ".join(f"{alias}.id" for alias in aliases)} FROM {tables}
         WHERE {" AND ".join(where)}
         QUALIFY row_number() OVER (PARTITION BY {last}.place ORDER BY {recent}) = 1
@@ -128,6 +128,7 @@ def load(scenario: Scenario) -> None:
         "id": pa.array([number for number, _ in rows], pa.int64()),
         "kind": pa.array([row.kind for _, row in rows], pa.string()),
         "source": pa.array([row.source for _, row in rows], pa.string()),
+        "partition": pa.array([row.partition for _, row in rows], pa.int32()),
         "arrival": pa.array([row.at for _, row in rows], pa.int64()),
         "moment": pa.array([row.at if waits.get(row.kind) is None else row.time for _, row in rows], pa.int64()),
     }

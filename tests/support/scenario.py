@@ -61,6 +61,7 @@ class Row(Short):
     text: str | None = None
     leeway: tuple[float, float] | None = None
     source: str = "t"
+    partition: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +96,9 @@ class Scenario(Short):
 
     def ordered(self) -> list[tuple[int, Row]]:
         """Offsets and rows in order of arrival."""
-        return sorted(enumerate(self.rows, 1), key=lambda item: (item[1].at, item[1].source, item[0]))
+        return sorted(
+            enumerate(self.rows, 1), key=lambda item: (item[1].at, item[1].source, item[1].partition, item[0])
+        )
 
     def input_of(self, event: str) -> int | None:
         """The input that takes an event type."""
@@ -170,7 +173,7 @@ class Scenario(Short):
             "_kind": int(kind),
             "_arrival": row.at,
             "_source": row.source,
-            "_partition": 0,
+            "_partition": row.partition,
             "_offset": offset,
             "_source_time": NO_TIME,
             "_text": row.text if row.leeway is None else leeway_text(*row.leeway),
