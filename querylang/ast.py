@@ -22,10 +22,14 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """A part of the language that is known and refused; `what` is how the message calls it."""
+    """A part of the language that is known and refused; `what` is how the message calls it.
+
+    `names` are those that it would bring: about their use nothing more is said.
+    """
 
     span: Span
     what: str
+    names: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +356,6 @@ class Query:
     inputs: Inputs | None
     find: Find | None
     unsupported: tuple[Unsupported, ...]
-    is_broken: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,35 +33,51 @@ class Catalogue:
     used: dict[str, EventSchema] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
-    def define(self, definitions: Iterable[ast.EventDefinition], *, is_beside: bool = False) -> list[QueryError]:
-        """Takes definitions in; gives their mistakes. `is_beside`: theirs are told only when a query uses them."""
+    def define(self, definitions: Iterable[ast.EventDefinition]) -> list[QueryError]:
+        """Takes the definitions of a query text in; gives their mistakes."""
+        return self._define(definitions, None)
+
+    def define_beside(
+        self, definitions: Iterable[ast.EventDefinition], found: Iterable[QueryError]
+    ) -> list[QueryError]:
+        """Takes definitions of another file in: mistakes in them, those `found` too, are told if a query uses them."""
+        return self._define(definitions, list(found))
+
+    def _define(self, definitions: Iterable[ast.EventDefinition], beside: list[QueryError] | None) -> list[QueryError]:
         definitions = list(definitions)
         names = {definition.name.text for definition in definitions} | set(self.defined)
         mistakes: list[QueryError] = []
         for definition in definitions:
             schema, problems = _schema(definition, names)
-            if is_beside:
-                schema = replace(schema, problems=tuple(problems))
-            else:
+            if beside is None:
                 mistakes += problems
+            else:
+                inside = [error for error in beside if definition.span.start <= error.span.start < definition.span.end]
+                schema = replace(schema, problems=(*inside, *problems))
             known = self.defined.setdefault(schema.name, schema)
             if known != schema and not (known.is_open or schema.is_open):
                 mistakes.append(_defined_twice(definition.name, known))
         return mistakes
 
-    def find(self, name: ast.Name, *, is_strict: bool, mistakes: list[QueryError], warnings: list[QueryError]) -> EventSchema | None:
+    def find(
+        self, name: ast.Name, *, is_strict: bool, mistakes: list[QueryError], warnings: list[QueryError]
+    ) -> EventSchema | None:
         """The event type of that name, with or without its package; None if that is a mistake.
 
         `is_strict`: the text has definitions, so a type that nothing knows is a mistake.
         """
         schema = self._known(name.text)
         if schema is None and is_strict:
-            mistakes.append(QueryError.of(Mistake.UNKNOWN_EVENT, name.span, name=name.text, near=self.names))
+            mistakes.append(
+                QueryError.of(Mistake.UNKNOWN_EVENT, name.span, name=name.text).suggesting(name.text, self.names)
+            )
             return None
         if schema is None:
             schema = EventSchema(name.text, (), is_open=not self.is_final)
             if nearest(name.text, self.names) is not None and name.text not in self.used:
-                warnings.append(QueryError.of(Mistake.UNSEEN_EVENT, name.span, name=name.text, near=self.names))
+                warnings.append(
+                    QueryError.of(Mistake.UNSEEN_EVENT, name.span, name=name.text).suggesting(name.text, self.names)
+                )
         self.used[schema.name] = schema
         if schema.problems and schema.name not in self._told:
             mistakes.extend(schema.problems)
@@ -125,7 +141,8 @@ def _wrong_type(type_: ast.TypeName, event_names: set[str]) -> QueryError:
         return QueryError.of(Mistake.NOT_SUPPORTED, type_.span, what=f"a field of type `{word}`")
     if word.rpartition(".")[2] in event_names:
         return QueryError.of(Mistake.NOT_SUPPORTED, type_.span, what=f"a field of the event type '{word}'")
-    return QueryError.of(Mistake.UNKNOWN_TYPE, type_.span, name=word, near=[*_WORDS, *LATER_TYPES, *event_names])
+    mistake = QueryError.of(Mistake.UNKNOWN_TYPE, type_.span, name=word)
+    return mistake.suggesting(word, [*_WORDS, *LATER_TYPES, *event_names])
 
 
 def _wrong_action(
@@ -139,7 +156,8 @@ def _wrong_action(
         if definition.is_broken or any(item.name.text == field_name for item in definition.fields):
             return None
         event = definition.name.text
-        return QueryError.of(Mistake.UNKNOWN_FIELD, action.returned.span, event=event, name=field_name, near=types)
+        mistake = QueryError.of(Mistake.UNKNOWN_FIELD, action.returned.span, event=event, name=field_name)
+        return mistake.suggesting(field_name, types)
     if action.returns.text != types[field_name]:
         what, found = f"what '{action.name.text}' returns", str(types[field_name])
         return QueryError.of(
@@ -179,7 +197,9 @@ def _annotated(schema: EventSchema, definition: ast.EventDefinition, mistakes: l
                 _text_argument(annotation, name, mistakes)
             case _:
                 span = annotation.name.span
-                mistakes.append(QueryError.of(Mistake.UNKNOWN_ANNOTATION, span, name=name, near=ANNOTATIONS))
+                mistakes.append(
+                    QueryError.of(Mistake.UNKNOWN_ANNOTATION, span, name=name).suggesting(name, ANNOTATIONS)
+                )
     return schema
 
 
@@ -203,7 +223,7 @@ def wrong_time(schema: EventSchema, name: str, span: Span) -> list[QueryError]:
         if schema.is_open:
             return []
         near = [*schema.field_names, *dict(schema.actions)]
-        return [QueryError.of(Mistake.UNKNOWN_TIME, span, event=schema.name, name=name, near=near)]
+        return [QueryError.of(Mistake.UNKNOWN_TIME, span, event=schema.name, name=name).suggesting(name, near)]
     type_ = schema.type_of(field_name)
     if type_ in {Type.FLOAT, Type.INTEGER}:
         return []

@@ -6,12 +6,13 @@ checked on, without mistakes that only follow from the first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from querylang import ast
 from querylang.catalogue import Catalogue
 from querylang.checked import CheckedQuery
-from querylang.durations import microseconds
+from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
 from querylang.expression import Expression, FieldOf, Type
 from querylang.inference import BoundEvent, Inference, Scope
@@ -29,17 +30,17 @@ class QueryChecker:
     is_strict: bool
     mistakes: list[QueryError] = field(default_factory=list)
     warnings: list[QueryError] = field(default_factory=list)
+    silent: frozenset[str] = frozenset()
 
     def check(self, query: ast.Query, name: str) -> CheckedQuery:
         """One query under its name."""
+        self.silent = frozenset(_refused_names(query))
         for item in query.unsupported:
             self._tell(Mistake.NOT_SUPPORTED, item, what=item.what)
         inputs = check_inputs(query.inputs, self) if query.inputs is not None else ()
-        is_known = query.inputs is not None and not query.inputs.is_broken
         find = query.find
-        terms = self._terms(find.pattern, inputs, is_known) if find is not None else []
-        scope = _scope(terms, inputs, is_known and find is not None and not isinstance(find.pattern, ast.Broken))
-        inference = Inference(scope, self.mistakes)
+        terms = self._terms(find.pattern, inputs, query.inputs) if find is not None else []
+        inference = Inference(self._scope(query, terms, inputs), self.mistakes)
         if find is not None and find.every is not None:
             self.mistakes.append(QueryError.of(Mistake.NOT_SUPPORTED, find.every, what="`find every`"))
         conditions, within = self._clauses(find.clauses if find is not None else (), inference)
@@ -55,22 +56,48 @@ class QueryChecker:
 
     def find_event(self, name: ast.Name) -> EventSchema | None:
         """The event type of that name; None if there is none, which is told."""
-        return self.catalogue.find(
-            name, is_strict=self.is_strict, mistakes=self.mistakes, warnings=self.warnings
-        )
+        return self.catalogue.find(name, is_strict=self.is_strict, mistakes=self.mistakes, warnings=self.warnings)
 
     def _tell(self, mistake: Mistake, node: ast.Unsupported | ast.Name, **facts: str | int) -> None:
         self.mistakes.append(QueryError.of(mistake, node.span, **facts))
 
+    def _scope(self, query: ast.Query, terms: list[_NamedTerm], inputs: tuple[CheckedInput, ...]) -> Scope:
+        """What conditions and blocks see: the pattern's names, then the keys."""
+        is_whole = (
+            query.inputs is not None
+            and not query.inputs.is_broken
+            and query.find is not None
+            and not isinstance(query.find.pattern, ast.Broken)
+        )
+        events: dict[str, BoundEvent] = {}
+        for position, term in enumerate(terms):
+            schema = term.schema or EventSchema("", (), is_open=True)
+            events.setdefault(term.name.text, BoundEvent(position, schema))
+        values = _keys(terms, inputs)
+
+        def missing(name: ast.Name) -> QueryError | None:
+            if not is_whole or name.text in self.silent:
+                return None
+            mistake = QueryError.of(Mistake.UNKNOWN_NAME, name.span, name=name.text)
+            return mistake.suggesting(name.text, [*events, *values])
+
+        return Scope(missing, events, values)
+
     def _terms(
-        self, pattern: ast.Pattern | ast.Broken, inputs: tuple[CheckedInput, ...], is_known: bool
+        self, pattern: ast.Pattern | ast.Broken, inputs: tuple[CheckedInput, ...], written: ast.Inputs | None
     ) -> list[_NamedTerm]:
         """The terms of the pattern in text order; one whose input is unknown keeps its name."""
         keys = inputs[0].key_names if inputs else ()
+        is_known = written is not None and not written.is_broken
+        refused = {item.event.text for item in written.items} if written is not None else set()
         seen: set[str] = set()
         terms = []
-        for part in self._parts(pattern):
-            term = self._term(part, inputs, is_known)
+        for part in self._named(pattern):
+            term = _term(part, inputs)
+            if term.index is None and is_known and part.event.text not in refused:
+                near = [item.schema.name for item in inputs]
+                mistake = QueryError.of(Mistake.NOT_AN_INPUT, part.event.span, event=part.event.text)
+                self.mistakes.append(mistake.suggesting(part.event.text, near))
             name = part.name
             if name.text in seen:
                 self._tell(Mistake.DUPLICATE_NAME, name, name=name.text)
@@ -80,39 +107,24 @@ class QueryChecker:
             terms.append(term)
         return terms
 
-    def _term(self, part: ast.PatternTerm, inputs: tuple[CheckedInput, ...], is_known: bool) -> _NamedTerm:
-        for index, item in enumerate(inputs):
-            if part.event.text in item.spellings:
-                return _NamedTerm(part.name, index, item.schema)
-        if is_known:
-            near = [item.schema.name for item in inputs]
-            mistake = QueryError.of(Mistake.NOT_AN_INPUT, part.event.span, event=part.event.text)
-            self.mistakes.append(mistake.suggesting(part.event.text, near))
-        return _NamedTerm(part.name, None, None)
-
-    def _parts(self, pattern: ast.Pattern | ast.Broken) -> list[ast.PatternTerm]:
+    def _named(self, pattern: ast.Pattern | ast.Broken) -> list[ast.PatternTerm]:
         """All named events of a pattern, however deep; refuses what is no plain sequence."""
         terms: list[ast.PatternTerm] = []
-        waiting: list[ast.Pattern | ast.Broken] = [pattern]
-        while waiting:
-            match waiting.pop():
-                case ast.PatternTerm() as term:
-                    terms.append(term)
+        for part in _pattern_parts(pattern):
+            match part:
+                case ast.PatternTerm():
+                    terms.append(part)
                 case ast.PatternWait(span=span):
                     self.mistakes.append(QueryError.of(Mistake.NOT_SUPPORTED, span, what="`wait` in a pattern"))
-                case ast.PatternJoin(operator=operator, parts=parts):
-                    if operator != "->":
-                        what = f"`{operator}` in a pattern"
-                        between = parts[1].span.source.span(parts[0].span.end, parts[1].span.start)
-                        self.mistakes.append(QueryError.of(Mistake.NOT_SUPPORTED, _word(between, operator), what=what))
-                    waiting += reversed(parts)
-                case ast.Broken():
+                case ast.PatternJoin(operator=operator, parts=parts) if operator != "->":
+                    between = parts[1].span.source.span(parts[0].span.end, parts[1].span.start)
+                    what = f"`{operator}` in a pattern"
+                    self.mistakes.append(QueryError.of(Mistake.NOT_SUPPORTED, _word(between, operator), what=what))
+                case ast.PatternJoin():
                     pass
         return terms
 
-    def _clauses(
-        self, clauses: tuple[ast.Clause, ...], inference: Inference
-    ) -> tuple[list[Expression], int | None]:
+    def _clauses(self, clauses: tuple[ast.Clause, ...], inference: Inference) -> tuple[list[Expression], int | None]:
         conditions: list[Expression] = []
         within: int | None = None
         seen = 0
@@ -121,7 +133,7 @@ class QueryChecker:
                 case ast.Where(condition=condition):
                     conditions += inference.conditions(condition)
                 case ast.Within(span=span, duration=duration):
-                    length = microseconds(duration, "`within`", self.mistakes)
+                    length = Constants(self.mistakes, self.silent).microseconds(duration, "`within`")
                     if seen:
                         self.mistakes.append(QueryError.of(Mistake.TWO_WITHIN, span))
                     within = within or length
@@ -185,29 +197,46 @@ class _NamedTerm:
     schema: EventSchema | None
 
 
-def _scope(terms: list[_NamedTerm], inputs: tuple[CheckedInput, ...], is_whole: bool) -> Scope:
-    """What conditions and blocks see: the pattern's names, then the keys.
+def _term(part: ast.PatternTerm, inputs: tuple[CheckedInput, ...]) -> _NamedTerm:
+    for index, item in enumerate(inputs):
+        if part.event.text in item.spellings:
+            return _NamedTerm(part.name, index, item.schema)
+    return _NamedTerm(part.name, None, None)
 
-    A key has one value in the whole candidate; it is read from the last term, which is bound first.
-    """
-    events: dict[str, BoundEvent] = {}
-    for position, term in enumerate(terms):
-        schema = term.schema or EventSchema("", (), is_open=True)
-        events.setdefault(term.name.text, BoundEvent(position, schema))
+
+def _keys(terms: list[_NamedTerm], inputs: tuple[CheckedInput, ...]) -> dict[str, Expression | None]:
+    """The keys by name. A key has one value in the whole candidate; it is read from the last term, bound first."""
+    if not inputs or not terms:
+        return {}
+    index = terms[-1].index
+    source = inputs[index if index is not None else 0]
     values: dict[str, Expression | None] = {}
-    last = terms[-1] if terms else None
-    if inputs and last is not None:
-        source = inputs[last.index] if last.index is not None else inputs[0]
-        for name, field_name in zip(inputs[0].key_names, source.input.keys, strict=False):
-            type_ = source.schema.type_of(field_name)
-            values[name] = None if type_ is None else FieldOf(type_, len(terms) - 1, field_name)
+    for name, field_name in zip(inputs[0].key_names, source.input.keys, strict=False):
+        type_ = source.schema.type_of(field_name)
+        values[name] = None if type_ is None else FieldOf(type_, len(terms) - 1, field_name)
+    return values
 
-    def missing(name: ast.Name) -> QueryError | None:
-        if not is_whole:
-            return None
-        return QueryError.of(Mistake.UNKNOWN_NAME, name.span, name=name.text, near=[*events, *values])
 
-    return Scope(missing, events, values)
+def _refused_names(query: ast.Query) -> Iterator[str]:
+    """Names that parts of the query would bring that are refused."""
+    find = query.find
+    parts = [*query.unsupported, *(find.clauses if find is not None else ()), *(find.block if find is not None else ())]
+    for part in parts:
+        if isinstance(part, ast.Unsupported):
+            yield from (name.text for name in part.names)
+    for node in _pattern_parts(find.pattern) if find is not None else []:
+        if isinstance(node, ast.PatternWait) and node.name is not None:
+            yield node.name.text
+
+
+def _pattern_parts(pattern: ast.Pattern | ast.Broken) -> Iterator[ast.Pattern]:
+    """A pattern and all its parts in text order, however deep."""
+    waiting: list[ast.Pattern] = [] if isinstance(pattern, ast.Broken) else [pattern]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, ast.PatternJoin):
+            waiting += reversed(part.parts)
 
 
 def _path(receiver: ast.Expression | None, name: ast.Name) -> ast.Name | None:

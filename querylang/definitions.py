@@ -54,7 +54,9 @@ def _event(tokens: list[Token]) -> Iterator[Token]:
             yield tokens[position]
             position += 1
             continue
-        is_action = first == "ACTION" and tokens[position + 1 : position + 2] != [] and tokens[position + 1].type != "LT"
+        is_action = (
+            first == "ACTION" and tokens[position + 1 : position + 2] != [] and tokens[position + 1].type != "LT"
+        )
         end = _after_group(tokens, position, "LBRACE") if is_action else _after(tokens, position, "SEMICOLON")
         member = tokens[position:end]
         is_getter = [token.type for token in member[-5:]] == ["LBRACE", "RETURN", "NAME", "SEMICOLON", "RBRACE"]

@@ -156,7 +156,9 @@ def _text(node: Expression, names: Sequence[str], outer: int) -> str:
             return f"{_text(receiver, names, 9)}.{method}({values})"
         case Unary(operator=operator, operand=operand):
             binding = _BINDING["not"] if operator == "not" else 8
-            return _grouped(f"{operator} " if operator == "not" else "-", _text(operand, names, binding), binding, outer)
+            return _grouped(
+                f"{operator} " if operator == "not" else "-", _text(operand, names, binding), binding, outer
+            )
         case Binary(operator=operator, left=left, right=right):
             binding = _BINDING.get(operator) or _ARITHMETIC[operator]
             # Comparisons do not chain, so both sides of one need parentheses; else the right side does.
@@ -169,7 +171,7 @@ def _grouped(before: str, after: str, binding: int, outer: int) -> str:
     return f"({before}{after})" if binding < outer else f"{before}{after}"
 
 
-def _literal(type_: Type, value: bool | int | float | str) -> str:
+def _literal(type_: Type, value: bool | float | str) -> str:
     match type_:
         case Type.BOOLEAN:
             return "true" if value else "false"

@@ -74,6 +74,7 @@ class Mistake(Enum):
     UNIT_TWICE = "unit-order", "the unit '{unit}' stands twice"
     UNIT_ORDER = "unit-order", "'{unit}' is not smaller than '{before}': units go from large to small"
     NOT_CONSTANT = "not-constant", "{what} takes constants only, not '{name}'"
+    NO_VALUE = "no-value", "{what} has no value: this cannot be calculated"
     NOT_POSITIVE = "not-positive", "{what} must be greater than 0"
     NO_WINDOW = "no-window", "this input needs `within` or `retain`"
     TWO_WITHIN = "duplicate-within", "this pattern has a `within` over the same range already"
@@ -124,25 +125,18 @@ class QueryError(EnsueError):
         self.message = message
 
     @classmethod
-    def of(
-        cls, mistake: Mistake, span: Span, *, near: Iterable[str] = (), hint: str | None = None, **facts: str | int
-    ) -> QueryError:
-        """A mistake with its facts filled in; the nearest of the names `near`, if any is near, is offered.
-
-        The name that was not found is the fact `name`.
-        """
-        message = mistake.words.format(**facts)
-        meant = nearest(str(facts["name"]), near) if "name" in facts else None
-        if meant is not None:
-            message += f"; did you mean '{meant}'?"
-        if hint is not None:
-            message += f"; {hint}"
-        return cls(mistake.code, span, message)
+    def of(cls, mistake: Mistake, span: Span, **facts: str | int) -> QueryError:
+        """A mistake with its facts filled in."""
+        return cls(mistake.code, span, mistake.words.format(**facts))
 
     def suggesting(self, name: str, near: Iterable[str]) -> QueryError:
-        """The same mistake with the nearest of these names offered, if any is near."""
+        """The same mistake with the nearest of these names offered, if any is near to `name`."""
         meant = nearest(name, near)
-        return self if meant is None else QueryError(self.code, self.span, f"{self.message}; did you mean '{meant}'?")
+        return self if meant is None else self.with_hint(f"did you mean '{meant}'?")
+
+    def with_hint(self, hint: str | None) -> QueryError:
+        """The same mistake with a way out; None: there is none to offer."""
+        return self if hint is None else QueryError(self.code, self.span, f"{self.message}; {hint}")
 
     def __str__(self) -> str:
         """The line with the place, and the source line with carets."""

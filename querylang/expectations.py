@@ -33,15 +33,12 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], las
         place = source.span(last.end - 1, last.end) if last is not None else source.span(0, 0)
         return QueryError.of(Mistake.UNEXPECTED, place, found="end of the text", expected=_listed(kinds))
     if token.type in REFUSED:
-        return QueryError.of(
-            Mistake.NOT_IN_QUERIES, token.span, what=f"`{token.content}`", reason=REFUSED[token.type]
-        )
+        return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=f"`{token.content}`", reason=REFUSED[token.type])
     keyword = nearest(token.content, [SPELLING[kind] for kind in kinds if kind in KEYWORDS.values()])
     if token.type == "NAME" and keyword is not None:
         hint = f"did you mean `{keyword}`?"
-        return QueryError.of(
-            Mistake.UNEXPECTED, token.span, found=f"'{token.content}'", expected=_listed(kinds), hint=hint
-        )
+        found = f"'{token.content}'"
+        return QueryError.of(Mistake.UNEXPECTED, token.span, found=found, expected=_listed(kinds)).with_hint(hint)
     if token.type in KEYWORDS.values() and "NAME" in kinds:
         return QueryError.of(Mistake.KEYWORD_AS_NAME, token.span, word=token.content)
     return QueryError.of(Mistake.UNEXPECTED, token.span, found=_found(token), expected=_listed(kinds))

@@ -1,9 +1,9 @@
-# ruff: noqa: D301, D400, D403, D415, D102, N802
+# ruff: noqa: D102, D403 (docstrings are rules)
 """The grammar, for ply: LALR(1), a rule is the docstring of the method that builds its node.
 
 Takes tokens; builds the nodes of `querylang.ast`. Rules with `error` say where parsing goes on after a mistake: at the
 next `;`, closing brace, clause, section or query. What the language knows but this release does not do becomes an
-`Unsupported` node: the checker refuses it. After a change: `python -m querylang.parse_tables`.
+`Unsupported` node: the checker refuses it. After a change: `python -m querylang.build_tables`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from querylang.expression import Type
 from querylang.source import Span
 from querylang.tokens import SOFT_KEYWORDS
 
+
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a query with its keyword; `node` is an Inputs, a Find, an Unsupported or a Broken."""
+    """A part of a query with its keyword; `node` is an Inputs, Find, Unsupported or Broken."""
 
     keyword: str
     span: Span
@@ -246,12 +247,13 @@ class Grammar:
 
     def p_parameters(self, p: Any) -> None:
         """parameters : PARAMETERS LBRACE parameter_list RBRACE"""
-        p[0] = Section("parameters", p[1].span, ast.Unsupported(p[1].span, "`parameters`"))
+        p[0] = Section("parameters", p[1].span, ast.Unsupported(p[1].span, "`parameters`", p[3]))
 
     def p_parameter_list(self, p: Any) -> None:
         """parameter_list : parameter_list basic_type name SEMICOLON
         | parameter_list basic_type name ASSIGN expression SEMICOLON
         |"""
+        p[0] = () if len(p) == 1 else (*p[1], p[3])
 
     # Inputs
 
@@ -484,11 +486,11 @@ class Grammar:
 
     def p_clause_without(self, p: Any) -> None:
         """clause : WITHOUT event_type naming"""
-        p[0] = ast.Unsupported(p[1].span, "`without`")
+        p[0] = ast.Unsupported(p[1].span, "`without`", (p[3],))
 
     def p_clause_select(self, p: Any) -> None:
         """clause : SELECT expression naming"""
-        p[0] = ast.Unsupported(p[1].span, "`select`")
+        p[0] = ast.Unsupported(p[1].span, "`select`", (p[3],))
 
     def p_clause_having(self, p: Any) -> None:
         """clause : HAVING expression"""
@@ -554,7 +556,7 @@ class Grammar:
         | basic_type name ASSIGN expression SEMICOLON
         | postfix name SEMICOLON
         | postfix name ASSIGN expression SEMICOLON"""
-        p[0] = ast.Unsupported(p[1].span.until(p[2].span), "a local declaration")
+        p[0] = ast.Unsupported(p[1].span.until(p[2].span), "a local declaration", (p[2],))
 
     def p_statement_assignment(self, p: Any) -> None:
         """statement : postfix ASSIGN expression SEMICOLON"""
@@ -745,13 +747,15 @@ def _of_kind(nodes: Iterable[Any], kind: type) -> tuple[Any, ...]:
 
 def _binary(p: Any) -> ast.Expression:
     if len(p) == 2:
-        return p[1]
+        single: ast.Expression = p[1]
+        return single
     return ast.Binary(p[1].span.until(p[3].span), p[2].content, p[1], p[3])
 
 
 def _joined(p: Any, operator: str) -> ast.Pattern:
     if len(p) == 2:
-        return p[1]
+        single: ast.Pattern = p[1]
+        return single
     left, right = p[1], p[3]
     span = left.span.until(right.span)
     if isinstance(left, ast.PatternJoin) and left.operator == operator:

@@ -6,7 +6,7 @@ type is open (nothing defines it): about None nothing more is said.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -61,7 +61,7 @@ class Inference:
     def value(self, node: ast.Expression) -> Expression | None:
         """The typed expression; an event is no value."""
         if _is_too_deep(node):
-            return self._wrong(Mistake.TOO_DEEP, node.span, limit=DEEPEST)
+            return self._wrong(QueryError.of(Mistake.TOO_DEEP, node.span, limit=DEEPEST))
         return self._value(node)
 
     def value_of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:
@@ -69,9 +69,10 @@ class Inference:
         found = self.value(node)
         if found is None or found.type is wanted:
             return found
-        hint = conversion(found.type, wanted)
-        facts = {"what": what, "expected": str(wanted), "found": str(found.type)}
-        return self._wrong(Mistake.EXPECTED_TYPE, node.span, hint=hint, **facts)
+        mistake = QueryError.of(
+            Mistake.EXPECTED_TYPE, node.span, what=what, expected=str(wanted), found=str(found.type)
+        )
+        return self._wrong(mistake.with_hint(conversion(found.type, wanted)))
 
     def conditions(self, node: ast.Expression) -> list[Expression]:
         """The parts between the outer `and`s, each boolean."""
@@ -88,9 +89,8 @@ class Inference:
         """The arguments of an event's constructor: one a field."""
         if len(nodes) != len(event.fields) and not event.is_open:
             expected = counted(len(event.fields), "argument")
-            return self._wrong(
-                Mistake.ARGUMENT_COUNT, name.span, name=event.name, expected=expected, count=len(nodes)
-            )
+            self.mistakes.append(_wrong_count(name.span, event.name, expected, len(nodes)))
+            return None
         if event.is_open:
             for node in nodes:
                 self.value(node)
@@ -119,35 +119,35 @@ class Inference:
             case ast.Binary():
                 return self._binary(node)
             case ast.Unsupported(what=what):
-                return self._wrong(Mistake.NOT_SUPPORTED, node.span, what=what)
+                return self._wrong(QueryError.of(Mistake.NOT_SUPPORTED, node.span, what=what))
             case ast.Broken():
                 return None
         assert_never(node)
 
-    def _constant(self, node: ast.Constant, value: bool | int | float | str) -> Expression | None:
+    def _constant(self, node: ast.Constant, value: bool | float | str) -> Expression | None:
         is_integer_beyond = node.type is Type.INTEGER and not SMALLEST_INTEGER <= int(value) <= LARGEST_INTEGER
         if is_integer_beyond or (node.type is Type.FLOAT and float(value) in {float("inf"), float("-inf")}):
-            facts = {"type": "64 bits" if is_integer_beyond else "a float"}
-            return self._wrong(Mistake.NUMBER_RANGE, node.span, **facts)
+            type_ = "64 bits" if is_integer_beyond else "a float"
+            return self._wrong(QueryError.of(Mistake.NUMBER_RANGE, node.span, type=type_))
         return Literal(node.type, value)
 
     def _name(self, name: ast.Name) -> Expression | None:
         if name.text in self.scope.events:
-            return self._wrong(Mistake.NOT_A_VALUE, name.span, name=name.text, hint="take a field or `.toString()`")
+            mistake = QueryError.of(Mistake.NOT_A_VALUE, name.span, name=name.text)
+            return self._wrong(mistake.with_hint("take a field or `.toString()`"))
         if name.text in self.scope.values:
             return self.scope.values[name.text]
         if name.text == "infinity":
             return Literal(Type.FLOAT, float("inf"))
-        mistake = self.scope.missing(name)
-        if mistake is not None:
-            self.mistakes.append(mistake)
-        return None
+        missing = self.scope.missing(name)
+        return None if missing is None else self._wrong(missing)
 
     def _type_constant(self, node: ast.TypeConstant) -> Expression | None:
         constants = FLOAT_CONSTANTS if node.type == Type.FLOAT else {}
         if node.name.text not in constants:
-            facts = {"type": node.type, "name": node.name.text}
-            return self._wrong(Mistake.UNKNOWN_CONSTANT, node.name.span, near=constants, **facts)
+            name = node.name.text
+            mistake = QueryError.of(Mistake.UNKNOWN_CONSTANT, node.name.span, type=node.type, name=name)
+            return self._wrong(mistake.suggesting(name, constants))
         return Literal(Type.FLOAT, constants[node.name.text])
 
     def _member(self, node: ast.Member) -> Expression | None:
@@ -157,10 +157,9 @@ class Inference:
         receiver = self._value(node.receiver)
         if receiver is None:
             return None
-        hint = f"a method is called: `{node.name.text}()`" if node.name.text in METHODS else None
-        return self._wrong(
-            Mistake.UNKNOWN_FIELD, node.name.span, event=str(receiver.type), name=node.name.text, hint=hint
-        )
+        name = node.name.text
+        mistake = QueryError.of(Mistake.UNKNOWN_FIELD, node.name.span, event=str(receiver.type), name=name)
+        return self._wrong(mistake.with_hint(f"a method is called: `{name}()`" if name in METHODS else None))
 
     def _field(self, event: BoundEvent, name: ast.Name) -> Expression | None:
         type_ = event.schema.type_of(name.text)
@@ -168,12 +167,10 @@ class Inference:
             return FieldOf(type_, event.term, name.text)
         if event.schema.is_open:
             return None
-        is_method = event.schema.field_of_action(name.text) is not None or name.text in METHODS
-        hint = f"a method is called: `{name.text}()`" if is_method else None
-        near = () if is_method else event.schema.field_names
-        return self._wrong(
-            Mistake.UNKNOWN_FIELD, name.span, event=event.schema.name, name=name.text, near=near, hint=hint
-        )
+        mistake = QueryError.of(Mistake.UNKNOWN_FIELD, name.span, event=event.schema.name, name=name.text)
+        if event.schema.field_of_action(name.text) is not None or name.text in METHODS:
+            return self._wrong(mistake.with_hint(f"a method is called: `{name.text}()`"))
+        return self._wrong(mistake.suggesting(name.text, event.schema.field_names))
 
     def _call(self, node: ast.Call) -> Expression | None:
         if node.receiver is None:
@@ -185,12 +182,12 @@ class Inference:
         return None if receiver is None else self._method(node, receiver)
 
     def _function(self, node: ast.Call) -> Expression | None:
-        name = node.name.text
+        name, span = node.name.text, node.name.span
         if name in AGGREGATES:
-            return self._wrong(Mistake.NOT_SUPPORTED, node.name.span, what=f"the aggregate `{name}`")
+            return self._wrong(QueryError.of(Mistake.NOT_SUPPORTED, span, what=f"the aggregate `{name}`"))
         if name[:1].isupper():
-            return self._wrong(Mistake.NOT_SUPPORTED, node.name.span, what="a constructor outside of `send`")
-        return self._wrong(Mistake.UNKNOWN_FUNCTION, node.name.span, name=name, near=AGGREGATES)
+            return self._wrong(QueryError.of(Mistake.NOT_SUPPORTED, span, what="a constructor outside of `send`"))
+        return self._wrong(QueryError.of(Mistake.UNKNOWN_FUNCTION, span, name=name).suggesting(name, AGGREGATES))
 
     def _event_method(self, node: ast.Call, event: BoundEvent) -> Expression | None:
         name, schema = node.name.text, event.schema
@@ -199,11 +196,11 @@ class Inference:
             if schema.is_open:
                 return None
             if name in LATER_EVENT_METHODS:
-                return self._wrong(Mistake.NOT_SUPPORTED, node.name.span, what=f"`{name}()` of an event")
+                what = f"`{name}()` of an event"
+                return self._wrong(QueryError.of(Mistake.NOT_SUPPORTED, node.name.span, what=what))
             near = [*dict(schema.actions), "toString", *LATER_EVENT_METHODS]
-            return self._wrong(
-                Mistake.UNKNOWN_METHOD, node.name.span, type=f"'{schema.name}'", name=name, near=near
-            )
+            mistake = QueryError.of(Mistake.UNKNOWN_METHOD, node.name.span, type=f"'{schema.name}'", name=name)
+            return self._wrong(mistake.suggesting(name, near))
         if not self._has_no_arguments(node):
             return None
         if field_name is None:
@@ -216,17 +213,18 @@ class Inference:
         result = METHODS.get(name, {}).get(type_)
         if result is None:
             if name in LATER_METHODS[type_]:
-                return self._wrong(Mistake.NOT_SUPPORTED, node.name.span, what=f"`{name}()` of {type_}")
-            facts = {"type": str(type_), "name": name}
-            return self._wrong(Mistake.UNKNOWN_METHOD, node.name.span, near=methods_of(type_), **facts)
+                what = f"`{name}()` of {type_}"
+                return self._wrong(QueryError.of(Mistake.NOT_SUPPORTED, node.name.span, what=what))
+            mistake = QueryError.of(Mistake.UNKNOWN_METHOD, node.name.span, type=str(type_), name=name)
+            return self._wrong(mistake.suggesting(name, methods_of(type_)))
         if not self._has_no_arguments(node):
             return None
         return receiver if result is type_ else Call(result, name, receiver)
 
     def _has_no_arguments(self, node: ast.Call) -> bool:
         if node.arguments:
-            facts = {"name": node.name.text, "expected": "no argument"}
-            self._wrong(Mistake.ARGUMENT_COUNT, node.name.span, count=len(node.arguments), **facts)
+            mistake = _wrong_count(node.name.span, node.name.text, "no argument", len(node.arguments))
+            self.mistakes.append(mistake)
         return not node.arguments
 
     def _unary(self, node: ast.Unary) -> Expression | None:
@@ -239,9 +237,8 @@ class Inference:
         if operand is None:
             return None
         if operand.type not in UNARY[node.operator]:
-            return self._wrong(
-                Mistake.OPERAND_TYPE, node.span, operator=node.operator, operand=str(operand.type)
-            )
+            found = str(operand.type)
+            return self._wrong(QueryError.of(Mistake.OPERAND_TYPE, node.span, operator=node.operator, operand=found))
         return Unary(operand.type, node.operator, operand)
 
     def _binary(self, node: ast.Binary) -> Expression | None:
@@ -250,15 +247,20 @@ class Inference:
             return None
         result = BINARY[node.operator].get(left.type) if left.type is right.type else None
         if result is None:
-            hint = _operands_hint(node.operator, left.type, right.type)
-            facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}
-            return self._wrong(Mistake.OPERATOR_TYPES, node.span, hint=hint, **facts)
+            mistake = QueryError.of(
+                Mistake.OPERATOR_TYPES, node.span, operator=node.operator, left=str(left.type), right=str(right.type)
+            )
+            return self._wrong(mistake.with_hint(_operands_hint(node.operator, left.type, right.type)))
         return Binary(result, node.operator, left, right)
 
-    def _wrong(
-        self, mistake: Mistake, span: Span, *, near: Iterable[str] = (), hint: str | None = None, **facts: str | int
-    ) -> None:
-        self.mistakes.append(QueryError.of(mistake, span, near=near, hint=hint, **facts))
+    def _wrong(self, mistake: QueryError) -> Expression | None:
+        """Tells the mistake; gives the None that stands for the expression."""
+        self.mistakes.append(mistake)
+        return None
+
+
+def _wrong_count(span: Span, name: str, expected: str, count: int) -> QueryError:
+    return QueryError.of(Mistake.ARGUMENT_COUNT, span, name=name, expected=expected, count=count)
 
 
 def conjuncts(node: ast.Expression) -> list[ast.Expression]:

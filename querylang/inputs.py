@@ -11,7 +11,7 @@ from typing import Protocol
 
 from querylang import ast
 from querylang.catalogue import wrong_time
-from querylang.durations import count, microseconds
+from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError, counted
 from querylang.expression import Binary, Expression, FieldOf, Literal, Type
 from querylang.inference import Inference, Scope
@@ -20,10 +20,14 @@ from querylang.types import BINARY, EventSchema
 
 
 class Checking(Protocol):
-    """What the checker of a query lends: its mistakes, its warnings, its way to event types."""
+    """What the checker of a query lends: its mistakes and warnings, its way to event types.
+
+    `silent`: names of refused parts, about whose use nothing is said.
+    """
 
     mistakes: list[QueryError]
     warnings: list[QueryError]
+    silent: frozenset[str]
 
     def find_event(self, name: ast.Name) -> EventSchema | None:
         """The event type of that name; None if there is none, which is told."""
@@ -64,10 +68,11 @@ def check_inputs(inputs: ast.Inputs, checking: Checking) -> tuple[CheckedInput, 
 
 def _checked(node: ast.InputDefinition, schema: EventSchema, checking: Checking) -> CheckedInput:
     mistakes = checking.mistakes
-    filter_ = _Filters(schema, mistakes).check(node.filters)
+    constants = Constants(mistakes, checking.silent)
+    filter_ = _Filters(schema, mistakes, checking.silent).check(node.filters)
     keys = _keys(node, schema, mistakes)
-    within = None if node.within is None else microseconds(node.within, "`within`", mistakes)
-    retain = None if node.retain is None else count(node.retain, "`retain`", mistakes)
+    within = None if node.within is None else constants.microseconds(node.within, "`within`")
+    retain = None if node.retain is None else constants.count(node.retain, "`retain`")
     if node.within is None and node.retain is None:
         mistakes.append(QueryError.of(Mistake.NO_WINDOW, node.event.span))
     if node.unique is not None:
@@ -82,7 +87,7 @@ def _checked(node: ast.InputDefinition, schema: EventSchema, checking: Checking)
         filter=filter_,
         within=within,
         retain=retain,
-        wait=microseconds(clocking.wait, "`wait`", mistakes) if clocking and clocking.wait else None,
+        wait=constants.microseconds(clocking.wait, "`wait`") if clocking and clocking.wait else None,
         time_from=clock.time_from(),
         out_of_order=schema.out_of_order,
         heartbeat=clock.heartbeat() if has_wait else None,
@@ -103,14 +108,16 @@ def _keys(node: ast.InputDefinition, schema: EventSchema, mistakes: list[QueryEr
                 mistakes.append(QueryError.of(Mistake.NOT_SUPPORTED, item.span, what="an action as a key"))
             continue
         if schema.type_of(item.field.text) is None and not schema.is_open:
-            facts = {"event": schema.name, "name": item.field.text}
-            mistakes.append(
-                QueryError.of(Mistake.UNKNOWN_FIELD, item.field.span, near=schema.field_names, **facts)
-            )
+            mistakes.append(_no_field(schema, item.field))
         if name.text in keys:
             mistakes.append(QueryError.of(Mistake.DUPLICATE_KEY, name.span, name=name.text))
         keys.setdefault(name.text, item.field.text)
     return list(keys.items())
+
+
+def _no_field(schema: EventSchema, name: ast.Name) -> QueryError:
+    mistake = QueryError.of(Mistake.UNKNOWN_FIELD, name.span, event=schema.name, name=name.text)
+    return mistake.suggesting(name.text, schema.field_names)
 
 
 def _compare_keys(node: ast.InputDefinition, item: CheckedInput, first: CheckedInput, checking: Checking) -> None:
@@ -184,8 +191,8 @@ class _Clock:
         for key in self.keys:
             found, expected = schema.type_of(key), self.schema.type_of(key)
             if found is not None and expected is not None and found is not expected:
-                facts = {"name": key, "type": str(found), "event": schema.name}
-                self._tell(Mistake.HEARTBEAT_KEY_TYPE, name, expected=str(expected), input=self.schema.name, **facts)
+                facts = {"name": key, "type": str(found), "expected": str(expected), "event": schema.name}
+                self._tell(Mistake.HEARTBEAT_KEY_TYPE, name, input=self.schema.name, **facts)
         keys = () if missing else self.keys
         return Heartbeat(schema.name, keys, self._time_from(schema))
 
@@ -195,8 +202,8 @@ class _Clock:
         fields = [schema.time_field(name) for name in names if name is not None]
         return next((item for item in fields if item is not None), None)
 
-    def _tell(self, mistake: Mistake, name: ast.Name, **facts: str) -> None:
-        self.checking.mistakes.append(QueryError.of(mistake, name.span, **facts))
+    def _tell(self, mistake: Mistake, place: ast.Name, **facts: str) -> None:
+        self.checking.mistakes.append(QueryError.of(mistake, place.span, **facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +212,7 @@ class _Filters:
 
     schema: EventSchema
     mistakes: list[QueryError]
+    silent: frozenset[str]
 
     def check(self, filters: tuple[ast.Filter, ...]) -> Expression | None:
         """The conditions of all filters and-ed; None: everything passes."""
@@ -234,8 +242,7 @@ class _Filters:
                 self._tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field"))
             return None
         if item.field.text not in names and not self.schema.is_open:
-            facts = {"event": self.schema.name, "name": item.field.text}
-            self.mistakes.append(QueryError.of(Mistake.UNKNOWN_FIELD, item.field.span, near=names, **facts))
+            self.mistakes.append(_no_field(self.schema, item.field))
             return None
         return item.field.text
 
@@ -269,9 +276,11 @@ class _Filters:
             return []
         return [Binary(Type.BOOLEAN, operator, FieldOf(type_, 0, name), typed)]
 
-    def _missing(self, name: ast.Name) -> QueryError:
+    def _missing(self, name: ast.Name) -> QueryError | None:
         if name.text in self.schema.field_names:
             return QueryError.of(Mistake.FILTER_OWN_FIELD, name.span, name=name.text)
+        if name.text in self.silent:
+            return None
         return QueryError.of(Mistake.UNKNOWN_FILTER_NAME, name.span, name=name.text)
 
     def _tell(self, mistake: Mistake, item: ast.Filter, **facts: str) -> None:

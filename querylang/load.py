@@ -44,26 +44,28 @@ def check_text(
     text: str, path: str = "", schemas: Schemas | None = None, definitions: Sequence[Source] = ()
 ) -> Checked:
     """Checks a query text; types that nothing defines stay open. Raises QueryErrors."""
-    return _check([Source(path or NAMELESS, text)], definitions, schemas, is_final=False)
+    source = Source(path or NAMELESS, text)
+    return _check([source], definitions, schemas, [_folder(source)] if definitions else [], is_final=False)
 
 
 def compile_text(
     text: str, path: str = "", schemas: Schemas | None = None, definitions: Sequence[Source] = ()
 ) -> Compiled:
     """Compiles a query text; types that nothing defines have no fields. Raises QueryErrors."""
-    return _compiled(_check([Source(path or NAMELESS, text)], definitions, schemas, is_final=True))
+    source = Source(path or NAMELESS, text)
+    return _compiled(_check([source], definitions, schemas, [_folder(source)] if definitions else [], is_final=True))
 
 
 def check_paths(paths: Iterable[str | PathLike[str]], schemas: Schemas | None = None) -> Checked:
     """Checks files and folders as one set. Raises QueryErrors, InputError."""
     sources, definitions = read_sources(paths)
-    return _check(sources, definitions, schemas, is_final=False)
+    return _check(sources, definitions, schemas, map(_folder, definitions), is_final=False)
 
 
 def compile_paths(paths: Iterable[str | PathLike[str]], schemas: Schemas | None = None) -> Compiled:
     """Compiles files and folders as one set. Raises QueryErrors, InputError."""
     sources, definitions = read_sources(paths)
-    return _compiled(_check(sources, definitions, schemas, is_final=True))
+    return _compiled(_check(sources, definitions, schemas, map(_folder, definitions), is_final=True))
 
 
 def read_sources(paths: Iterable[str | PathLike[str]]) -> tuple[list[Source], list[Source]]:
@@ -106,19 +108,25 @@ def _compiled(checked: Checked) -> Compiled:
 
 
 def _check(
-    sources: Sequence[Source], definitions: Sequence[Source], schemas: Schemas | None, *, is_final: bool
+    sources: Sequence[Source],
+    definitions: Sequence[Source],
+    schemas: Schemas | None,
+    defining_folders: Iterable[str],
+    *,
+    is_final: bool,
 ) -> Checked:
+    """`defining_folders`: where texts have definitions beside them, so that an unknown event type is a mistake."""
     catalogue = Catalogue(schemas or {}, is_final)
     mistakes: list[QueryError] = []
     for source in definitions:
-        file, _ignored = parse_definitions(source)
-        mistakes += catalogue.define(file.events, is_beside=True)
+        file, found = parse_definitions(source)
+        mistakes += catalogue.define_beside(file.events, found)
     files: list[ast.File] = []
     for source in sources:
         file, found = parse(source)
         mistakes += [*found, *catalogue.define(file.events)]
         files.append(file)
-    folders = {_folder(source) for source in definitions}
+    folders = set(defining_folders)
     queries: list[CheckedQuery] = []
     warnings: list[QueryError] = []
     places: dict[str, str] = {}

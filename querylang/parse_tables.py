@@ -1,26 +1,21 @@
-"""The parser's LALR tables: built from the grammar's docstrings, shipped as a module, loaded in a millisecond.
+"""The parser's LALR tables, shipped with the package: loaded in milliseconds, nothing is built or written at run time.
 
-`python -m querylang.parse_tables` writes `querylang/parsetab.py` again after a change of the grammar; a test holds that
-the shipped tables are those of the grammar and that the grammar has no conflict. Nothing is written at run time.
+Takes the generated module `querylang.parsetab`; gives ply's tables, bound to the grammar's methods.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ply import yacc
 
 from querylang.grammar import Grammar
-from querylang.tokens import KINDS
-
-SHIPPED = Path(__file__).with_name("parsetab.py")
 
 
 @cache
 def load() -> Any:
-    """The shipped tables, bound to the grammar's methods."""
+    """The tables; one object a process, since the grammar keeps no state."""
     from querylang import parsetab
 
     tables = yacc.LRTable()
@@ -30,51 +25,3 @@ def load() -> Any:
     rules = Grammar()
     tables.bind_callables({name: getattr(rules, name) for name in vars(Grammar) if name.startswith("p_")})
     return tables
-
-
-def build() -> Any:
-    """The tables built anew: ply's generated table, with its lists of conflicts."""
-    grammar = yacc.Grammar([*KINDS, "error"])
-    for level, symbol in enumerate(Grammar.precedence, start=1):
-        grammar.set_precedence(symbol, "nonassoc", level)
-    for name, rule in vars(Grammar).items():
-        if name.startswith("p_"):
-            for _file, _line, symbol, parts in yacc.parse_grammar(rule.__doc__, "", 0):
-                grammar.add_production(symbol, parts, name, "", 0)
-    grammar.set_start(Grammar.start)
-    missing = [symbol for symbol, _production in grammar.undefined_symbols()]
-    useless = [production.name for production in grammar.unused_rules()]
-    assert not missing, f"symbols without a rule: {missing}"
-    assert not useless, f"rules that nothing uses: {useless}"
-    return yacc.LRGeneratedTable(grammar, method="LALR")
-
-
-def written(tables: Any) -> str:
-    """The text of the module that ships these tables."""
-    lines = [
-        "# fmt: off",
-        "# ruff: noqa",
-        '"""The LALR tables of `querylang.grammar`, written by `python -m querylang.parse_tables`: do not edit."""',
-        "PRODUCTIONS: list[tuple[str, str, int, str | None]] = [",
-        *(f"    {(item.str, item.name, item.len, item.func)!r}," for item in tables.lr_productions),
-        "]",
-        "ACTIONS: list[dict[str, int]] = [",
-        *(f"    {dict(sorted(tables.lr_action[state].items()))!r}," for state in sorted(tables.lr_action)),
-        "]",
-        "GOTOS: list[dict[str, int]] = [",
-        *(f"    {dict(sorted(tables.lr_goto.get(state, {}).items()))!r}," for state in sorted(tables.lr_action)),
-        "]",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    """Writes the shipped module; for developers, after a change of the grammar."""
-    tables = build()
-    assert not tables.sr_conflicts, f"shift/reduce conflicts: {tables.sr_conflicts}"
-    assert not tables.rr_conflicts, f"reduce/reduce conflicts: {tables.rr_conflicts}"
-    SHIPPED.write_text(written(tables), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -27,11 +27,13 @@ def parse(source: Source) -> tuple[ast.File, list[QueryError]]:
     return parse_tokens(source, tokens, mistakes)
 
 
-def parse_tokens(source: Source, tokens: Iterable[Token], mistakes: list[QueryError]) -> tuple[ast.File, list[QueryError]]:
+def parse_tokens(
+    source: Source, tokens: Iterable[Token], mistakes: list[QueryError]
+) -> tuple[ast.File, list[QueryError]]:
     """The tree of these tokens of a text; its mistakes are added to those of the lexer."""
     stream = TokenStream(source, iter(tokens), mistakes)
     tables = parse_tables.load()
-    parser = yacc.LRParser(tables, lambda token: stream.reject(token, parser.action[parser.state]))
+    parser: Any = yacc.LRParser(tables, lambda token: stream.reject(token, parser.action[parser.state]))
     parser.disable_defaulted_states()
     parser.parse(lexer=stream)
     events = tuple(item for item in stream.items if isinstance(item, ast.EventDefinition))
@@ -91,7 +93,6 @@ def _queries(stream: TokenStream) -> tuple[ast.Query, ...]:
 def _query(stream: TokenStream, parts: QueryParts) -> ast.Query:
     """A query of its sections; reports those that miss, stand twice or in the wrong order."""
     found: dict[str, Section] = {}
-    is_broken = any(section.keyword == "" for section in parts.sections)
     for section in (item for item in parts.sections if item.keyword):
         after = [word for word in found if SECTIONS.index(word) > SECTIONS.index(section.keyword)]
         if section.keyword in found and section.keyword != "action":
@@ -110,5 +111,4 @@ def _query(stream: TokenStream, parts: QueryParts) -> ast.Query:
         inputs=nodes.get("inputs"),
         find=nodes.get("find"),
         unsupported=tuple(item.node for item in parts.sections if isinstance(item.node, ast.Unsupported)),
-        is_broken=is_broken or "inputs" not in nodes or "find" not in nodes,
     )

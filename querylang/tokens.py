@@ -28,7 +28,18 @@ KEYWORDS: dict[str, str] = {
 }
 """Keyword to token kind. Units of time are no keywords: a number before them makes them what they are."""
 
-SOFT_KEYWORDS: tuple[str, ...] = ("TIME", "FROM", "TO", "KEY", "UNIQUE", "RETAIN", "AT", "METADATA", "PARAMETERS", "THEN")
+SOFT_KEYWORDS: tuple[str, ...] = (
+    "TIME",
+    "FROM",
+    "TO",
+    "KEY",
+    "UNIQUE",
+    "RETAIN",
+    "AT",
+    "METADATA",
+    "PARAMETERS",
+    "THEN",
+)
 """Kinds of keywords that may also be names, where the place leaves no doubt."""
 
 SYMBOLS: dict[str, str] = {
