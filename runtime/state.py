@@ -1,13 +1,14 @@
 """State as bytes: a versioned container of columns, readable by every later release.
 
-Layout: the magic, a version, the length of a JSON header, the header, then Arrow IPC streams one after the other, whose names and
-lengths the header lists. Nothing of ours is pickled; the header never mentions more of a query than its name.
+Layout: the magic, a version, the length of a JSON header, a checksum (CRC-32, begun with that length) of all that follows, the header, then Arrow IPC
+streams one after the other, whose names and lengths the header lists. Nothing of ours is pickled.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from querylang.errors import InputError
 
 MAGIC = b"ENSUE"
 STATE_VERSION = 1
-_PREFIX = struct.Struct("<5sHI")
+_PREFIX = struct.Struct("<5sHII")
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -30,27 +31,27 @@ def encode(header: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> bytes:
     streams = {name: _to_ipc(table) for name, table in tables.items()}
     listed = [[name, len(stream)] for name, stream in streams.items()]
     text = json.dumps({"header": header, "tables": listed}).encode()
-    return b"".join([_PREFIX.pack(MAGIC, STATE_VERSION, len(text)), text, *streams.values()])
+    body = b"".join([text, *streams.values()])
+    return _PREFIX.pack(MAGIC, STATE_VERSION, len(text), zlib.crc32(body, len(text))) + body
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     """The inverse of `encode`; raises StateError for anything else, a container of another version by name."""
     if len(data) < _PREFIX.size:
         raise StateError("this is not state of Ensue: too short")
-    magic, version, length = _PREFIX.unpack_from(data)
+    magic, version, length, checksum = _PREFIX.unpack_from(data)
     if magic != MAGIC:
         raise StateError("this is not state of Ensue")
     if version != STATE_VERSION:
         raise StateError(f"state of version {version}; this release reads version {STATE_VERSION}")
-    at = _PREFIX.size + length
-    try:
-        index = json.loads(data[_PREFIX.size : at])
-        tables = {}
-        for name, size in index["tables"]:
-            tables[name] = pa.ipc.open_stream(pa.py_buffer(data)[at : at + size]).read_all()
-            at += size
-    except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as error:
-        raise StateError(f"this state is damaged: {error}") from None
+    body = memoryview(data)[_PREFIX.size :]
+    if zlib.crc32(body, length) != checksum:
+        raise StateError("this state is damaged: its checksum does not fit")
+    index, at = json.loads(bytes(body[:length])), length
+    tables = {}
+    for name, size in index["tables"]:
+        tables[name] = pa.ipc.open_stream(pa.py_buffer(body[at : at + size])).read_all()
+        at += size
     return index["header"], tables
 
 

@@ -1,0 +1,61 @@
+"""Keys: dense numbers within a call, and buckets that checkpoints depend on."""
+
+import numpy as np
+import pyarrow as pa
+
+from querylang.automaton import ACCEPT, Automaton, State, Transition
+from querylang.expression import Type
+from querylang.plan import EventType, Field, Input, Plan, QueryPlan, Term
+from runtime.batch import Arrivals, arrivals_schema
+from runtime.keys import NO_KEY, bucket_of, group_rows, number_keys
+
+
+def test_equal_keys_have_equal_numbers_and_nulls_none() -> None:
+    city, card = pa.array(["a", "b", "a", None, "a"]), pa.array([1, 1, 1, 1, 2])
+    numbers, count = number_keys([city, card], 5)
+    assert count == 3
+    assert numbers[0] == numbers[2]
+    assert len({numbers[0], numbers[1], numbers[4]}) == 3
+    assert numbers[3] == NO_KEY
+
+
+def test_zero_of_either_sign_is_one_key() -> None:
+    numbers, count = number_keys([pa.array([0.0, -0.0, 1.0])], 3)
+    assert count == 2
+    assert numbers[0] == numbers[1]
+
+
+def test_without_keys_all_is_one_partition() -> None:
+    assert number_keys([], 3)[0].tolist() == [0, 0, 0]
+
+
+def test_rows_of_a_key_keep_their_order() -> None:
+    start, rows = group_rows(np.array([1, 0, 1, -1, 0, 1]), 2)
+    assert start.tolist() == [0, 2, 5]
+    assert rows.tolist() == [1, 4, 0, 2, 5]
+
+
+def _buckets(type_: Type, values: list[object], buckets: int) -> list[int]:
+    event = EventType("A", (Field("k", type_),))
+    item = Input("A", ("k",), None, 1, None, None, None, False, None)
+    automaton = Automaton((State((Transition(0, (0,), (), ACCEPT),)),))
+    query = QueryPlan("Q", ("k",), (item,), (Term("a", 0),), automaton, (), None, ())
+    plan = Plan((event,), (query,))
+    count = len(values)
+    source = pa.array(["s"] * count).dictionary_encode()
+    columns = [[0] * count, [0] * count, source, [0] * count, range(count), [0] * count, [None] * count, values]
+    return bucket_of(Arrivals(pa.table(columns, schema=arrivals_schema(plan))), plan, query, buckets).tolist()
+
+
+def test_buckets_never_change() -> None:
+    """These numbers are part of every checkpoint ever written."""
+    assert _buckets(Type.INTEGER, [0, 1, -1, 2**62, None], 64) == [47, 1, 32, 43, -1]
+    assert _buckets(Type.STRING, ["", "a", "N14228", "żółć", None], 64) == [48, 39, 24, 51, -1]
+    assert _buckets(Type.FLOAT, [0.0, -0.0, 1.5, float("nan")], 64) == [47, 47, 10, 6]
+    assert _buckets(Type.BOOLEAN, [True, False, None], 64) == [1, 47, -1]
+
+
+def test_keys_spread_over_the_buckets() -> None:
+    counts = np.bincount(_buckets(Type.INTEGER, list(range(64_000)), 64), minlength=64)
+    assert counts.min() > 800
+    assert counts.max() < 1_200
