@@ -16,6 +16,7 @@ import pyarrow as pa
 import querylang
 from querylang.plan import Plan
 from runtime.engine import Engine
+from runtime.replay import in_order
 from runtime.results import Results
 from tests.support import admission_oracle, duckdb_oracle, pattern_oracle
 from tests.support.admission_oracle import AdmissionOracle
@@ -90,8 +91,6 @@ def expectation(scenario: Scenario, admitted: AdmissionOracle) -> Observed:
 
 def same(title: str, observed: Observed, expected: Observed, *, ledger: bool = True) -> None:
     """Compare in the order in which a difference is easiest to understand."""
-    observed.discards.sort(key=lambda item: item[0])
-    expected.discards.sort(key=lambda item: item[0])
     assert observed.discards == expected.discards, (
         f"{title}: discards\n  found    {observed.discards}\n  expected {expected.discards}"
     )
@@ -170,7 +169,8 @@ def pieces_of(scenario: Scenario, chooser: random.Random) -> Iterator[list[tuple
 
 
 def take(plan: Plan, observed: Observed, results: Results) -> None:
-    """Add one call's results."""
+    """Add one call's results, in the promised order."""
+    results = in_order(plan, results)
     for row in columns(results.matches.get("Q")):
         names = [term.name for term in plan.query("Q").terms]
         observed.ids.append(row["match_id"])
