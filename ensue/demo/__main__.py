@@ -1,0 +1,153 @@
+"""The demo: a year of real flights, three queries, embedded and on Spark, compared, counted, drawn.
+
+`python -m ensue.demo` in a clone; everything is written below `build/demo`. Ends with exit code 1 if the two ways of
+running do not find the same, or with one clear line if something is missing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet
+from rich.console import Console
+from rich.table import Table
+
+import ensue
+from ensue.demo import picture, striking
+from ensue.demo.comparison import Totals, differences, job_totals, replay_totals
+from ensue.demo.flights import EventTables, write_event_tables
+from querylang.errors import EnsueError, InputError
+from runtime.ledger import WORDS
+from spark_backend.deployment import BatchReport, RunReport
+from spark_backend.deployment import run as run_deployment
+
+QUERIES = Path("queries/flights")
+FOLDER = Path("build/demo")
+MOST_ROWS = 5
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+def main() -> int:
+    """Runs the demo; gives the exit code."""
+    try:
+        return _run()
+    except EnsueError as error:
+        Console(stderr=True, highlight=False).print(str(error), markup=False, soft_wrap=True)
+        return 1
+
+
+def _run() -> int:
+    tables = _prepare()
+    replay = _replay(tables.files)
+    report = _stream()
+    ours, theirs = replay_totals(replay.results), job_totals(report.ledger)
+    found = [*differences(replay.results, FOLDER / "spark" / "matches")]
+    if ours != theirs:
+        found.append(f"ledger: {sorted(set(ours.items()) ^ set(theirs.items()))}")
+    _print_ledger(ours)
+    _print_striking(replay)
+    _draw(replay, FOLDER / "aircraft-day.svg")
+    return _conclude(found, len(replay.matches))
+
+
+def _prepare() -> EventTables:
+    if not QUERIES.is_dir():
+        raise InputError(f"{QUERIES}: no such folder; the demo runs in a clone of the repository")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    _heading("1  The records")
+    tables = write_event_tables(FOLDER / "events")
+    console.print(
+        f"{tables.flights:,} flights from New York in 2013 and {tables.weather:,} hours of weather, as {len(tables.files)} "
+        f"Parquet files in {FOLDER / 'events'}.\nA flight is reported when it has landed, so departures come late and out of "
+        f"order by hours. {tables.cancelled:,} flights were cancelled,\n{tables.diverted:,} diverted, {tables.without_tail:,} "
+        "have no tail number; all of them are in."
+    )
+    return tables
+
+
+def _replay(files: Sequence[Path]) -> ensue.Replay:
+    _heading("2  Embedded: the queries over the files, in this process")
+    with console.status("replaying (the first time on a machine the kernels are compiled, half a minute)"):
+        started = time.perf_counter()
+        replay = ensue.replay(QUERIES, files)
+        seconds = time.perf_counter() - started
+    records = len(replay.records.rows)
+    rate = f"{records / seconds:,.0f} records/s through {len(replay.plan.queries)} queries, reading included"
+    console.print(f"{records:,} records in {seconds:.1f} s: {rate}")
+    for query, table in replay.results.matches.items():
+        console.print(f"  {query:14} {len(table):6,} matches")
+    return replay
+
+
+def _stream() -> RunReport:
+    _heading("3  On Spark: the same queries as a streaming job, in micro-batches")
+    reports: list[BatchReport] = []
+    with console.status("starting Spark"):
+
+        def show(batch: BatchReport) -> None:
+            reports.append(batch)
+            matches = sum(batch.matches.values())
+            what = f"{batch.records:7,} records, {matches:5,} matches" if batch.records else "the end: time runs out"
+            console.print(f"  micro-batch {batch.batch}: {what}, {batch.seconds:.1f} s")
+
+        report = run_deployment(QUERIES / "flights.yaml", once=True, flush=True, progress=show)
+    warm = [batch for batch in reports[1:] if batch.records]
+    rate = sum(batch.records for batch in warm) / sum(batch.seconds for batch in warm)
+    console.print(
+        f"{report.records:,} records in {report.seconds:.1f} s; {rate:,.0f} records/s after the first micro-batch"
+    )
+    return report
+
+
+def _print_ledger(totals: Totals) -> None:
+    _heading("4  The ledger: what became of every record")
+    queries = list(dict.fromkeys(query for query, _ in totals))
+    table = Table("", *queries)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for word in WORDS:
+        counts = [totals.get((query, word), 0) for query in queries]
+        if any(counts):
+            table.add_row(word, *(f"{count:,}" if count else "" for count in counts))
+    console.print(table)
+    console.print(
+        "null_time: cancelled; null_key: cancelled, without a tail number; late: too long in the air for its wait."
+    )
+
+
+def _print_striking(replay: ensue.Replay) -> None:
+    _heading("5  What was found")
+    found = {query.name: striking.matches_of(replay.matches, query.name) for query in replay.plan.queries}
+    console.print(striking.carried_table(found["CarriedDelay"], MOST_ROWS))
+    console.print(striking.snowball_table(found["Snowball"], MOST_ROWS))
+    console.print(striking.storm_table(found["Storm"], MOST_ROWS))
+
+
+def _draw(replay: ensue.Replay, file: Path) -> None:
+    flights = pyarrow.parquet.read_table(FOLDER / "events", filters=[("event", "==", "Flight")]).to_pandas()
+    day = striking.worst_day(striking.matches_of(replay.matches, "Snowball"), flights)
+    file.write_text(picture.draw(day))
+    console.print(f"\nThe worst of these days, drawn: {file}")
+
+
+def _conclude(found: Sequence[str], matches: int) -> int:
+    _heading("6  Embedded = Spark?")
+    for line in found:
+        console.print(line, style="bold red")
+    if found:
+        console.print("The two ways of running do not agree.", style="bold red")
+        return 1
+    console.print(f"Yes: the same {matches:,} matches, in every column, and the same ledger.", style="bold green")
+    return 0
+
+
+def _heading(text: str) -> None:
+    console.print(f"\n{text}", style="bold")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

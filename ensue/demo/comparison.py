@@ -1,0 +1,65 @@
+"""Embedded and on Spark: did both find the same?
+
+Takes the tables of a replay, the folders that the streaming job wrote, and both accounts; gives what differs, in words.
+Every column counts: members, times, when a match was certain and why it had to wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from runtime.results import Results
+
+Totals = Mapping[tuple[str, str], int]
+"""Counts by query and word of the ledger."""
+
+
+def replay_totals(results: Results) -> Totals:
+    """The accounts of a replay, over all sources."""
+    totals: Counter[tuple[str, str]] = Counter()
+    for row in results.ledger.to_pylist():
+        totals[row["query"], row["what"]] += row["count"]
+    return {place: count for place, count in totals.items() if count}
+
+
+def job_totals(ledger: Mapping[tuple[str, str, str], int]) -> Totals:
+    """The accounts of a streaming job (by query, source and word), over all sources."""
+    totals: Counter[tuple[str, str]] = Counter()
+    for (query, _, what), count in ledger.items():
+        totals[query, what] += count
+    return {place: count for place, count in totals.items() if count}
+
+
+def differences(results: Results, folder: Path) -> Iterator[str]:
+    """What differs between the matches of a replay and those in the folder of the job's sink, a line a query."""
+    for query, table in results.matches.items():
+        ours, theirs = _embedded(table), _written(folder / query, table.schema)
+        if ours.equals(theirs):
+            continue
+        ids, other = set(ours["match_id"].to_pylist()), set(theirs["match_id"].to_pylist())
+        missing, extra = len(ids - other), len(other - ids)
+        told = f"{missing} missing on Spark, {extra} on Spark only" if missing or extra else "not alike in every column"
+        yield f"{query}: {len(ours)} embedded, {len(theirs)} on Spark; {told}"
+
+
+def _embedded(table: pa.Table) -> pa.Table:
+    """A replay's table as the sinks write it: one column a member, in order of identity."""
+    members = table["members"].combine_chunks()
+    plain = table.drop_columns(["members", "_step", "_rank"])
+    for place, field in enumerate(members.type):
+        plain = plain.append_column(field.name, members.field(place))
+    return plain.sort_by("match_id").combine_chunks()
+
+
+def _written(folder: Path, schema: pa.Schema) -> pa.Table:
+    empty = _embedded(schema.empty_table())
+    if not folder.exists():
+        return empty
+    return (
+        pa.parquet.read_table(folder).select(empty.column_names).cast(empty.schema).sort_by("match_id").combine_chunks()
+    )
