@@ -35,19 +35,35 @@ def build() -> Any:
 
 
 def written(tables: Any) -> str:
-    """The text of the module that ships these tables."""
+    """The text of the module that ships these tables.
+
+    Many states react to the same kinds of tokens, and most states do one thing for all of them: a row is the number of
+    its kinds and one action for each of them or one for all.
+    """
+    rows = [sorted(tables.lr_action[state].items()) for state in sorted(tables.lr_action)]
+    kinds = [" ".join(kind for kind, _action in row) for row in rows]
+    known = list(dict.fromkeys(kinds))
+    actions = [tuple(dict.fromkeys(action for _kind, action in row)) for row in rows]
+    packed = [
+        (known.index(kind), action[0] if len(action) == 1 else tuple(value for _kind, value in row))
+        for kind, action, row in zip(kinds, actions, rows, strict=True)
+    ]
     lines = [
         "# fmt: off",
+        "# ruff: noqa: Q000",
         '"""The LALR tables of `querylang.grammar`, written by `python -m querylang.build_tables`: do not edit."""',
         "PRODUCTIONS: list[tuple[str, str, int, str | None]] = [",
         *(f"    {(item.str, item.name, item.len, item.func)!r}," for item in tables.lr_productions),
         "]",
-        "ACTIONS: list[dict[str, int]] = [",
-        *(f"    {dict(sorted(tables.lr_action[state].items()))!r}," for state in sorted(tables.lr_action)),
+        "KINDS: list[str] = [",
+        *(f"    {item!r}," for item in known),
         "]",
-        "GOTOS: list[dict[str, int]] = [",
-        *(f"    {dict(sorted(tables.lr_goto.get(state, {}).items()))!r}," for state in sorted(tables.lr_action)),
+        "ACTIONS: list[tuple[int, int | tuple[int, ...]]] = [",
+        *(f"    {row!r}," for row in packed),
         "]",
+        "GOTOS: dict[int, dict[str, int]] = {",
+        *(f"    {state}: {dict(sorted(row.items()))!r}," for state, row in sorted(tables.lr_goto.items()) if row),
+        "}",
     ]
     return "\n".join(lines) + "\n"
 

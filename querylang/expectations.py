@@ -6,10 +6,10 @@ folded to what a reader calls them: a name, an expression.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from querylang.errors import Mistake, QueryError, nearest
-from querylang.source import Source, Span
+from querylang.source import Source
 from querylang.tokens import KEYWORDS, SOFT_KEYWORDS, SPELLING, Token
 
 REFUSED = {
@@ -23,25 +23,44 @@ _EXPRESSION = frozenset({"LPAREN", "STRING_LITERAL", "FLOAT_LITERAL", "MINUS"})
 _TYPE = frozenset({"SEQUENCE", "OPTIONAL", "DICTIONARY", "LOCATION"})
 _COMPARISON = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 _ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"})
+_STRUCTURE = ("PACKAGE", "USING", "SIGN", "EVENT", "QUERY", "METADATA", "PARAMETERS", "INPUTS", "FIND", "ACTION")
+_STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", "break", "continue")
 _MOST_NAMED = 6
 
 
-def unexpected(source: Source, token: Token | None, expected: Iterable[str], last: Span | None) -> QueryError:
-    """The mistake: this token (None: the end of the text) where only `expected` kinds could stand."""
+def unexpected(source: Source, token: Token | None, expected: Iterable[str], before: Sequence[Token]) -> QueryError:
+    """The mistake: this token (None: the end of the text) where only `expected` kinds could stand.
+
+    `before`: the tokens before it, of which the last two count.
+    """
     kinds = [kind for kind in expected if kind not in {"error", "$end"}]
     if token is None:
-        place = source.span(last.end - 1, last.end) if last is not None else source.span(0, 0)
+        place = source.span(before[-1].span.end - 1, before[-1].span.end) if before else source.span(0, 0)
         return QueryError.of(Mistake.UNEXPECTED, place, found="end of the text", expected=_listed(kinds))
     if token.type in REFUSED:
-        return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=f"`{token.content}`", reason=REFUSED[token.type])
-    keyword = nearest(token.content, [SPELLING[kind] for kind in kinds if kind in KEYWORDS.values()])
-    if token.type == "NAME" and keyword is not None:
-        hint = f"did you mean `{keyword}`?"
-        found = f"'{token.content}'"
-        return QueryError.of(Mistake.UNEXPECTED, token.span, found=found, expected=_listed(kinds)).with_hint(hint)
+        what = f"`{token.content}`"
+        return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=what, reason=REFUSED[token.type])
     if token.type in KEYWORDS.values() and "NAME" in kinds:
         return QueryError.of(Mistake.KEYWORD_AS_NAME, token.span, word=token.content)
-    return QueryError.of(Mistake.UNEXPECTED, token.span, found=_found(token), expected=_listed(kinds))
+    misspelt = _misspelt_statement(before)
+    if misspelt is not None:
+        return misspelt
+    mistake = QueryError.of(Mistake.UNEXPECTED, token.span, found=_found(token), expected=_listed(kinds))
+    if token.type != "NAME":
+        return mistake
+    keyword = nearest(token.content, [SPELLING[kind] for kind in kinds if kind in KEYWORDS.values()])
+    return mistake.with_hint(None if keyword is None else f"did you mean `{keyword}`?")
+
+
+def _misspelt_statement(before: Sequence[Token]) -> QueryError | None:
+    """`prnt "x";`: the word before the token begins a statement and is near to one that could."""
+    match before[-2:]:
+        case [Token(type="LBRACE" | "RBRACE" | "SEMICOLON"), Token(type="NAME") as word]:
+            keyword = nearest(word.content, _STATEMENT_WORDS)
+            mistake = QueryError.of(Mistake.UNEXPECTED, word.span, found=_found(word), expected="a statement")
+            return None if keyword is None else mistake.with_hint(f"did you mean `{keyword}`?")
+        case _:
+            return None
 
 
 def _found(token: Token) -> str:
@@ -49,15 +68,15 @@ def _found(token: Token) -> str:
         case "NAME":
             return f"'{token.content}'"
         case "STRING_LITERAL":
-            return "a string"
+            return "string"
         case "INTEGER_LITERAL" | "FLOAT_LITERAL" | "DECIMAL_LITERAL":
-            return "a number"
+            return "number"
         case kind:
             return f"`{SPELLING[kind]}`"
 
 
 def _listed(kinds: list[str]) -> str:
-    """`;`, a name or an expression: at most a handful."""
+    """`;`, a name or an expression: at most a handful, and the words that structure a file only if nothing else fits."""
     left = set(kinds)
     words: list[str] = []
     if left >= _EXPRESSION:
@@ -69,17 +88,16 @@ def _listed(kinds: list[str]) -> str:
     elif "NAME" in left:
         words.append("a name")
         left -= {"NAME", *SOFT_KEYWORDS}
-    if left >= _COMPARISON:
-        left -= _COMPARISON
-        words.append("a comparison")
-    if left >= _ARITHMETIC:
-        left -= _ARITHMETIC
-        words.append("an operator")
-    words += [f"`{SPELLING[kind]}`" for kind in SPELLING if kind in left]
+    for group, word in ((_COMPARISON, "a comparison"), (_ARITHMETIC, "an operator")):
+        if left >= group:
+            left -= group
+            words.append(word)
     words += ["a string"] if "STRING_LITERAL" in left else []
     words += ["a number"] if "INTEGER_LITERAL" in left else []
-    if not words:
-        return "nothing more"
+    others = [kind for kind in SPELLING if kind in left and kind not in _STRUCTURE]
+    others.sort(key=lambda kind: kind in KEYWORDS.values())
+    words += [f"`{SPELLING[kind]}`" for kind in others]
+    words = words or [f"`{SPELLING[kind]}`" for kind in _STRUCTURE if kind in left] or ["nothing more"]
     if len(words) > _MOST_NAMED:
-        return "one of " + ", ".join(words[:_MOST_NAMED]) + " ..."
+        return "one of " + ", ".join(words[:_MOST_NAMED]) + ", ..."
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -19,8 +19,14 @@ def load() -> Any:
     from querylang import parsetab
 
     tables = yacc.LRTable()
-    tables.lr_action = dict(enumerate(parsetab.ACTIONS))
-    tables.lr_goto = dict(enumerate(parsetab.GOTOS))
+    kinds = [row.split() for row in parsetab.KINDS]
+    tables.lr_action = {
+        state: dict.fromkeys(kinds[row], action)
+        if isinstance(action, int)
+        else dict(zip(kinds[row], action, strict=True))
+        for state, (row, action) in enumerate(parsetab.ACTIONS)
+    }
+    tables.lr_goto = parsetab.GOTOS
     tables.lr_productions = [yacc.MiniProduction(*production, None, 0) for production in parsetab.PRODUCTIONS]
     rules = Grammar()
     tables.bind_callables({name: getattr(rules, name) for name in vars(Grammar) if name.startswith("p_")})

@@ -33,7 +33,7 @@ def parse_tokens(
     """The tree of these tokens of a text; its mistakes are added to those of the lexer."""
     stream = TokenStream(source, iter(tokens), mistakes)
     tables = parse_tables.load()
-    parser: Any = yacc.LRParser(tables, lambda token: stream.reject(token, parser.action[parser.state]))
+    parser: Any = yacc.LRParser(tables, lambda token: stream.reject(token, _acceptable(parser)))
     parser.disable_defaulted_states()
     parser.parse(lexer=stream)
     events = tuple(item for item in stream.items if isinstance(item, ast.EventDefinition))
@@ -51,14 +51,18 @@ class TokenStream:
     package: str | None = None
     items: list[Any] = field(default_factory=list)
     has_syntax_mistake: bool = False
-    last: Span | None = None
+    before: list[Token] = field(default_factory=list)
 
     def token(self) -> Token | None:
         """The next token; None at the end, as ply wants it."""
         token = next(self.tokens, None)
-        if token is not None:
-            self.last = token.span
+        self.before = [*self.before[-2:], *([] if token is None else [token])]
         return token
+
+    @property
+    def last(self) -> Span:
+        """The place of the token read last."""
+        return self.before[-1].span
 
     def report(self, mistake: Mistake, span: Span, **facts: str) -> None:
         """Notes a mistake that a rule has seen."""
@@ -67,8 +71,25 @@ class TokenStream:
     def reject(self, token: Token | None, expected: Iterable[str]) -> None:
         """Notes a token that no rule can take; a brace too many after another mistake is no news."""
         if not (self.has_syntax_mistake and token is not None and token.type == "RBRACE"):
-            self.mistakes.append(unexpected(self.source, token, expected, self.last))
+            before = self.before if token is None else self.before[:-1]
+            self.mistakes.append(unexpected(self.source, token, expected, before))
         self.has_syntax_mistake = True
+
+
+def _acceptable(parser: Any) -> list[str]:
+    """The kinds of tokens that could have come now: those that are shifted after any reductions."""
+    return [kind for kind in parser.action[parser.state] if _is_acceptable(parser, kind)]
+
+
+def _is_acceptable(parser: Any, kind: str) -> bool:
+    states = list(parser.statestack)
+    while (action := parser.action[states[-1]].get(kind)) is not None:
+        if action >= 0:
+            return True
+        production = parser.productions[-action]
+        del states[len(states) - production.len :]
+        states.append(parser.goto[states[-1]][production.name])
+    return False
 
 
 SECTIONS = ("metadata", "parameters", "inputs", "find", "action")
