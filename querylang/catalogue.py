@@ -73,7 +73,7 @@ class Catalogue:
             )
             return None
         if schema is None:
-            schema = EventSchema(name.text, (), is_open=not self.is_final)
+            schema = EventSchema(name.text, (), is_open=not self.is_final, is_unseen=True)
             if nearest(name.text, self.names) is not None and name.text not in self.used:
                 warnings.append(
                     QueryError.of(Mistake.UNSEEN_EVENT, name.span, name=name.text).suggesting(name.text, self.names)

@@ -40,6 +40,7 @@ class Mistake(Enum):
     KEYWORD_AS_NAME = "syntax", "`{word}` is a keyword; write '#{word}' to use it as a name"
     COMPARISON_CHAIN = "comparison-chain", "comparisons do not chain: join two of them with `and`"
     NO_SECTION = "incomplete-query", "this query has no `{section}`"
+    NO_QUERY = "incomplete-query", "there is neither a query nor an event type in this text"
     SECTION_ORDER = "syntax", "`{section}` must stand before `{other}`"
     SECTION_TWICE = "syntax", "`{section}` stands twice in this query"
     NOT_SUPPORTED = "not-supported", "{what} is not supported yet"
@@ -52,6 +53,7 @@ class Mistake(Enum):
     # names
     UNKNOWN_EVENT = "unknown-event", "there is no event type '{name}'"
     UNKNOWN_FIELD = "unknown-field", "'{event}' has no field '{name}'"
+    UNSEEN_FIELD = "unknown-field", "'{name}' is not known: nothing says which fields '{event}' has; define the event"
     UNKNOWN_NAME = "unknown-name", "'{name}' is not a name of this pattern"
     UNKNOWN_FILTER_NAME = "unknown-name", "'{name}' is not known here: a filter compares with constants"
     UNKNOWN_UNIT = "unknown-unit", "'{name}' is no unit of time"

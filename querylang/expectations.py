@@ -20,6 +20,7 @@ REFUSED = {
 }
 
 _EXPRESSION = frozenset({"LPAREN", "STRING_LITERAL", "FLOAT_LITERAL", "MINUS"})
+_STATEMENT = frozenset({"PRINT", "SEND"})
 _TYPE = frozenset({"SEQUENCE", "OPTIONAL", "DICTIONARY", "LOCATION"})
 _COMPARISON = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 _ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"})
@@ -79,7 +80,10 @@ def _listed(kinds: list[str]) -> str:
     """`;`, a name or an expression: at most a handful, and the words that structure a file only if nothing else fits."""
     left = set(kinds)
     words: list[str] = []
-    if left >= _EXPRESSION:
+    if left >= _STATEMENT:
+        words.append("a statement")
+        left = left & {"RBRACE"}
+    elif left >= _EXPRESSION:
         words.append("an expression")
         left -= {*KEYWORDS.values(), "NAME", "INTEGER_LITERAL", "DECIMAL_LITERAL", *_EXPRESSION, "LBRACKET"}
     elif left >= _TYPE:

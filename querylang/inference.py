@@ -167,10 +167,9 @@ class Inference:
             return FieldOf(type_, event.term, name.text)
         if event.schema.is_open:
             return None
-        mistake = QueryError.of(Mistake.UNKNOWN_FIELD, name.span, event=event.schema.name, name=name.text)
-        if event.schema.field_of_action(name.text) is not None or name.text in METHODS:
-            return self._wrong(mistake.with_hint(f"a method is called: `{name.text}()`"))
-        return self._wrong(mistake.suggesting(name.text, event.schema.field_names))
+        mistake = no_field(event.schema, name)
+        is_method = event.schema.field_of_action(name.text) is not None or name.text in METHODS
+        return self._wrong(mistake.with_hint(f"a method is called: `{name.text}()`" if is_method else None))
 
     def _call(self, node: ast.Call) -> Expression | None:
         if node.receiver is None:
@@ -257,6 +256,14 @@ class Inference:
         """Tells the mistake; gives the None that stands for the expression."""
         self.mistakes.append(mistake)
         return None
+
+
+def no_field(schema: EventSchema, name: ast.Name) -> QueryError:
+    """The mistake of a name that is no field of this event type."""
+    if schema.is_unseen:
+        return QueryError.of(Mistake.UNSEEN_FIELD, name.span, event=schema.name, name=name.text)
+    mistake = QueryError.of(Mistake.UNKNOWN_FIELD, name.span, event=schema.name, name=name.text)
+    return mistake.suggesting(name.text, schema.field_names)
 
 
 def _wrong_count(span: Span, name: str, expected: str, count: int) -> QueryError:

@@ -14,7 +14,7 @@ from querylang.catalogue import wrong_time
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError, counted
 from querylang.expression import Binary, Expression, FieldOf, Literal, Type
-from querylang.inference import Inference, Scope
+from querylang.inference import Inference, Scope, no_field
 from querylang.plan import Heartbeat, Input
 from querylang.types import BINARY, EventSchema
 
@@ -108,16 +108,11 @@ def _keys(node: ast.InputDefinition, schema: EventSchema, mistakes: list[QueryEr
                 mistakes.append(QueryError.of(Mistake.NOT_SUPPORTED, item.span, what="an action as a key"))
             continue
         if schema.type_of(item.field.text) is None and not schema.is_open:
-            mistakes.append(_no_field(schema, item.field))
+            mistakes.append(no_field(schema, item.field))
         if name.text in keys:
             mistakes.append(QueryError.of(Mistake.DUPLICATE_KEY, name.span, name=name.text))
         keys.setdefault(name.text, item.field.text)
     return list(keys.items())
-
-
-def _no_field(schema: EventSchema, name: ast.Name) -> QueryError:
-    mistake = QueryError.of(Mistake.UNKNOWN_FIELD, name.span, event=schema.name, name=name.text)
-    return mistake.suggesting(name.text, schema.field_names)
 
 
 def _compare_keys(node: ast.InputDefinition, item: CheckedInput, first: CheckedInput, checking: Checking) -> None:
@@ -242,7 +237,7 @@ class _Filters:
                 self._tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field"))
             return None
         if item.field.text not in names and not self.schema.is_open:
-            self.mistakes.append(_no_field(self.schema, item.field))
+            self.mistakes.append(no_field(self.schema, item.field))
             return None
         return item.field.text
 

@@ -38,6 +38,8 @@ def parse_tokens(
     parser.parse(lexer=stream)
     events = tuple(item for item in stream.items if isinstance(item, ast.EventDefinition))
     queries = _queries(stream)
+    if not stream.items and not stream.mistakes:
+        stream.report(Mistake.NO_QUERY, source.span(0, 0))
     return ast.File(source, events, queries), stream.mistakes
 
 

@@ -74,7 +74,8 @@ def _line_starts(text: str) -> list[int]:
 
 def _line_at(text: str, begin: int) -> str:
     end = text.find("\n", begin)
-    return text[begin : end if end >= 0 else len(text)].removesuffix("\r")
+    line = text[begin : end if end >= 0 else len(text)].removesuffix("\r")
+    return "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in line)
 
 
 def _cut(line: str, place: int) -> tuple[str, int]:

@@ -81,7 +81,8 @@ class EventSchema:
     """An event type as queries see it. Equal if it says the same, wherever it stands.
 
     `actions`: name of an action without arguments → the field that it returns. `time_from`, `heartbeat`: the arguments
-    of the annotations. `is_open`: not all is known, so an unknown field is no mistake. `problems`: mistakes of a
+    of the annotations. `is_open`: not all is known, so an unknown field is no mistake. `is_unseen`:
+    nothing defines it and no data of it has been seen. `problems`: mistakes of a
     definition beside the query, reported if a query uses the type.
     """
 
@@ -92,6 +93,7 @@ class EventSchema:
     heartbeat: str | None = None
     out_of_order: bool = False
     is_open: bool = False
+    is_unseen: bool = False
     package: str | None = field(default=None, compare=False)
     span: Span | None = field(default=None, compare=False)
     problems: tuple[QueryError, ...] = field(default=(), compare=False)
