@@ -78,9 +78,7 @@ def decode(tagged: DataFrame, plan: Plan, tag: Tag, query: str = "") -> DataFram
     return tagged.where(wanted).select("data").mapInArrow(run, schema)
 
 
-def decode_batches(
-    plan: str, tag: str, query: str, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def decode_batches(plan: str, tag: str, query: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow` over the column `data` of tagged rows of one kind."""
     for batch in batches:
         for data in batch.column(0).to_pylist():

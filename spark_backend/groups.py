@@ -58,9 +58,7 @@ class PartitionGroup:
         wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in uses.values()])
         return wanted
 
-    def buckets_of(
-        self, arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], buckets: int
-    ) -> NDArray[np.int64]:
+    def buckets_of(self, arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], buckets: int) -> NDArray[np.int64]:
         """The bucket of each record, or EVERY_BUCKET for what concerns every key.
 
         What has no key (unreadable, of an unknown type, null in its key) has one bucket by its offset.

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import lru_cache
 
 from querylang.plan import Plan
 from spark_backend.groups import PartitionGroup
+from spark_backend.settings import Clock
 from spark_backend.ship import fingerprint, load_groups, load_plan, plan_text
-
-
-class Clock(StrEnum):
-    """What "now" is: the records' own arrival, or the moment of the micro-batch that takes them."""
-
-    ARRIVAL = "arrival"
-    PROCESSING = "processing"
 
 
 @dataclass(frozen=True, slots=True)

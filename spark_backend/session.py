@@ -40,24 +40,27 @@ AT_START = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
 }
 """Settings of a session that we start ourselves."""
 
 
-def get_session(name: str = "ensue", cores: int | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+def get_session(
+    name: str = "ensue", cores: int | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """The active session, prepared; without one, a new local session on `cores` (default: all)."""
     active = SparkSession.getActiveSession()
     if active is not None:
         return prepare(active)
     os.environ["PYSPARK_PYTHON"] = sys.executable  # workers must find the packages of this interpreter
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     count = cores or os.cpu_count() or 2
     chosen = AT_START | AT_RUN_TIME | {"spark.sql.shuffle.partitions": str(count)} | dict(settings or {})
     builder = SparkSession.builder.appName(name).master(f"local[{count}]")  # type: ignore[attr-defined] # a class property
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF" if "ENSUE_SPARK_LOG" not in os.environ else os.environ["ENSUE_SPARK_LOG"])
     return prepare(session)
 
 

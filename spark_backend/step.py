@@ -23,7 +23,8 @@ from runtime.ledger import Account, ledger_table
 from runtime.results import Results
 from spark_backend.container import ContainerError, pack, unpack
 from spark_backend.groups import PartitionGroup, count_uses
-from spark_backend.program import Clock, Program
+from spark_backend.program import Program
+from spark_backend.settings import Clock
 from spark_backend.tagged import Tag, TaggedRow, tagged_rows
 from spark_backend.transport import HOME, Packed, unpack_row
 
@@ -79,7 +80,9 @@ def run_step(
         tagged.extend(tagged_rows(_own_share(engine.process(everything, now=now), copies, group, is_home=is_home)))
         if flush or any(row.flush for row in packed):
             tagged.extend(tagged_rows(engine.flush()))
-    tagged.extend(tagged_rows(Results(ledger=pa.concat_tables([row.ledger for row in packed])) if packed else Results()))
+    tagged.extend(
+        tagged_rows(Results(ledger=pa.concat_tables([row.ledger for row in packed])) if packed else Results())
+    )
     data = close_state(program, saved)
     tagged.append(_metric(bucket, taken, len(data), perf_counter() - started))
     return Step(data, tuple(tagged), _wake(program, saved, timestamp))

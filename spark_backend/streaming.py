@@ -14,14 +14,14 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from querylang.plan import Plan
 from spark_backend.operator import STATE_DDL
-from spark_backend.program import Clock, Program
+from spark_backend.program import Program
 from spark_backend.reading import Reading
 from spark_backend.session import prepare
+from spark_backend.settings import DEFAULT_BUCKETS, Clock
 from spark_backend.ship import on_worker
 from spark_backend.sources import packed_frame
 from spark_backend.tagged import TAGGED_DDL
 
-DEFAULT_BUCKETS = 16
 CONTROL_READING = Reading(source="control")
 
 

@@ -11,7 +11,8 @@ from querylang.errors import InputError
 from querylang.plan import Plan
 from runtime.batch import Arrivals, Kind
 from runtime.engine import Engine
-from spark_backend.program import Clock, Program
+from spark_backend.program import Program
+from spark_backend.settings import Clock
 from spark_backend.step import run_step
 from spark_backend.tagged import Tag, TaggedRow
 from spark_backend.transport import pack_arrivals

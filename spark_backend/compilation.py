@@ -1,0 +1,61 @@
+"""The queries of a deployment, compiled; event types that no text defines are read from the sources' data.
+
+Takes a deployment and, on a checkpoint that exists, the event types it was made with; gives the plan and those types:
+they are kept beside the checkpoint, so that later files cannot change what a field is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import querylang
+from querylang.errors import QueryErrors
+from querylang.plan import Plan
+from runtime.schemas import infer_schemas
+from spark_backend.record import Schemas
+from spark_backend.settings import Deployment, Source
+
+_SUFFIXES = {"parquet": (".parquet",), "csv": (".csv",), "json": (".json", ".jsonl", ".ndjson")}
+
+
+def compile_deployment(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas]:
+    """The plan, and the types that came from data; raises QueryErrors or InputError."""
+    if kept is not None:
+        return querylang.compile_paths(deployment.queries, kept or None).plan, kept
+    try:
+        plan = querylang.compile_paths(deployment.queries).plan
+        if all(event.fields for event in plan.events):
+            return plan, {}
+    except QueryErrors:
+        schemas = schemas_from_data(deployment)
+        if not schemas:
+            raise
+    else:
+        schemas = schemas_from_data(deployment)
+        if not schemas:
+            return plan, {}
+    return querylang.compile_paths(deployment.queries, schemas).plan, schemas
+
+
+def schemas_from_data(deployment: Deployment) -> Schemas:
+    """The fields of the event types in the first file of each source."""
+    found: dict[str, dict[str, object]] = {}
+    for source in deployment.sources:
+        first = _first_file(source)
+        if first is not None:
+            inferred = infer_schemas(
+                first,
+                arrival=source.arrival,
+                type=source.type_field,
+                source_time=source.source_time,
+                event=source.event or "",
+            )
+            for name, fields in inferred.items():
+                found.setdefault(name, {}).update(fields)
+    return found  # type: ignore[return-value] # filled from Schemas only
+
+
+def _first_file(source: Source) -> Path | None:
+    """The oldest file, as Spark takes them."""
+    files = [path for path in source.path.rglob("*") if path.suffix in _SUFFIXES[source.format] and path.name[0] not in "._"]
+    return min(files, key=lambda path: (path.stat().st_mtime_ns, path.name), default=None)

@@ -1,0 +1,336 @@
+"""A deployment at work: from the file to a running Spark query, and back to accounts and errors in plain words.
+
+Takes the path of a deployment file; gives a handle (`deploy`) or runs until what is there has been taken (`run`).
+Exactly once and restartable: Spark's checkpoint holds offsets and state, the sinks' files and the ledger are written by
+micro-batch number, and the record beside the checkpoint refuses to go on with something else.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from querylang.errors import EnsueError, InputError
+from spark_backend.compilation import compile_deployment
+from spark_backend.program import Program
+from spark_backend.reading import FLUSH_WORD, Reading
+from spark_backend.record import Record, Schemas, all_sources, read_record, refuse_difference, write_record
+from spark_backend.session import get_session
+from spark_backend.settings import Deployment, Source, load_deployment
+from spark_backend.sinks import Accounts, FileFormat, FileSink, Written, remove_leftovers, write_atomically, write_batch
+from spark_backend.sources import file_stream, packed_files, packed_signals
+from spark_backend.streaming import tagged_stream
+from spark_backend.tagged import Tag, read_table
+
+Ledger = dict[tuple[str, str, str], int]
+"""Counts by query, source and word."""
+
+PATTERNS = {"parquet": "*.parquet", "csv": "*.csv", "json": "*.{json,jsonl,ndjson}"}
+"""The names of the files that a source of each format reads, unless its options say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What one micro-batch did. `records`: taken from sources; `matches` by query."""
+
+    batch: int
+    records: int
+    matches: Mapping[str, int]
+    outputs: int
+    errors: int
+    discarded: int
+    state_bytes: int
+    seconds: float
+
+
+Progress = Callable[[BatchReport], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What a bounded run did; `ledger`: the checkpoint's accounts since its beginning."""
+
+    batches: int
+    records: int
+    matches: Mapping[str, int]
+    discarded: int
+    seconds: float
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`message`: Spark's own words for what the query is doing."""
+
+    name: str
+    is_active: bool
+    message: str
+    batch: int | None
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """All that is needed to start the query, as often as one likes."""
+
+    deployment: Deployment
+    program: Program
+    record: Record
+    session: SparkSession
+
+    @property
+    def own_folder(self) -> Path:
+        """Where Ensue keeps things inside the checkpoint."""
+        return self.deployment.checkpoint / "ensue"
+
+    @property
+    def signals(self) -> Path:
+        """The folder of signal files: an internal source, read like any other."""
+        return self.own_folder / "signals"
+
+    @property
+    def accounts(self) -> Accounts:
+        return Accounts(self.own_folder / "ledger")
+
+    @property
+    def sinks(self) -> dict[str, FileSink]:
+        return {
+            name: FileSink(FileFormat(sink.format), str(sink.path.resolve()))
+            for name, sink in self.deployment.sinks.items()
+        }
+
+    def signal(self, word: str) -> None:
+        """Call every bucket, once."""
+        number = sum(1 for _ in self.signals.iterdir())
+        write_atomically(self.signals / f"{number:08d}-{word}", word)  # Spark passes over empty files
+
+
+class Handle:
+    """A running deployment."""
+
+    def __init__(self, job: _Job, query: StreamingQuery) -> None:
+        self._job = job
+        self._query = query
+
+    def await_termination(self, seconds: float | None = None) -> bool:
+        """Wait for the end; whether it has come. Raises what ended it, in plain words where they are known."""
+        try:
+            ended = self._query.awaitTermination(None if seconds is None else max(1, round(seconds)))
+        except StreamingQueryException as error:
+            raise plain_error(error) from error
+        return True if ended is None else ended
+
+    def stop(self) -> None:
+        """Stop after what is being written; the next run goes on from there."""
+        self._query.stop()
+
+    def status(self) -> Status:
+        """What runs and what it has taken so far."""
+        last = self._query.lastProgress
+        return Status(
+            name=self._job.deployment.name,
+            is_active=self._query.isActive,
+            message=str(self._query.status["message"]),
+            batch=None if last is None else int(last["batchId"]),
+            ledger=self._job.accounts.total(),
+        )
+
+
+def deploy(path: Path | str, progress: Progress | None = None) -> Handle:
+    """Start a deployment; it runs until it is stopped. Raises InputError or QueryErrors before anything starts."""
+    job = _prepare(path)
+    return Handle(job, _start(job, progress or _ignore, is_bounded=False))
+
+
+def run(
+    path: Path | str, *, once: bool = False, flush: bool = False, progress: Progress | None = None
+) -> RunReport:
+    """Run a deployment here and now: for ever, or with `once` until what is there has been taken.
+
+    `flush` then lets time go on until nothing is due. A run that was interrupted goes on where it stopped.
+    """
+    if flush and not once:
+        raise InputError("time can only run out where input ends: --flush needs --once")
+    job = _prepare(path)
+    reports: list[BatchReport] = []
+
+    def report(batch: BatchReport) -> None:
+        reports.append(batch)
+        (progress or _ignore)(batch)
+
+    started = time.monotonic()
+    _await(job, _start(job, report, is_bounded=once))
+    if flush:
+        job.signal(FLUSH_WORD)
+        _await(job, _start(job, report, is_bounded=True))
+    matches: dict[str, int] = {query.name: 0 for query in job.program.plan().queries}
+    for batch in reports:
+        for query, count in batch.matches.items():
+            matches[query] += count
+    return RunReport(
+        batches=len(reports),
+        records=sum(batch.records for batch in reports),
+        matches=matches,
+        discarded=sum(batch.discarded for batch in reports),
+        seconds=time.monotonic() - started,
+        ledger=job.accounts.total(),
+    )
+
+
+def _ignore(_: BatchReport) -> None:
+    pass
+
+
+def _await(job: _Job, query: StreamingQuery) -> None:
+    try:
+        Handle(job, query).await_termination()
+    finally:
+        if query.isActive:
+            query.stop()
+
+
+def _prepare(path: Path | str) -> _Job:
+    """Everything that can be refused is refused here, before Spark starts."""
+    deployment = load_deployment(path)
+    for source in deployment.sources:
+        _refuse_folder_without_files(source)
+    kept = read_record(deployment.checkpoint)
+    plan, schemas = compile_deployment(deployment, None if kept is None else kept.types())
+    program = Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, idle=deployment.idle)
+    record = _settled(deployment, program, schemas, kept)
+    job = _Job(deployment, program, record, get_session(f"ensue {deployment.name}"))
+    job.signals.mkdir(parents=True, exist_ok=True)
+    if deployment.control is not None:
+        deployment.control.path.mkdir(parents=True, exist_ok=True)
+    return job
+
+
+def _settled(deployment: Deployment, program: Program, schemas: Schemas, kept: Record | None) -> Record:
+    wanted = Record.of(deployment, program, schemas)
+    if kept is not None:
+        refuse_difference(deployment.checkpoint, kept, wanted)
+        return kept
+    write_record(deployment.checkpoint, wanted)
+    return wanted
+
+
+def _refuse_folder_without_files(source: Source) -> None:
+    """A folder full of files of another format would give nothing, without a word."""
+    names = [path.name for path in source.path.iterdir() if path.is_file() and path.name[0] not in "._"]
+    suffixes = PATTERNS[source.format].removeprefix("*.").strip("{}").split(",")
+    if names and "pathGlobFilter" not in source.options and not any(n.endswith(tuple(suffixes)) for n in names):
+        raise InputError(
+            f"{source.path}: no file of the source '{source.name}' ends in .{' or .'.join(suffixes)};"
+            f" '{sorted(names)[0]}' is there"
+        )
+
+
+def _start(job: _Job, report: Progress, *, is_bounded: bool) -> StreamingQuery:
+    session, program = job.session, job.program
+    # Without this a bounded run never ends: with a timeout Spark always sees one more empty batch to run.
+    goes_on = program.needs_timeouts and not is_bounded
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(goes_on).lower())
+    if goes_on:
+        job.signal("start")  # no timeout fires before a bucket has been called once
+    tagged = tagged_stream(_packed(job), program)
+    writer = tagged.writeStream.queryName(job.deployment.name).outputMode("append")
+    writer = writer.option("checkpointLocation", str(job.deployment.checkpoint.resolve()))
+    if is_bounded:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{job.deployment.trigger // 1000} milliseconds")
+    return writer.foreachBatch(_BatchWriter(job, report).write).start()
+
+
+def _packed(job: _Job) -> DataFrame:
+    """All sources in their order for good: by name, control, signals."""
+    frames = []
+    for source in all_sources(job.deployment):
+        options = {"pathGlobFilter": PATTERNS[source.format]} | dict(source.options)
+        paths = file_stream(job.session, source.path.resolve(), options)
+        reading = Reading(source.event, source.type_field, source.source_time, source.arrival)
+        frames.append(packed_files(paths, job.program, reading))
+    frames.append(packed_signals(file_stream(job.session, job.signals.resolve(), {}), job.program))
+    union = frames[0]
+    for frame in frames[1:]:
+        union = union.union(frame)
+    return union
+
+
+@dataclass(slots=True)
+class _BatchWriter:
+    """Writes micro-batches: sinks, then accounts, then the report."""
+
+    job: _Job
+    report: Progress
+    is_first: bool = field(default=True)
+
+    def write(self, tagged: DataFrame, batch: int) -> None:
+        """For `foreachBatch`; may be called again with the same micro-batch after a crash."""
+        started = time.monotonic()
+        sinks, identity = self.job.sinks, self.job.record.identity
+        written = write_batch(tagged, self.job.program.to_text(), sinks, identity, batch)
+        if self.is_first:
+            remove_leftovers(sinks, identity, batch, written)
+            self.is_first = False
+        changes = ledger_changes(written)
+        self.job.accounts.add(batch, changes)
+        self.report(batch_report(self.job.program, batch, written, changes, time.monotonic() - started))
+
+
+def ledger_changes(written: list[Written]) -> Ledger:
+    """The accounts of one micro-batch."""
+    changes: Ledger = {}
+    for table in (read_table(row.data) for row in written if row.tag is Tag.LEDGER and row.data is not None):
+        for row in table.to_pylist():
+            key = (row["query"], row["source"], row["what"])
+            changes[key] = changes.get(key, 0) + row["count"]
+    return changes
+
+
+def batch_report(program: Program, batch: int, written: list[Written], changes: Ledger, seconds: float) -> BatchReport:
+    """Counts of one micro-batch."""
+    matches: dict[str, int] = {}
+    for row in written:
+        if row.tag is Tag.MATCH:
+            matches[row.query] = matches.get(row.query, 0) + row.rows
+    first = program.plan().queries[0].name  # every query receives every record
+    metrics = [read_table(row.data) for row in written if row.tag is Tag.METRIC and row.data is not None]
+    return BatchReport(
+        batch=batch,
+        records=sum(count for (query, _, what), count in changes.items() if query == first and what == "received"),
+        matches=matches,
+        outputs=_rows(written, Tag.OUTPUT),
+        errors=_rows(written, Tag.ERROR),
+        discarded=_rows(written, Tag.DISCARDED),
+        state_bytes=sum(sum(table.column("state_bytes").to_pylist()) for table in metrics),
+        seconds=seconds,
+    )
+
+
+def _rows(written: list[Written], tag: Tag) -> int:
+    return sum(row.rows for row in written if row.tag is tag)
+
+
+_OURS = re.compile(r"^(?:[\w.]+\.)?(?:InputError|StateError|ContainerError): (?P<words>.+)$", re.MULTILINE)
+_NOT_THERE = re.compile(r"Ensue cannot be imported on a Spark executor.*")
+
+
+def plain_error(error: Any) -> EnsueError | Exception:
+    """What ended a Spark query: our own words where they stand in its text, else the error itself."""
+    text = str(error)
+    missing = _NOT_THERE.search(text)
+    if missing is not None:
+        return InputError(missing[0])
+    found = _OURS.findall(text)
+    if found:
+        return InputError(str(found[-1]).strip())
+    return error if isinstance(error, Exception) else RuntimeError(text)

@@ -1,0 +1,122 @@
+"""What stands beside a checkpoint: what it was made for, so that a difference is refused before anything starts.
+
+Takes a deployment, its plan and the event types that were read from data; gives the record in `<checkpoint>/ensue.json`.
+Spark tells sources apart by position only and notices neither another plan nor another number of buckets.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from querylang.errors import InputError
+from querylang.expression import Type
+from spark_backend.program import Program
+from spark_backend.settings import Deployment, Source
+from spark_backend.sinks import write_atomically
+
+RECORD_VERSION = 1
+_FILE = "ensue.json"
+
+Schemas = Mapping[str, Mapping[str, Type]]
+"""Fields of event types that no text defines, by event type and field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`identity` names the checkpoint; a new one counts micro-batches from 0 and has a new name."""
+
+    identity: str
+    sources: tuple[str, ...]
+    buckets: int
+    clock: str
+    plan: str
+    queries: tuple[str, ...]
+    schemas: dict[str, dict[str, str]]
+    version: int = RECORD_VERSION
+
+    @staticmethod
+    def of(deployment: Deployment, program: Program, schemas: Schemas) -> Record:
+        """The record of a new checkpoint."""
+        return Record(
+            identity=uuid.uuid4().hex[:12],
+            sources=tuple(_described(source) for source in all_sources(deployment)),
+            buckets=deployment.buckets,
+            clock=str(deployment.clock),
+            plan=program.fingerprint(),
+            queries=tuple(query.name for query in program.plan().queries),
+            schemas={name: {field: str(type_) for field, type_ in fields.items()} for name, fields in schemas.items()},
+        )
+
+    def types(self) -> Schemas:
+        """The event types that were read from data when the checkpoint was made."""
+        return {name: {field: Type(type_) for field, type_ in fields.items()} for name, fields in self.schemas.items()}
+
+
+def all_sources(deployment: Deployment) -> list[Source]:
+    """The sources in the order of the union: by name, the control stream last. This order is for good."""
+    control = [] if deployment.control is None else [deployment.control]
+    return [*sorted(deployment.sources, key=lambda source: source.name), *control]
+
+
+def read_record(checkpoint: Path) -> Record | None:
+    """The record of a checkpoint, None where there is none yet; raises InputError for what is no checkpoint of ours."""
+    file = checkpoint / _FILE
+    if not file.exists():
+        if (checkpoint / "offsets").exists():
+            raise InputError(f"{checkpoint}: is a Spark checkpoint that Ensue has not made; choose another folder")
+        return None
+    try:
+        data: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        if data["version"] != RECORD_VERSION:
+            raise InputError(
+                f"{checkpoint}: was written in version {data['version']} of the record; this release reads version"
+                f" {RECORD_VERSION}"
+            )
+        return Record(**data | {"sources": tuple(data["sources"]), "queries": tuple(data["queries"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file}: is damaged: {error}") from error
+
+
+def write_record(checkpoint: Path, record: Record) -> None:
+    """Keep the record; before the first micro-batch."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    write_atomically(checkpoint / _FILE, json.dumps(asdict(record), indent=2) + "\n")
+
+
+def refuse_difference(checkpoint: Path, kept: Record, wanted: Record) -> None:
+    """Raises InputError where a run wants something else than the checkpoint was made for."""
+    differences = [*_lists("sources", kept.sources, wanted.sources), *_values(kept, wanted)]
+    if not differences and kept.plan != wanted.plan:
+        changed = list(_lists("queries", kept.queries, wanted.queries))
+        differences = changed or ["the queries or event types have been changed"]
+    if differences:
+        raise InputError(
+            f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(differences)}."
+            " Restore what was there, or choose another checkpoint; nothing was changed"
+        )
+
+
+def _values(kept: Record, wanted: Record) -> list[str]:
+    return [
+        f"'{name}' was {getattr(kept, name)} and is {getattr(wanted, name)}"
+        for name in ("buckets", "clock")
+        if getattr(kept, name) != getattr(wanted, name)
+    ]
+
+
+def _lists(word: str, kept: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:
+    if kept == wanted:
+        return []
+    gone = [item for item in kept if item not in wanted]
+    new = [item for item in wanted if item not in kept]
+    parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
+    return [f"{word} {' and '.join(parts) or 'in another order'}"]
+
+
+def _described(source: Source) -> str:
+    return f"{source.name} ({source.format} {source.path.resolve()})"

@@ -1,0 +1,310 @@
+"""Sinks: files written by the workers, exactly once a micro-batch.
+
+Takes tagged rows of one micro-batch; gives files in each sink's folder and, to the driver, what was written. A file's
+name says which checkpoint, micro-batch and task wrote it, and it appears by a rename: a micro-batch that is repeated
+after a crash writes the same files again, so nothing is lost and nothing stands twice. Readers need no list of valid
+files: `pandas.read_parquet(folder)`, DuckDB and Spark read the folder as it is.
+
+Matches of several queries go to one folder a query, named by it, inside the sink's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from pyspark.sql import DataFrame
+
+from spark_backend.decode import table_of
+from spark_backend.program import load_program
+from spark_backend.ship import on_worker
+from spark_backend.tagged import Tag
+
+
+class FileFormat(StrEnum):
+    """The formats in which a sink can be written; the value is the file's suffix."""
+
+    PARQUET = "parquet"
+    JSON = "json"
+    CSV = "csv"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSink:
+    """A folder and the format of its files."""
+
+    format: FileFormat
+    path: str
+
+
+SINK_OF = {
+    Tag.MATCH: "matches",
+    Tag.OUTPUT: "output",
+    Tag.ERROR: "output",
+    Tag.DISCARDED: "discarded",
+    Tag.LEDGER: "ledger",
+}
+"""Which sink, by its name in a deployment file, takes which kind of tagged row."""
+
+WRITTEN_DDL = "kind string, query string, rows long, file string, data binary"
+WRITTEN_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("query", pa.string()),
+        ("rows", pa.int64()),
+        ("file", pa.string()),
+        ("data", pa.binary()),
+    ]
+)
+"""What the driver gets: counts by kind and query, files written, and the accounts and metrics themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One table of one task: `file` where it went to a sink; `data` for accounts and metrics."""
+
+    tag: Tag
+    query: str
+    rows: int
+    file: str | None
+    data: bytes | None
+
+
+def write_batch(
+    tagged: DataFrame, program: str, sinks: Mapping[str, FileSink], identity: str, batch: int
+) -> list[Written]:
+    """Write all tables of a micro-batch, in one Spark job; `identity` names the checkpoint."""
+    plain = json.dumps({name: asdict(sink) for name, sink in sinks.items()})
+    run = on_worker("spark_backend.sinks", "write_tables", program, plain, batch_name(identity, batch))
+    rows = tagged.mapInArrow(run, WRITTEN_DDL).collect()
+    return [
+        Written(Tag(row["kind"]), row["query"], row["rows"], row["file"], row["data"] and bytes(row["data"]))
+        for row in rows
+    ]
+
+
+def batch_name(identity: str, batch: int) -> str:
+    """The beginning of the names of all files of a micro-batch."""
+    return f"{identity}-{batch:08d}-"
+
+
+def folder_of(sink: FileSink, tag: Tag, query: str, queries: int) -> Path:
+    """Where a table goes."""
+    return Path(sink.path) / query if tag is Tag.MATCH and queries > 1 else Path(sink.path)
+
+
+def remove_leftovers(sinks: Mapping[str, FileSink], identity: str, batch: int, written: list[Written]) -> None:
+    """Remove files of this micro-batch that an interrupted attempt left and the repeated one did not write."""
+    kept = {row.file for row in written}
+    name = batch_name(identity, batch)
+    for sink in sinks.values():
+        for path in Path(sink.path).rglob(f"*{name}*"):
+            if str(path) not in kept and path.name.lstrip(".").startswith(name):
+                path.unlink(missing_ok=True)
+
+
+# ------------------------------------------------------------------------------------------------------- on workers
+
+
+def write_tables(program: str, sinks: str, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over tagged rows: one file a kind, query and task."""
+    from pyspark import TaskContext  # noqa: PLC0415 - on a worker only
+
+    plan = load_program(program).plan()
+    chosen = {key: FileSink(FileFormat(sink["format"]), sink["path"]) for key, sink in json.loads(sinks).items()}
+    context = TaskContext.get()
+    task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
+    files = _Files(f"{name}{task:05d}", attempt)
+    told: list[Written] = []
+    with files:
+        for row in _rows(batches):
+            tag, query, data = Tag(row["kind"]), row["query"], row["data"]
+            sink = chosen.get(SINK_OF.get(tag, ""))
+            file = None
+            if sink is not None:
+                folder = folder_of(sink, tag, query, len(plan.queries))
+                file = files.write(folder, sink.format, table_of(data, tag, query, plan))
+            told.append(Written(tag, query, row["rows"], file, data if tag in {Tag.LEDGER, Tag.METRIC} else None))
+    yield _told(told)
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
+def _told(rows: list[Written]) -> pa.RecordBatch:
+    columns = {
+        "kind": [str(row.tag) for row in rows],
+        "query": [row.query for row in rows],
+        "rows": [row.rows for row in rows],
+        "file": [row.file for row in rows],
+        "data": [row.data for row in rows],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=WRITTEN_SCHEMA)
+
+
+class _Writer(Protocol):
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Files:
+    """The files that one task has open; they get their names together when all of them are complete."""
+
+    def __init__(self, stem: str, attempt: int) -> None:
+        self._stem = stem
+        self._attempt = attempt
+        self._open: dict[Path, tuple[Path, _Writer]] = {}
+
+    def write(self, folder: Path, format_: FileFormat, table: pa.Table) -> str:
+        """Add a table to the folder's file; gives the name that the file will have."""
+        path = folder / f"{self._stem}.{format_}"
+        if path not in self._open:
+            folder.mkdir(parents=True, exist_ok=True)
+            draft = folder / f".{self._stem}.{self._attempt}.draft"
+            self._open[path] = (draft, _writer(format_, draft, table.schema))
+        self._open[path][1].write(table)
+        return str(path)
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for path, (draft, writer) in self._open.items():
+            writer.close()
+            if kind is None:
+                draft.replace(path)
+            else:
+                draft.unlink(missing_ok=True)
+
+
+def _writer(format_: FileFormat, path: Path, schema: pa.Schema) -> _Writer:
+    match format_:
+        case FileFormat.PARQUET:
+            return _Parquet(path, schema)
+        case FileFormat.CSV:
+            return _Csv(path)
+        case FileFormat.JSON:
+            return _Json(path)
+
+
+class _Parquet:
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._writer = pa.parquet.ParquetWriter(path, schema)
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Csv:
+    """Struct columns become columns of their own: `a.fields.v`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: Any = None
+
+    def write(self, table: pa.Table) -> None:
+        flat = flattened(table)
+        if self._writer is None:
+            self._writer = pa.csv.CSVWriter(self._path, flat.schema)
+        self._writer.write_table(flat)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+class _Json:
+    """JSON lines; moments are ISO 8601 text."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", encoding="utf-8")
+
+    def write(self, table: pa.Table) -> None:
+        for row in with_text_times(table).to_pylist():
+            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def flattened(table: pa.Table) -> pa.Table:
+    """No struct columns: their fields stand beside each other, named `column.field`."""
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table
+
+
+def with_text_times(table: pa.Table) -> pa.Table:
+    """Moments as ISO 8601 text, in structs too."""
+    columns = [_text_times(column.combine_chunks()) for column in table.columns]
+    return pa.table(columns, names=table.column_names)
+
+
+def _text_times(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        return pa.compute.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+    if pa.types.is_struct(column.type) and column.type.num_fields:
+        names = [column.type.field(index).name for index in range(column.type.num_fields)]
+        fields = [_text_times(part) for part in column.flatten()]
+        return pa.StructArray.from_arrays(fields, names, mask=column.is_null())
+    return column
+
+
+# ------------------------------------------------------------------------------------------------------- the driver
+
+
+class Accounts:
+    """The totals of the ledger beside a checkpoint, one file a micro-batch: a repeated one is counted once."""
+
+    KEPT = 10
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def total(self, before: int | None = None) -> dict[tuple[str, str, str], int]:
+        """Counts by query, source and word, of all micro-batches (before one)."""
+        numbers = [int(path.stem) for path in self._folder.glob("*.json") if before is None or int(path.stem) < before]
+        if not numbers:
+            return {}
+        rows = json.loads(self._path(max(numbers)).read_text("utf-8"))
+        return {(query, source, what): count for query, source, what, count in rows}
+
+    def add(self, batch: int, changes: Mapping[tuple[str, str, str], int]) -> None:
+        """The changes of one micro-batch."""
+        total = self.total(before=batch)
+        for key, count in changes.items():
+            total[key] = total.get(key, 0) + count
+        rows = [[*key, count] for key, count in sorted(total.items()) if count]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._path(batch), json.dumps(rows))
+        self._path(batch - self.KEPT).unlink(missing_ok=True)
+
+    def _path(self, batch: int) -> Path:
+        return self._folder / f"{batch:010d}.json"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The file is there with all of its text, or as it was before."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

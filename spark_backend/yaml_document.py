@@ -1,0 +1,173 @@
+"""A YAML file in which every value knows its place: mistakes are reported with file, line and what was expected.
+
+Takes text; gives `Node`s that check and convert what they hold. Mistakes are collected, so that a user sees all of
+them at once. `${NAME}` in a value is taken from the environment; messages show what is written, never what it stands for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import yaml
+
+from querylang.errors import InputError
+
+Word = TypeVar("Word")
+Value = TypeVar("Value")
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+
+@dataclass(slots=True)
+class Mistakes:
+    """What is wrong with one file, in order of discovery."""
+
+    path: str
+    environment: Mapping[str, str]
+    found: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line: int, message: str) -> None:
+        """One mistake and its line, from 1."""
+        self.found.append((line, message))
+
+    def raise_if_any(self) -> None:
+        """Raises InputError with all of them, in order of lines."""
+        if self.found:
+            raise InputError("\n".join(f"{self.path}:{line}: {message}" for line, message in sorted(self.found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of the document; `name` is how messages call it."""
+
+    raw: yaml.Node
+    name: str
+    mistakes: Mistakes
+
+    @property
+    def line(self) -> int:
+        """The line of the value, from 1."""
+        return int(self.raw.start_mark.line) + 1
+
+    def wrong(self, message: str) -> None:
+        """Report a mistake here."""
+        self.mistakes.add(self.line, message)
+
+    def expected(self, what: str) -> None:
+        """Report that something else stands here."""
+        self.wrong(f"'{self.name}' must be {what}, not {self._shown()}")
+
+    def _shown(self) -> str:
+        match self.raw:
+            case yaml.ScalarNode():
+                return f"{self.raw.value!r}" if self.raw.value else "empty"
+            case yaml.SequenceNode():
+                return "a list"
+            case _:
+                return "a mapping"
+
+    def is_empty(self) -> bool:
+        """Whether nothing is written."""
+        return isinstance(self.raw, yaml.ScalarNode) and self.raw.tag.endswith(":null")
+
+    def mapping(self, known: Iterable[str] | None = None) -> dict[str, Node]:
+        """The entries of a mapping; `known` names the keys that may stand in it."""
+        if not isinstance(self.raw, yaml.MappingNode):
+            self.expected("a mapping of names to values")
+            return {}
+        names = None if known is None else list(known)
+        entries: dict[str, Node] = {}
+        for key, value in self.raw.value:
+            word = str(key.value)
+            node = Node(value, word, self.mistakes)
+            if word in entries:
+                self.mistakes.add(key.start_mark.line + 1, f"'{word}' stands twice in '{self.name}'")
+            elif names is not None and word not in names:
+                offer = near(word, names)
+                message = f"'{word}' is not known in '{self.name}'"
+                self.mistakes.add(key.start_mark.line + 1, message + (offer or f"; expected {listed(names)}"))
+            else:
+                entries[word] = node
+        return entries
+
+    def items(self) -> list[Node]:
+        """The entries of a list; a single value counts as a list of one."""
+        if isinstance(self.raw, yaml.SequenceNode):
+            return [Node(item, self.name, self.mistakes) for item in self.raw.value]
+        return [self]
+
+    def text(self) -> str:
+        """A text or number as text, with variables replaced; "" after a mistake."""
+        if not isinstance(self.raw, yaml.ScalarNode) or self.is_empty():
+            self.expected("a text")
+            return ""
+        return _VARIABLE.sub(self._variable, str(self.raw.value))
+
+    def _variable(self, found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in self.mistakes.environment:
+            self.wrong(f"'{self.name}' needs the environment variable {name}, which is not set")
+        return self.mistakes.environment.get(name, "")
+
+    def one_of(self, words: Mapping[str, Word], unsupported: Iterable[str] = ()) -> Word | None:
+        """The value that a word stands for; words of later releases are refused by name."""
+        word = self.text()
+        if word in words:
+            return words[word]
+        if word in set(unsupported):
+            self.wrong(f"'{self.name}: {word}' is not supported yet; supported: {listed(words)}")
+        elif word:
+            self.wrong(f"'{self.name}' must be {listed(words, 'or')}, not '{self.written()}'{near(word, words)}")
+        return None
+
+    def written(self) -> str:
+        """The value as it stands in the file."""
+        return str(self.raw.value) if isinstance(self.raw, yaml.ScalarNode) else ""
+
+    def number(self, *, least: int, most: int) -> int | None:
+        """A whole number between two others."""
+        word = self.text()
+        if re.fullmatch(r"[+-]?\d+", word) and least <= int(word) <= most:
+            return int(word)
+        if word:
+            self.expected(f"a whole number from {least} to {most}")
+        return None
+
+    def parsed(self, parse: Callable[[str], Value | None], what: str) -> Value | None:
+        """What a function makes of the text; None from it is a mistake."""
+        word = self.text()
+        value = parse(word) if word else None
+        if word and value is None:
+            self.expected(what)
+        return value
+
+
+def read_document(text: str, mistakes: Mistakes) -> Node:
+    """The root of a YAML text; raises InputError for what is no YAML."""
+    try:
+        raw = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark: Any = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark is not None else 1
+        raise InputError(f"{mistakes.path}:{line}: is not YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{mistakes.path}:1: is not YAML: {' '.join(str(error).split())}") from error
+    if raw is None:
+        raise InputError(f"{mistakes.path}:1: is empty; a deployment file begins with `name:`")
+    return Node(raw, "the deployment", mistakes)
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """`; did you mean '...'?` where a word is near."""
+    found = difflib.get_close_matches(word, list(words), 1)
+    return f"; did you mean '{found[0]}'?" if found else ""
+
+
+def listed(words: Iterable[str], joint: str = "and") -> str:
+    """`a, b and c`."""
+    *first, last = list(words)
+    return f"{', '.join(first)} {joint} {last}" if first else last

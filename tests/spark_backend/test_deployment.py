@@ -1,0 +1,295 @@
+"""A deployment from files to files: micro-batches, restarts, flush, control events, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+import querylang
+from querylang.errors import InputError
+from runtime.engine import Engine
+from runtime.tables import read_arrivals
+from spark_backend.deployment import BatchReport, deploy, run
+
+QUERY = """\
+@TimeFrom("getTime")
+@OutOfOrder()
+event Reading { string sensor; float value; float ts; action getTime() returns float { return ts; } }
+
+query Rise {
+    inputs { Reading() key sensor within 20.0 wait 5.0; }
+    find Reading as first -> Reading as second where second.value > first.value + 50.0 {
+        send Reading(second.sensor, second.value - first.value, second.ts) to "rises";
+    }
+}
+query Jump {
+    inputs { Reading(value > 80.0) within 3.0 wait 5.0; }
+    find Reading as first -> Reading as second { print first.sensor + second.sensor; }
+}
+"""
+
+DEPLOYMENT = """\
+name: sensors
+queries: [sensors.query]
+sources:
+  readings: {{format: {format}, path: data, options: {{maxFilesPerTrigger: {files}}}}}
+control: {{format: json, path: control}}
+sinks:
+  matches:   {{format: {sink}, path: out/matches}}
+  output:    {{format: {sink}, path: out/output}}
+  discarded: {{format: {sink}, path: out/discarded}}
+  ledger:    {{format: {sink}, path: out/ledger}}
+buckets: {buckets}
+checkpoint: state
+"""
+
+ROWS = 3000
+
+
+def table(rows: int = ROWS, seed: int = 7) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    at = 1_700_000_000 + np.arange(rows) * 0.1
+    return pd.DataFrame(
+        {
+            "at": pd.to_datetime(at, unit="s", utc=True),
+            "event": "Reading",
+            "sensor": [f"s{number}" for number in random.integers(0, 30, rows)],
+            "value": random.random(rows) * 100,
+            "ts": at - random.random(rows) * 8,
+        }
+    )
+
+
+def project(folder: Path, *, format: str = "parquet", sink: str = "parquet", files: int = 1, buckets: int = 3) -> Path:
+    (folder / "data").mkdir(exist_ok=True)
+    (folder / "control").mkdir(exist_ok=True)
+    (folder / "sensors.query").write_text(QUERY)
+    text = DEPLOYMENT.format(format=format, sink=sink, files=files, buckets=buckets)
+    (folder / "sensors.yaml").write_text(text)
+    return folder / "sensors.yaml"
+
+
+def add_files(folder: Path, rows: pd.DataFrame, count: int, first: int = 0, format: str = "parquet") -> None:
+    for number, part in enumerate(np.array_split(np.arange(len(rows)), count), first):
+        path = folder / "data" / f"{number:03}.{format}"
+        piece = rows.iloc[part]
+        match format:
+            case "parquet":
+                piece.to_parquet(path)
+            case "csv":
+                piece.to_csv(path, index=False)
+            case "json":
+                piece.to_json(path, orient="records", lines=True, date_format="iso", date_unit="us", double_precision=15)
+        os.utime(path, (1e9 + number, 1e9 + number))
+
+
+def embedded(folder: Path, *, flush: bool = True) -> dict[str, set[str]]:
+    """Match ids by query, from one engine in this process over the same files."""
+    plan = querylang.compile_paths([folder / "sensors.query"]).plan
+    engine = Engine(plan)
+    found: dict[str, set[str]] = {query.name: set() for query in plan.queries}
+    files = sorted((folder / "data").iterdir()) + sorted((folder / "control").iterdir())
+    parts = [read_arrivals(path, plan) for path in files]
+    results = [engine.process(type(parts[0]).concat(parts)), *([engine.flush()] if flush else [])]
+    for result in results:
+        for query, matches in result.matches.items():
+            found[query] |= set(matches.column("match_id").to_pylist())
+    return found
+
+
+def streamed(folder: Path) -> dict[str, list[str]]:
+    base = folder / "out" / "matches"
+    names = sorted(path.name for path in base.iterdir())
+    return {name: sorted(pd.read_parquet(base / name)["match_id"]) for name in names}
+
+
+def as_lists(found: dict[str, set[str]]) -> dict[str, list[str]]:
+    return {query: sorted(ids) for query, ids in found.items() if ids}
+
+
+def totals(ledger: dict[tuple[str, str, str], int], query: str) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for (name, _, what), count in ledger.items():
+        if name == query:
+            result[what] = result.get(what, 0) + count
+    return result
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_files_in_several_batches_and_runs_give_what_one_engine_gives(
+    spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    path = project(tmp_path, format=format)
+    rows = table()
+    add_files(tmp_path, rows[:1500], 2, format=format)
+    reports: list[BatchReport] = []
+    first = run(path, once=True, progress=reports.append)
+    assert [report.records for report in reports] == [750, 750]
+    assert first.records == 1500
+    add_files(tmp_path, rows[1500:], 2, first=2, format=format)
+    last = run(path, once=True, flush=True)
+    wanted = as_lists(embedded(tmp_path))
+    assert min(len(ids) for ids in wanted.values()) > 50
+    assert streamed(tmp_path) == wanted
+    for query in ("Rise", "Jump"):
+        account = totals(last.ledger, query)
+        received = account.pop("received")
+        assert received == ROWS == sum(account.values())
+        assert "pending" not in account
+
+
+def test_a_run_with_nothing_new_does_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path)
+    add_files(tmp_path, table(500), 1)
+    before = run(path, once=True, flush=True)
+    again = run(path, once=True, flush=True)
+    assert (again.records, again.matches) == (0, {"Rise": 0, "Jump": 0})
+    assert again.ledger == before.ledger
+
+
+def test_outputs_are_read_by_pandas_duckdb_and_spark_alike(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path, files=2)
+    add_files(tmp_path, table(), 4)
+    run(path, once=True, flush=True)
+    folder = tmp_path / "out" / "matches" / "Rise"
+    frame = pd.read_parquet(folder)
+    assert list(frame.columns) == [
+        "match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited", "first", "second",
+    ]  # fmt: skip
+    assert duckdb.sql(f"select count(*), count(distinct match_id) from '{folder}/*.parquet'").fetchall() == [
+        (len(frame), len(frame))
+    ]
+    read = spark.read.parquet(str(folder))
+    assert read.where("second.fields.value > first.fields.value + 50").count() == len(frame)
+    unkeyed = pd.read_parquet(tmp_path / "out" / "matches" / "Jump")
+    assert "key" not in unkeyed.columns
+    output = pd.read_parquet(tmp_path / "out" / "output")
+    assert set(output["kind"]) == {"send", "print"}
+    assert len(output) == len(frame) + len(unkeyed)
+    ledger = duckdb.sql(f"select what, sum(count)::int from '{tmp_path}/out/ledger/*.parquet' where query = 'Rise' group by what")
+    assert dict(ledger.fetchall())["received"] == ROWS
+
+
+@pytest.mark.parametrize("sink", ["json", "csv"])
+def test_sinks_of_other_formats_hold_the_same_matches(spark: SparkSession, tmp_path: Path, sink: str) -> None:
+    path = project(tmp_path, sink=sink)
+    add_files(tmp_path, table(1000), 2)
+    run(path, once=True, flush=True)
+    folder = tmp_path / "out" / "matches" / "Rise"
+    files = sorted(folder.glob(f"*.{sink}"))
+    frames = [pd.read_csv(file) if sink == "csv" else pd.read_json(file, lines=True) for file in files]
+    found = pd.concat(frames)
+    assert sorted(found["match_id"]) == sorted(embedded(tmp_path)["Rise"])
+    if sink == "csv":
+        assert (found["second.fields.value"] > found["first.fields.value"]).all()
+
+
+def test_control_events_reach_every_bucket_once_in_order_of_arrival(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path, buckets=4)
+    add_files(tmp_path, table(1000), 3)
+    events = [
+        {"at": "2023-11-14T22:13:30Z", "event": "com.apama.queries.SetDelayedEventsLeeway(1.0, 2.0)", "offset": 1},
+        {"at": "2023-11-14T22:13:31Z", "event": "SetDelayedEventsLeeway(wrong)", "offset": 2},
+    ]
+    (tmp_path / "control" / "one.json").write_text("\n".join(map(json.dumps, events)))
+    report = run(path, once=True, flush=True)
+    assert streamed(tmp_path) == as_lists(embedded(tmp_path))
+    output = pd.read_parquet(tmp_path / "out" / "output")
+    assert len(output[output["kind"] == "error"]) == 1
+    assert report.ledger["Rise", "one.json", "control"] == 2
+    assert report.ledger["Jump", "one.json", "control"] == 2
+
+
+def test_rows_that_cannot_be_read_are_discarded_with_their_line(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path, format="csv")
+    add_files(tmp_path, table(200), 1, format="csv")
+    lines = (tmp_path / "data" / "000.csv").read_text().split("\n")
+    lines[5] = lines[5].replace(",", ";")
+    (tmp_path / "data" / "000.csv").write_text("\n".join(lines))
+    report = run(path, once=True)
+    assert report.ledger["Rise", "000.csv", "malformed"] == 1
+    discarded = pd.read_parquet(tmp_path / "out" / "discarded")
+    malformed = discarded[discarded["reason"] == "malformed"]
+    assert list(malformed["offset"]) == [5]
+    assert "line 6" in malformed.iloc[0]["text"]
+
+
+def test_another_bucket_count_plan_or_source_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path)
+    add_files(tmp_path, table(300), 1)
+    run(path, once=True)
+    good = path.read_text()
+    state = {file: file.stat().st_mtime_ns for file in (tmp_path / "state").rglob("*") if file.is_file()}
+
+    path.write_text(good.replace("buckets: 3", "buckets: 5"))
+    with pytest.raises(InputError, match="'buckets' was 3 and is 5"):
+        run(path, once=True)
+    path.write_text(good.replace("  readings:", "  values:"))
+    with pytest.raises(InputError, match=r"sources without readings .* and with values"):
+        run(path, once=True)
+    path.write_text(good)
+    (tmp_path / "sensors.query").write_text(QUERY.replace("query Jump", "query Leap"))
+    with pytest.raises(InputError, match="queries without Jump and with Leap"):
+        run(path, once=True)
+    (tmp_path / "sensors.query").write_text(QUERY.replace("50.0", "60.0"))
+    with pytest.raises(InputError, match="the queries or event types have been changed"):
+        run(path, once=True)
+    assert state == {file: file.stat().st_mtime_ns for file in (tmp_path / "state").rglob("*") if file.is_file()}
+
+
+def test_a_file_that_is_no_table_ends_the_run_with_one_clear_line(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path)
+    add_files(tmp_path, table(300), 1)
+    (tmp_path / "data" / "001.parquet").write_text("this is no Parquet")
+    with pytest.raises(InputError, match=r"^/.*/001.parquet: cannot be read as a table: .*$"):
+        run(path, once=True)
+
+
+def test_a_folder_of_other_files_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path, format="csv")
+    add_files(tmp_path, table(100), 1)
+    with pytest.raises(InputError, match=r"no file of the source 'readings' ends in .csv; '000.parquet' is there"):
+        run(path, once=True)
+
+
+def test_event_types_without_a_definition_are_read_from_the_data_and_kept(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path, format="csv")
+    (tmp_path / "sensors.query").write_text(
+        "inputs { Reading() key sensor within 20.0; }\nfind Reading as a -> Reading as b where b.value > a.value + 50.0"
+    )
+    rows = table(600).drop(columns="event")
+    add_files(tmp_path, rows[:300], 1, format="csv")
+    path.write_text(path.read_text().replace("path: data,", "path: data, event: Reading,"))
+    run(path, once=True)
+    add_files(tmp_path, rows[300:], 1, first=1, format="csv")
+    report = run(path, once=True, flush=True)
+    assert report.matches["sensors"] + 0 > 0
+    assert json.loads((tmp_path / "state" / "ensue.json").read_text())["schemas"]["Reading"]["value"] == "float"
+
+
+def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path)
+    path.write_text(path.read_text() + "idle: 1 second\ntrigger: 200ms\n")
+    add_files(tmp_path, table(300), 1)
+    seen: list[BatchReport] = []
+    handle = deploy(path, progress=seen.append)
+    try:
+        # The last readings wait 5 s for others; then time has gone on by itself, and nothing is pending any more.
+        for _ in range(60):
+            handle.await_termination(0.5)
+            ledger = handle.status().ledger
+            if ledger and not any(what == "pending" for _, _, what in ledger):
+                break
+        status = handle.status()
+        assert status.is_active
+        assert not any(what == "pending" for _, _, what in status.ledger)
+    finally:
+        handle.stop()
+    assert streamed(tmp_path) == as_lists(embedded(tmp_path))

@@ -1,0 +1,132 @@
+"""Deployment files: what they may say, and how mistakes in them are reported."""
+
+from __future__ import annotations
+
+import sys
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from querylang.errors import InputError
+from spark_backend.settings import Clock, load_deployment, parse_duration
+
+GOOD = """\
+name: cards
+queries: [queries/*.query]
+sources:
+  withdrawals:
+    format: parquet
+    path: data
+    event: Withdrawal
+    source_time: ts
+    arrival: at
+    options: {maxFilesPerTrigger: 2}
+control: {format: json, path: control/}
+sinks:
+  matches: {format: parquet, path: out/matches}
+  discarded: {format: json, path: "${OUT}/discarded"}
+clock: arrival
+buckets: 8
+trigger: 1 second
+checkpoint: state/cards
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "queries").mkdir()
+    (tmp_path / "queries" / "cards.query").write_text("")
+    return tmp_path
+
+
+def load(folder: Path, text: str) -> object:
+    (folder / "deploy.yaml").write_text(text)
+    return load_deployment(folder / "deploy.yaml", {"OUT": "/secret/place"})
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        load(folder, text)
+    return str(caught.value).replace(f"{folder}/deploy.yaml:", "").split("\n")
+
+
+def test_a_whole_file(folder: Path) -> None:
+    (folder / "deploy.yaml").write_text(GOOD)
+    deployment = load_deployment(folder / "deploy.yaml", {"OUT": "/secret/place"})
+    assert deployment.name == "cards"
+    assert deployment.queries == (folder / "queries" / "cards.query",)
+    assert [source.name for source in deployment.sources] == ["withdrawals"]
+    assert deployment.sources[0].options == {"maxFilesPerTrigger": "2"}
+    assert deployment.sources[0].path == folder / "data"
+    assert deployment.sinks["discarded"].path == Path("/secret/place/discarded")
+    assert (deployment.clock, deployment.buckets, deployment.trigger) == (Clock.ARRIVAL, 8, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("buckets: 8", "bucket: 8", "16: 'bucket' is not known in 'the deployment'; did you mean 'buckets'?"),
+        ("buckets: 8", "buckets: many", "16: 'buckets' must be a whole number from 1 to 10000, not 'many'"),
+        ("buckets: 8", "buckets: 0", "16: 'buckets' must be a whole number from 1 to 10000, not '0'"),
+        ("path: data\n", "path: dato\n", "6: the folder of 'withdrawals' is not there: 'dato'; did you mean 'data'?"),
+        ("format: parquet\n", "format: parqet\n", "5: 'format' must be parquet, csv or json, not 'parqet'; did you mean 'parquet'?"),
+        ("format: parquet\n", "format: kafka\n", "5: 'format: kafka' is not supported yet; supported: parquet, csv and json"),
+        ("maxFilesPerTrigger: 2", "maxFilePerTrigger: 2", "10: 'maxFilePerTrigger' is not known in 'options'; did you mean 'maxFilesPerTrigger'?"),
+        ("maxFilesPerTrigger: 2", "maxFilesPerTrigger: 0", "10: 'maxFilesPerTrigger' must be a whole number from 1 to 4611686018427387904, not '0'"),
+        ("${OUT}", "${OUTPUT}", "14: 'path' needs the environment variable OUTPUT, which is not set"),
+        ("clock: arrival", "clock: wall", "15: 'clock' must be arrival or processing, not 'wall'"),
+        ("trigger: 1 second", "trigger: soon", "17: 'trigger' must be a length of time such as `1 second` or `500ms`, not 'soon'"),
+        ("checkpoint: state/cards\n", "", "1: 'checkpoint' is missing"),
+        ("[queries/*.query]", "[queries/*.qry]", "2: no query file is there: 'queries/*.qry'"),
+        ("[queries/*.query]", "queries/card.query", "2: no query file is there: 'queries/card.query'; did you mean 'cards.query'?"),
+        ("out/matches", "/secret/place/discarded", "14: 'discarded' and 'matches' are written to the same folder"),
+        ("    event: Withdrawal\n", "    event: Withdrawal\n    type_field: kind\n", "8: 'withdrawals' has both 'event' and 'type_field'; one of them says the type"),
+        ("    event: Withdrawal\n", "    ordering: {policy: apama}\n", "7: 'ordering' is not supported yet; the queries say how events are ordered"),
+        ("name: cards", "name: [cards", "2: is not YAML: expected ',' or ']', but got ':'"),
+        ("name: cards", "name:", "1: 'name' must be a text, not empty"),
+        ("clock: arrival", "parameters: {}", "15: 'parameters' is not supported yet"),
+        ("  matches:", "  matchs:", "13: 'matchs' is not known in 'sinks'; did you mean 'matches'?"),
+        ("path: out/matches", "path: s3://bucket/out", "13: 'path' must be a local or mounted folder, not 's3://bucket/out'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_has_its_line_and_what_was_expected(folder: Path, old: str, new: str, expected: str) -> None:
+    assert old in GOOD
+    found = mistakes(folder, GOOD.replace(old, new))
+    assert found[0] == expected
+
+
+def test_all_mistakes_are_told_in_order_of_lines(folder: Path) -> None:
+    found = mistakes(folder, GOOD.replace("buckets: 8", "buckets: x").replace("path: data", "path: no"))
+    assert [line.split(":")[0] for line in found] == ["6", "16"]
+
+
+def test_a_value_from_the_environment_is_never_shown(folder: Path) -> None:
+    found = mistakes(folder, GOOD.replace("path: data", "path: ${OUT}/x").replace("clock: arrival", "clock: ${OUT}"))
+    assert not any("secret" in line for line in found)
+    options = GOOD.replace("maxFilesPerTrigger: 2", 'pathGlobFilter: "${OUT}"')
+    assert "secret" not in repr(load(folder, options)).replace("/secret/place/discarded", "")
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nothing.yaml:1: cannot be read: no such file$"):
+        load_deployment(tmp_path / "nothing.yaml")
+
+
+def test_an_empty_file_says_so(folder: Path) -> None:
+    assert mistakes(folder, "# nothing\n") == ["1: is empty; a deployment file begins with `name:`"]
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [("1 second", 1_000_000), ("500ms", 500_000), ("1.5 s", 1_500_000), ("1 min 30 s", 90_000_000), ("2 hours", 7_200_000_000), ("soon", None), ("5", None), ("5 parsecs", None)],
+)  # fmt: skip
+def test_durations(text: str, micros: int | None) -> None:
+    assert parse_duration(text) == micros
+
+
+def test_reading_a_deployment_file_needs_neither_spark_nor_pandas() -> None:
+    code = "import sys, spark_backend.settings; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
