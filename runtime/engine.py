@@ -75,6 +75,10 @@ class Engine:
         runner = next(runner for runner in self._runners if runner.query.name == query)
         return runner.definitive(key, self._clock)
 
+    def retained(self) -> int:
+        """How many events are remembered: in windows, and pending."""
+        return sum(runner.retained for runner in self._runners)
+
     def ledger(self) -> pa.Table:
         """The accounts of all calls since this object was made (LEDGER_SCHEMA)."""
         return ledger_table(self._account)

@@ -283,6 +283,11 @@ class QueryRunner:
         bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
         return int(definitive_times(bounds, self._everywhere, self._policies.delay, clock)[0])
 
+    @property
+    def retained(self) -> int:
+        """How many events are remembered."""
+        return int(self._kept.num_rows)
+
     def header(self) -> dict[str, Any]:
         """The part of the state that is plain data."""
         return {

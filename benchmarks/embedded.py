@@ -1,0 +1,74 @@
+"""The engine alone: columns in memory, unordered by key and time, to matches; one core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+from benchmarks import events
+from runtime import query_runner
+from runtime.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Medians over the batches after the first two. Rates are million events a second."""
+
+    keys: int
+    events: int
+    to_matches: float
+    to_table: float
+    matches: int
+    state_bytes: int
+    kept_events: int
+
+
+def measure(count: int, keys: int, batches: int) -> Embedded:
+    """`to_matches`: every match as the row numbers of its members; `to_table`: as a table with identity and payload."""
+    plan = events.plan()
+    engine = Engine(plan, matcher="kernel")
+    whole: list[float] = []
+    gathering: list[float] = []
+    matches = 0
+    make_table = query_runner.match_table
+
+    def timed(*arguments: object) -> object:
+        started = perf_counter()
+        table = make_table(*arguments)  # type: ignore[arg-type] # passed on as they came
+        gathering.append(perf_counter() - started)
+        return table
+
+    query_runner.match_table = timed  # type: ignore[assignment] # a stopwatch around it
+    try:
+        for batch in range(batches):
+            arrivals = events.arrivals(plan, count, keys, batch * count)
+            gathering.append(0.0)
+            started = perf_counter()
+            results = engine.process(arrivals)
+            whole.append(perf_counter() - started)
+            matches = sum(table.num_rows for table in results.matches.values())
+    finally:
+        query_runner.match_table = make_table
+    spent = [total - table for total, table in zip(whole, _per_batch(gathering), strict=True)]
+    state = engine.snapshot()
+    return Embedded(
+        keys=keys,
+        events=count,
+        to_matches=round(count / median(spent[2:]) / 1e6, 2),
+        to_table=round(count / median(whole[2:]) / 1e6, 2),
+        matches=matches,
+        state_bytes=len(state),
+        kept_events=engine.retained(),
+    )
+
+
+def _per_batch(times: list[float]) -> list[float]:
+    """A zero begins a batch; what follows it, if anything, is the batch's time."""
+    result: list[float] = []
+    for time in times:
+        if time:
+            result[-1] += time
+        else:
+            result.append(0.0)
+    return result

@@ -1,0 +1,65 @@
+"""Peak memory of this process and all its children: JVM and Python workers included."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+INTERVAL = 0.25
+
+
+class PeakMemory:
+    """While entered, sums the proportional set sizes (shared pages are counted once) of the process tree."""
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(INTERVAL):
+            self.peak_bytes = max(self.peak_bytes, sum(_size(process) for process in _tree(os.getpid())))
+
+
+def _tree(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            parent = _parent(folder)
+            if parent is not None:
+                children.setdefault(parent, []).append(int(folder.name))
+    found, at = [root], 0
+    while at < len(found):
+        found.extend(children.get(found[at], []))
+        at += 1
+    return found
+
+
+def _parent(folder: Path) -> int | None:
+    try:
+        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None  # it has ended meanwhile
+
+
+def _size(process: int) -> int:
+    try:
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        return 0
+    return 0
