@@ -7,7 +7,7 @@ match time, and the order of candidates (oldest first). Reading is left to `runt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,35 +74,47 @@ def replay_records(
     """
     engine = Engine(plan, matcher, sources=records.sources)
     table = records.until(until).arrivals.table
-    found = [engine.process(Arrivals(table.slice(at, CHUNK))) for at in range(0, len(table), CHUNK)]
+    found = [_numbered(engine.process(Arrivals(table.slice(at, CHUNK))), at) for at in range(0, len(table), CHUNK)]
     if until is not None:
         found.append(engine.process(Arrivals.empty(plan), now=until))
     elif flush:
         found.append(engine.flush())
-    ordered = [in_order(plan, results) for results in found]
-    return Results(
-        matches=_concat_matches(plan, ordered),
-        outputs=pa.concat_tables([OUTPUT_SCHEMA.empty_table(), *(results.outputs for results in ordered)]),
-        discarded=pa.concat_tables(
-            [discard_schema(plan).empty_table(), *(r.discarded for r in ordered if r.discarded is not None)]
-        ),
-        ledger=engine.ledger(),
-    )
+    return in_order(plan, _concat(plan, found, engine.ledger()))
 
 
-def _concat_matches(plan: Plan, found: Iterable[Results]) -> dict[str, pa.Table]:
+def _numbered(results: Results, first: int) -> Results:
+    """Steps numbered through all calls: those of this one begin at `first`; timers stay as they are."""
+
+    def numbered(table: pa.Table) -> pa.Table:
+        place = table.schema.get_field_index("_step")
+        step = table.column(place)
+        moved = pc.if_else(pc.less(step, 0), step, pc.add(step, first))
+        return table.set_column(place, table.schema.field(place), moved)
+
+    matches = {name: numbered(table) for name, table in results.matches.items()}
+    discarded = None if results.discarded is None else numbered(results.discarded)
+    return Results(matches, numbered(results.outputs), discarded, results.ledger)
+
+
+def _concat(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
     parts: dict[str, list[pa.Table]] = {query.name: [] for query in plan.queries}
     for results in found:
         for name, table in results.matches.items():
             parts[name].append(table)
-    return {name: pa.concat_tables(tables) for name, tables in parts.items() if tables}
+    discards = [results.discarded for results in found if results.discarded is not None]
+    return Results(
+        matches={name: pa.concat_tables(tables) for name, tables in parts.items() if tables},
+        outputs=pa.concat_tables([OUTPUT_SCHEMA.empty_table(), *(results.outputs for results in found)]),
+        discarded=pa.concat_tables([discard_schema(plan).empty_table(), *discards]),
+        ledger=ledger,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- promised order
 
 
 def in_order(plan: Plan, results: Results) -> Results:
-    """The results of one call of the engine, each table in its promised order."""
+    """The same results, each table in its promised order."""
     names = [query.name for query in plan.queries if query.name in results.matches]
     matches = {name: _sorted_matches(results.matches[name]) for name in names}
     return Results(matches, _sorted_outputs(plan, matches, results.outputs), _sorted_discards(results), results.ledger)
@@ -139,16 +151,13 @@ def _sorted_discards(results: Results) -> pa.Table | None:
 
 
 def matches_in_order(plan: Plan, results: Results) -> list[tuple[str, int]]:
-    """(query, row in its table) of all matches: by step, then query, then the order inside the query's table."""
-    names = [query.name for query in plan.queries if query.name in results.matches]
-    if not names:
+    """(query, row in its table) of all matches, whose tables are in order: by step, query, row."""
+    tables = [results.matches[query.name] for query in plan.queries if query.name in results.matches]
+    if not tables:
         return []
-    columns = {
-        "emitted": pa.chunked_array([c for n in names for c in results.matches[n].column("emitted").chunks]),
-        "_step": pa.chunked_array([c for n in names for c in results.matches[n].column("_step").chunks]),
-        "query": np.repeat(np.arange(len(names)), [len(results.matches[name]) for name in names]),
-        "row": np.concatenate([np.arange(len(results.matches[name])) for name in names]),
-    }
-    by = pa.table(columns)
-    order = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]).to_numpy()
-    return [(names[columns["query"][place]], int(columns["row"][place])) for place in order]
+    both = pa.concat_tables([table.select(["query", "emitted", "_step"]) for table in tables])
+    number = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    row = np.concatenate([np.arange(len(table)) for table in tables])
+    by = pa.table({"emitted": both["emitted"], "_step": both["_step"], "number": number, "row": row})
+    order = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
+    return list(zip(both["query"].take(order).to_pylist(), row[order.to_numpy()].tolist(), strict=True))

@@ -36,7 +36,8 @@ class Step:
     """What one record, or one timer of one key, did. Moments are microseconds UTC.
 
     `row`: the record's number in its table, None for a timer. `text`: the event as `toString` prints it. `time`: the
-    event's time after adjustment. `definitive`: the query's definitive time for the key afterwards.
+    event's time after adjustment. `definitive`: the query's definitive time for the key afterwards. `key`: the
+    partition key of a timer, or of a record under the first query that it concerns.
     """
 
     at: int
@@ -50,6 +51,7 @@ class Step:
     definitive: int | None = None
     matches: Sequence[Plain] = ()
     outputs: Sequence[Plain] = ()
+    key: Plain | None = None
 
     def to_plain(self) -> Plain:
         """The JSON object of `--format steps`."""
@@ -134,6 +136,7 @@ class _Stepping:
             definitive=min(definitive, default=None),
             matches=self._matches(results),
             outputs=plain_outputs(in_order(self.plan, results).outputs),
+            key=self._key(index, concerned),
         )
 
     def timers(self, until: int | None) -> Iterator[Step]:
@@ -150,9 +153,10 @@ class _Stepping:
         matches, outputs = self._matches(results), plain_outputs(in_order(self.plan, results).outputs)
         for place, key in self._released():
             query = self.plan.queries[place]
-            own = {"query": query.name, "key": plain_value(dict(zip(query.keys, key, strict=True)))}
+            own: Plain = {"query": query.name, "key": plain_value(dict(zip(query.keys, key, strict=True)))}
             yield Step(
                 at=due,
+                key=own["key"],
                 definitive=self.engine.definitive(query.name, key),
                 matches=[match for match in matches if {name: match[name] for name in own} == own],
                 outputs=[output for output in outputs if {name: output[name] for name in own} == own],
@@ -197,6 +201,12 @@ class _Stepping:
         if judged:
             time = judged[0].time[index] if judged[0].timed[index] else int(self.arrival[index])
         return _moment(source_time), _moment(time)
+
+    def _key(self, index: int, concerned: Sequence[int]) -> Plain | None:
+        for place in concerned:
+            key = dict(zip(self.plan.queries[place].keys, self.roles[place].keys[index], strict=True))
+            return dict(plain_value(key))
+        return None
 
     def _matches(self, results: Results) -> list[Plain]:
         ordered = in_order(self.plan, results)

@@ -1,0 +1,106 @@
+"""Ensue: pattern queries over event streams and tables, embedded or on Spark.
+
+`load` reads queries, `replay` runs them over a table, `match`, `stream` and `deploy` run them on Spark. What is raised
+at users descends from `EnsueError`. Everything heavy is imported on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ensue.queries import Queries, load
+from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ensue.result import Replay
+    from spark_backend.deployment import Handle
+
+__all__ = [
+    "EnsueError",
+    "InputError",
+    "Queries",
+    "QueryError",
+    "QueryErrors",
+    "Replay",
+    "deploy",
+    "load",
+    "match",
+    "replay",
+    "stream",
+]
+
+
+def replay(
+    queries: Queries | str | Path,
+    events: Any,
+    *,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    until: str | float | None = None,
+    flush: bool = True,
+) -> Replay:
+    """Run queries over event tables, in this process.
+
+    `queries`: a path, query text, or what `load` gave. `events`: a path, a pandas, Polars or Arrow table, a list of
+    rows, or a list of tables, merged by arrival. `arrival`, `type`, `source_time` name other columns than `at`,
+    `event`, `ts`. After the last row time goes on until nothing is due any more; `until` (a time) stops it there,
+    `flush=False` at the last row. Raises QueryErrors and InputError.
+    """
+    from ensue.result import run
+
+    return run(queries, events, arrival=arrival, type=type, source_time=source_time, until=until, flush=flush)
+
+
+def match(
+    frames: DataFrame | Mapping[str, DataFrame],
+    queries: Queries | str | Path,
+    *,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+) -> DataFrame:
+    """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns as in an event table."""
+    from ensue import spark
+
+    return spark.match(frames, queries, arrival=arrival, type=type, source_time=source_time)
+
+
+def stream(
+    frames: DataFrame | Mapping[str, DataFrame],
+    queries: Queries | str | Path,
+    *,
+    control: DataFrame | None = None,
+    clock: str = "arrival",
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+) -> DataFrame:
+    """A streaming DataFrame of tagged rows (matches, outputs, discards, accounts) from streaming DataFrames.
+
+    `control`: a streaming DataFrame with `at` and `event`, control events as text. `clock`: `arrival` or `processing`.
+    """
+    from ensue import spark
+
+    return spark.stream(
+        frames, queries, control=control, clock=clock, arrival=arrival, type=type, source_time=source_time
+    )
+
+
+def deploy(path: str | Path) -> Handle:
+    """Start the streaming job of a deployment file; gives its handle: `await_termination`, `status`, `stop`."""
+    from spark_backend.deployment import deploy as start
+
+    return start(path)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Replay":
+        from ensue.result import Replay
+
+        return Replay
+    raise AttributeError(f"module 'ensue' has no attribute {name!r}")

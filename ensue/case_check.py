@@ -1,0 +1,176 @@
+"""What a case expects against what came out, line by line.
+
+Takes a case and the outcome of an executor; gives the two tables and the first difference. A line is a row of the case, or
+a moment between rows at which something came out. Compared are definitive time (where the case says one), what came out,
+and discards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ensue.cases import Case
+from ensue.report import step_outputs, text_table
+from querylang.plan import Plan
+from runtime.plain import Plain, RowOf, plain_matches, plain_outputs
+from runtime.replay import Records, in_order, matches_in_order
+from runtime.results import Results
+from runtime.steps import Step, row_numbers
+from runtime.times import format_time, parse_time
+
+HEADER = ("", "at", "row", "definitive", "out", "discard")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`row`: its number in the case, None for a moment between rows. `definitive` None: nothing is said about it."""
+
+    at: int
+    row: int | None
+    definitive: int | None
+    out: tuple[Any, ...] = ()
+    discard: str | None = None
+
+    def cells(self) -> list[str]:
+        """As printed."""
+        definitive = "" if self.definitive is None else _clock(self.definitive)
+        out = " ".join(map(_text, self.out))
+        return [_clock(self.at), "" if self.row is None else str(self.row), definitive, out, self.discard or ""]
+
+
+def expected_lines(case: Case) -> list[Line]:
+    """The lines that the case says."""
+    return [
+        Line(
+            at=_time(row.given["at"]),
+            row=number,
+            definitive=None if row.given.get("dt") is None else _time(row.given["dt"]),
+            out=tuple(_frozen(item) for item in row.given.get("out") or ()),
+            discard=row.given.get("discard"),
+        )
+        for number, row in enumerate(case.rows, 1)
+    ]
+
+
+def observed_by_step(case: Case, plan: Plan, steps: Sequence[Step]) -> list[Line]:
+    """The lines of a replay: each row with what the timers before it brought at its moment."""
+    lines: list[Line] = []
+    waiting: list[Any] = []
+    moment: int | None = None
+    for step in steps:
+        if waiting and moment is not None and moment != step.at:
+            lines.append(Line(moment, None, None, tuple(waiting)))
+            waiting = []
+        moment = step.at
+        waiting += _outs(case, plan, step.matches, step)
+        number = None if step.row is None else step.row - case.rows_before
+        if number is not None and number > 0:
+            lines.append(Line(step.at, number, step.definitive, tuple(waiting), step.discarded))
+            waiting = []
+    if waiting and moment is not None:
+        lines.append(Line(moment, None, None, tuple(waiting)))
+    return lines
+
+
+def at_moments(lines: Sequence[Line]) -> list[Line]:
+    """The same lines where all that came out at a moment stands at its first row: all that results alone can tell."""
+    outs: dict[int, list[Any]] = {}
+    for line in lines:
+        outs.setdefault(line.at, []).extend(line.out)
+    return [replace(line, out=tuple(outs.pop(line.at, ()))) for line in lines]
+
+
+def observed_by_moment(case: Case, plan: Plan, records: Records, results: Results) -> list[Line]:
+    """The lines of an executor that gives results only, as `at_moments`.
+
+    Definitive time is known where a match tells it and one row has the moment; else it is as the case says.
+    """
+    results = in_order(plan, results)
+    row_of = row_numbers(records)
+    outs: dict[int, list[Any]] = {}
+    definitive: dict[int, int] = {}
+    for match, outputs in _matches_with_outputs(plan, results, row_of):
+        at = parse_time(match["emitted"])
+        step = Step(at=at, matches=[match], outputs=outputs)
+        outs.setdefault(at, []).extend(_outs(case, plan, [match], step))
+        definitive[at] = parse_time(match["definitive"])
+    discards = _discards(case, results, row_of)
+    wanted = expected_lines(case)
+    rows_at = Counter(line.at for line in wanted)
+    lines = []
+    for line in wanted:
+        assert line.row is not None, "a case says rows only"
+        told = definitive.get(line.at) if rows_at[line.at] == 1 else None
+        known = line.definitive if told is None else told
+        lines.append(Line(line.at, line.row, known, tuple(outs.pop(line.at, ())), discards.get(line.row)))
+    lines += [Line(at, None, None, tuple(out)) for at, out in outs.items()]
+    return sorted(lines, key=lambda line: (line.at, line.row or 0))
+
+
+def _matches_with_outputs(plan: Plan, results: Results, row_of: RowOf) -> list[tuple[Plain, list[Plain]]]:
+    plain = {name: plain_matches(table, row_of) for name, table in results.matches.items()}
+    outputs: dict[str, list[Plain]] = {}
+    for output in plain_outputs(results.outputs):
+        outputs.setdefault(output["match_id"], []).append(output)
+    ordered = [plain[name][place] for name, place in matches_in_order(plan, results)]
+    return [(match, outputs.get(match["match_id"], [])) for match in ordered]
+
+
+def _discards(case: Case, results: Results, row_of: RowOf) -> dict[int, str]:
+    if results.discarded is None:
+        return {}
+    columns = [results.discarded.column(name).to_pylist() for name in ("source", "partition", "offset", "reason")]
+    return {row_of(*place) - case.rows_before: reason for *place, reason in zip(*columns, strict=True)}
+
+
+def _outs(case: Case, plan: Plan, matches: Sequence[Plain], step: Step) -> list[Any]:
+    """Matches as the identities of their members, or what was printed, where the case expects text."""
+    if any(isinstance(item, str) for row in case.rows for item in row.given.get("out") or ()):
+        return step_outputs(plan, replace(step, discarded=None))
+    return [tuple(_identity(case, member) for member in match["members"].values()) for match in matches]
+
+
+def _identity(case: Case, member: Mapping[str, Any]) -> Any:
+    number = member["row"] - case.rows_before
+    return case.rows[number - 1].given.get("id", number)
+
+
+def first_difference(expected: Sequence[Line], observed: Sequence[Line]) -> int | None:
+    """The number of the first line that differs, None if none does."""
+    for place, (wanted, found) in enumerate(zip(expected, observed, strict=False)):
+        if wanted != (replace(found, definitive=None) if wanted.definitive is None else found):
+            return place
+    return None if len(expected) == len(observed) else min(len(expected), len(observed))
+
+
+def side_by_side(expected: Sequence[Line], observed: Sequence[Line], difference: int) -> str:
+    """The two tables, the first difference marked with `>`."""
+    blank = [""] * (len(HEADER) - 1)
+    rows = []
+    for place in range(max(len(expected), len(observed))):
+        mark = ">" if place == difference else ""
+        wanted = expected[place].cells() if place < len(expected) else blank
+        found = observed[place].cells() if place < len(observed) else blank
+        rows.append([mark, *wanted, "|", mark, *found])
+    header = ["", *(f"expected {HEADER[1]}", *HEADER[2:]), "|", "", *(f"observed {HEADER[1]}", *HEADER[2:])]
+    return text_table(header, rows)
+
+
+def _time(given: Any) -> int:
+    return parse_time(str(given))
+
+
+def _clock(micros: int) -> str:
+    text = format_time(micros).removesuffix("Z").removesuffix(".000000")
+    return text.removeprefix("1970-01-01T")
+
+
+def _frozen(item: Any) -> Any:
+    return tuple(item) if isinstance(item, list) else item
+
+
+def _text(item: Any) -> str:
+    return f"({','.join(map(str, item))})" if isinstance(item, tuple) else str(item)

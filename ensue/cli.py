@@ -1,0 +1,301 @@
+"""The command line.
+
+Exit codes: 0 fine; 1 the user's input is wrong or a check found a difference; 2 wrong usage; 3 our own failure. Results go
+to standard output, errors to standard error. Each command imports what it needs when it runs: `ensue check` needs
+the language only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ensue.queries import load
+from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
+
+if TYPE_CHECKING:
+    from ensue.result import Replay
+
+DEPLOYMENT_SUFFIXES = (".yaml", ".yml")
+OUR_FAILURE = 3
+
+app = typer.Typer(
+    name="ensue",
+    help="Pattern queries over event streams and tables.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class Format(StrEnum):
+    """What `replay` prints."""
+
+    TABLE = "table"
+    STEPS = "steps"
+    MATCHES = "matches"
+    OUTPUTS = "outputs"
+
+
+QueryFile = Annotated[Path, typer.Argument(metavar="FILE", help="A query file or a folder of them.")]
+Events = Annotated[list[Path], typer.Argument(metavar="EVENTS...", help="Event tables: CSV, JSON lines, Parquet, YAML.")]
+Arrival = Annotated[str | None, typer.Option(metavar="NAME", help="The column of arrival times, else `at`.")]
+TypeColumn = Annotated[str | None, typer.Option("--type", metavar="NAME", help="The column of event types, else `event`.")]
+SourceTime = Annotated[str | None, typer.Option(metavar="NAME", help="The column of source times, else `ts`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...")], as_json: Json = False) -> None:
+    """All mistakes of query and deployment files, each with its place."""
+    deployments = [path for path in files if path.suffix in DEPLOYMENT_SUFFIXES]
+    queries = [path for path in files if path not in deployments]
+    errors: list[EnsueError] = []
+    warnings: list[QueryError] = []
+    count = len(deployments)
+    if queries:
+        import querylang
+
+        try:
+            sources, definitions = querylang.read_sources(queries)
+            count += len(sources) + sum(1 for path in queries if path.suffix == ".mon") * (not sources)
+            warnings += querylang.check_paths(queries).warnings
+        except QueryErrors as found:
+            errors += found.errors
+        except InputError as found:
+            errors.append(found)
+    for path in deployments:
+        try:
+            _check_deployment(path)
+        except QueryErrors as found:
+            errors += found.errors
+        except InputError as found:
+            errors.append(found)
+    _tell_check(count, errors, warnings, as_json)
+
+
+def _check_deployment(path: Path) -> None:
+    import querylang
+    from spark_backend.settings import load_deployment
+
+    querylang.check_paths(load_deployment(path).queries)
+
+
+def _tell_check(count: int, errors: list[EnsueError], warnings: list[QueryError], as_json: bool) -> None:
+    if as_json:
+        _print_json({"files": count, "errors": list(map(_error_object, errors)), "warnings": list(map(_error_object, warnings))})
+    else:
+        for told in [*errors, *warnings]:
+            _complain(f"{'warning: ' if told in warnings else ''}{told}")
+        if not errors:
+            _print(f"{count} file{'' if count == 1 else 's'}, no mistakes")
+    if errors:
+        raise typer.Exit(1)
+
+
+def _error_object(error: EnsueError) -> dict[str, Any]:
+    if isinstance(error, QueryError):
+        span = error.span
+        place = {"path": str(span.source.path), "line": span.line, "column": span.column}
+        return {**place, "code": error.code, "message": error.message}
+    return {"path": None, "line": None, "column": None, "code": "input", "message": str(error)}
+
+
+@app.command()
+def explain(
+    file: QueryFile,
+    events: Annotated[
+        list[Path] | None, typer.Argument(metavar="[EVENTS...]", help="Tables with the types that nothing defines.")
+    ] = None,
+) -> None:
+    """What a query compiles to: automaton, conditions and where each is checked, state, matcher."""
+    import querylang
+    from ensue.result import plan_for
+    from runtime.matcher import why_not_kernel
+
+    queries = load(file)
+    plan = plan_for(queries, events) if events else queries.plan()
+    told = []
+    for query in plan.queries:
+        reason = why_not_kernel(query)
+        matcher = "kernel" if reason is None else f"reference: {reason}"
+        told.append(f"{querylang.describe(query)}\n  matcher\n    {matcher}")
+    _print("\n\n".join(told))
+
+
+@app.command()
+def replay(
+    file: QueryFile,
+    events: Events,
+    format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.TABLE,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Let time go on to this moment.")] = None,
+    no_flush: Annotated[bool, typer.Option("--no-flush", help="Stop at the last row.")] = False,
+    arrival: Arrival = None,
+    type_: TypeColumn = None,
+    source_time: SourceTime = None,
+    as_json: Json = False,
+) -> None:
+    """Run queries over event tables, in this process."""
+    import ensue
+
+    result = ensue.replay(
+        file, events, arrival=arrival, type=type_, source_time=source_time, until=until, flush=not no_flush
+    )
+    if as_json:
+        _print_json(_result_object(result))
+    elif format_ is Format.TABLE:
+        _print(result.table())
+    else:
+        _print_lines(_objects(result, format_))
+    if format_ in {Format.MATCHES, Format.OUTPUTS, Format.TABLE} and not as_json:
+        _tell_discards(result)
+
+
+def _objects(result: Replay, format_: Format) -> list[dict[str, Any]]:
+    match format_:
+        case Format.STEPS:
+            return result.steps
+        case Format.MATCHES:
+            return result.match_objects()
+        case _:
+            return result.output_objects()
+
+
+def _result_object(result: Replay) -> dict[str, Any]:
+    ledger = result.results.ledger.to_pylist()
+    return {"matches": result.match_objects(), "outputs": result.output_objects(), "ledger": ledger}
+
+
+def _tell_discards(result: Replay) -> None:
+    if len(result.discarded):
+        _complain(result.summary())
+        unreadable = result.discarded["text"].dropna()
+        for text in unreadable.head(5):
+            _complain(f"  {text}")
+        if len(unreadable) > 5:
+            _complain(f"  and {len(unreadable) - 5} more")
+
+
+@app.command()
+def match(
+    file: QueryFile,
+    events: Events,
+    out: Annotated[Path, typer.Option(metavar="PATH", help="A folder for the matches, as Parquet.")],
+    arrival: Arrival = None,
+    type_: TypeColumn = None,
+    source_time: SourceTime = None,
+    as_json: Json = False,
+) -> None:
+    """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
+    from ensue import spark
+
+    if out.exists():
+        raise InputError(f"{out}: exists already; matches are written to a new folder")
+    for path in events:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+    frame, _plan = spark.match_files(load(file), events, arrival=arrival, type=type_, source_time=source_time)
+    frame.write.parquet(str(out.resolve()))
+    count = frame.sparkSession.read.parquet(str(out.resolve())).count()
+    if as_json:
+        _print_json({"matches": count, "path": str(out)})
+    else:
+        _print(f"{count} match{'' if count == 1 else 'es'} in {out}")
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(metavar="DEPLOYMENT.yaml")],
+    once: Annotated[bool, typer.Option("--once", help="Take what is there, and stop.")] = False,
+    flush: Annotated[bool, typer.Option("--flush", help="Then let time go on until nothing is due.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The Spark streaming job of a deployment file."""
+    from spark_backend.settings import load_deployment
+
+    load_deployment(file)
+    from spark_backend import deployment
+
+    def progress(batch: deployment.BatchReport) -> None:
+        matches = sum(batch.matches.values())
+        _complain(f"batch {batch.batch}: {batch.records} records, {matches} matches, {batch.seconds:.1f} s")
+
+    report = deployment.run(file, once=once, flush=flush, progress=progress)
+    ledger = [{"query": q, "source": s, "what": w, "count": n} for (q, s, w), n in sorted(report.ledger.items())]
+    if as_json:
+        counts = {"batches": report.batches, "records": report.records, "matches": dict(report.matches)}
+        _print_json({**counts, "discarded": report.discarded, "ledger": ledger})
+        return
+    _print(f"{report.batches} batches, {report.records} records, {report.discarded} discarded, {report.seconds:.1f} s")
+    for query, count in report.matches.items():
+        _print(f"{query}: {count} match{'' if count == 1 else 'es'}")
+
+
+@app.command()
+def verify(
+    file: QueryFile,
+    events: Events,
+    batches: Annotated[int, typer.Option(metavar="N", min=1, help="Micro-batches of the stream.")] = 3,
+    arrival: Arrival = None,
+    type_: TypeColumn = None,
+    source_time: SourceTime = None,
+    as_json: Json = False,
+) -> None:
+    """Embedded, batch and stream must give the same on this data; exit code 1 where they do not."""
+    import ensue
+    from ensue.verify import compare
+
+    result = ensue.replay(file, events, arrival=arrival, type=type_, source_time=source_time)
+    verdict = compare(result, batches)
+    if as_json:
+        _print_json(verdict.to_plain())
+    else:
+        _print(verdict.text())
+    if not verdict.is_equal:
+        raise typer.Exit(1)
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _print_json(value: Mapping[str, Any]) -> None:
+    _print(json.dumps(value, ensure_ascii=False))
+
+
+def _print_lines(objects: Iterable[Mapping[str, Any]]) -> None:
+    for value in objects:
+        _print_json(value)
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def main() -> None:
+    """The entry point: no traceback for a user's mistake."""
+    try:
+        app()
+    except EnsueError as error:
+        _complain(str(error))
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output has gone: nothing to tell, nobody to tell it to
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception:  # noqa: BLE001  our own failure, whatever it is
+        traceback.print_exc()
+        _complain("ensue: this is a failure of Ensue itself, not of your input")
+        sys.exit(OUR_FAILURE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The pytest plugin: a `*.case.yaml` beside a query is a test, and `ensue_replay` does the same in Python.
+
+A case runs on each executor of `--ensue-executors` (embedded, batch, stream). What it expects is compared row by row;
+a failure shows both tables side by side. `--ensue-accept` rewrites what the embedded run finds different. Everything
+heavy is imported when a case runs: other people's tests pay nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ensue.case_check import Line
+    from ensue.cases import Case
+    from ensue.result import Replay
+
+EXECUTORS = ("embedded", "batch", "stream")
+MICRO_BATCHES = (1, 2, 3)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options."""
+    group = parser.getgroup("ensue")
+    group.addoption(
+        "--ensue-executors",
+        default="embedded",
+        help="how cases run: a comma-separated list of embedded, batch, stream (default: embedded)",
+    )
+    group.addoption("--ensue-accept", action="store_true", help="rewrite the cases' expectations to what comes out")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Case files are collected like modules."""
+    if file_path.name.endswith(".case.yaml"):
+        return CaseFile.from_parent(parent, path=file_path)
+    return None
+
+
+@pytest.fixture
+def ensue_replay() -> Callable[..., Replay]:
+    """`ensue.replay`: queries over event tables, in this process."""
+    import ensue
+
+    return ensue.replay
+
+
+class CaseDiffersError(Exception):
+    """What came out is not what a case expects; the message shows both."""
+
+
+class CaseFile(pytest.File):
+    """A file of cases."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """One test a case and executor."""
+        from ensue.cases import read_cases
+        from querylang.errors import EnsueError
+
+        chosen = [word.strip() for word in self.config.getoption("--ensue-executors").split(",")]
+        unknown = [word for word in chosen if word not in EXECUTORS]
+        if unknown:
+            raise pytest.UsageError(f"--ensue-executors: {unknown[0]!r} is none of {', '.join(EXECUTORS)}")
+        try:
+            cases = read_cases(self.path)
+        except EnsueError as error:
+            raise self.CollectError(str(error)) from error
+        for case in cases:
+            for executor in chosen:
+                yield CaseItem.from_parent(self, name=f"{case.name}[{executor}]", case=case, executor=executor)
+
+
+class CaseItem(pytest.Item):
+    """One case on one executor."""
+
+    def __init__(self, *, case: Case, executor: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.case = case
+        self.executor = executor
+
+    def runtest(self) -> None:
+        """Raises CaseDiffersError at the first executor, split or row that differs."""
+        from ensue.case_check import first_difference, side_by_side
+
+        for what, expected, observed in _outcomes(self.case, self.executor):
+            difference = first_difference(expected, observed)
+            if difference is None:
+                continue
+            if self.config.getoption("--ensue-accept") and self.executor == "embedded":
+                from ensue.accept import accept
+
+                accept(self.case, observed)
+                return
+            raise CaseDiffersError(f"{what}\n{side_by_side(expected, observed, difference)}")
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None
+    ) -> str | Any:
+        """Our own errors as they are; anything else with its traceback."""
+        from querylang.errors import EnsueError
+
+        if isinstance(excinfo.value, CaseDiffersError | EnsueError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the case stands."""
+        return self.path, None, f"{self.path.name}: {self.name}"
+
+
+def _outcomes(case: Case, executor: str) -> Iterator[tuple[str, list[Line], list[Line]]]:
+    """(what was run, what is expected, what came out), for each way of running the case on an executor."""
+    from ensue import executors
+    from ensue.case_check import at_moments, expected_lines, observed_by_moment, observed_by_step
+    from ensue.queries import load
+    from runtime.replay import read_records
+    from runtime.steps import replay_steps
+
+    queries = load(case.query if case.query is not None else case.text or "")
+    plan = queries.plan()
+    records = read_records([case.table(plan)], plan)
+    expected = expected_lines(case)
+    by_moment = at_moments(expected)
+    match executor:
+        case "embedded":
+            yield "embedded, row by row", expected, observed_by_step(case, plan, list(replay_steps(plan, records, flush=False)))
+            results = executors.embedded(plan, records, flush=False)
+            yield "embedded, all at once", by_moment, observed_by_moment(case, plan, records, results)
+        case "batch":
+            results = executors.batch(plan, records, flush=False)
+            yield "batch", by_moment, observed_by_moment(case, plan, records, results)
+        case _:
+            count = len(records.rows)
+            for splits in dict.fromkeys(tuple(executors.even_splits(count, n)) for n in (*MICRO_BATCHES, count)):
+                results = executors.stream(plan, records, splits, flush=False)
+                what = f"stream, {len(splits) + 1} micro-batches"
+                yield what, by_moment, observed_by_moment(case, plan, records, results)

@@ -1,0 +1,200 @@
+"""What a replay gives: matches, outputs, discards, accounts and steps, each in its promised order.
+
+Takes queries and event tables; gives a `Replay`. Tables become pandas DataFrames, steps and the printed table are made
+when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ensue.queries import Queries, load
+from ensue.report import counted, steps_table
+from querylang.plan import Plan
+from runtime.batch import column_name
+from runtime.plain import Plain, plain_matches, plain_outputs
+from runtime.replay import Records, matches_in_order, read_records, replay_records
+from runtime.results import Results
+from runtime.steps import Step, replay_steps, row_numbers
+from runtime.tables import Columns, infer_schemas
+from runtime.times import parse_time
+
+MATCH_COLUMNS = ("match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited", "members")
+MOST_ROWS = 2_000
+"""Of a longer table only the rows with matches are printed: it is read by people."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The outcome of a replay. `results` are Arrow tables; the properties give what users read."""
+
+    plan: Plan
+    records: Records
+    results: Results
+    until: int | None
+    flush: bool
+
+    @cached_property
+    def matches(self) -> pd.DataFrame:
+        """One row a match; `key` and `members` are dictionaries, named as in `--format matches`."""
+        frames = {name: _match_frame(table, self.records) for name, table in self.results.matches.items()}
+        if not frames:
+            return pd.DataFrame(columns=list(MATCH_COLUMNS))
+        first = dict(zip(frames, _starts([len(frame) for frame in frames.values()]), strict=True))
+        both = pd.concat(frames.values(), ignore_index=True)
+        order = [first[name] + row for name, row in matches_in_order(self.plan, self.results)]
+        return both.iloc[order].reset_index(drop=True)[list(MATCH_COLUMNS)]
+
+    @cached_property
+    def outputs(self) -> pd.DataFrame:
+        """One row a print, send or error."""
+        return _frame(self.results.outputs)
+
+    @cached_property
+    def discarded(self) -> pd.DataFrame:
+        """One row a refused record (and query, where a query refused it), with the reason."""
+        assert self.results.discarded is not None, "a replay has the table"
+        frame = _frame(self.results.discarded)
+        fields = {event.name: [field.name for field in event.fields] for event in self.plan.events}
+        frame["fields"] = [
+            {name: values[column_name(name, self.plan.event(event).type_of(name))] for name in fields[event]}
+            if event is not None
+            else None
+            for event, values in zip(frame["event"], frame["fields"], strict=True)
+        ]
+        return frame
+
+    @cached_property
+    def ledger(self) -> pd.DataFrame:
+        """What became of all records: `query`, `source`, `what`, `count`."""
+        return self.results.ledger.to_pandas()
+
+    @cached_property
+    def steps(self) -> list[Plain]:
+        """One object a row and a timer, as `--format steps` prints them."""
+        return [step.to_plain() for step in self._steps]
+
+    @cached_property
+    def _steps(self) -> list[Step]:
+        return list(replay_steps(self.plan, self.records, until=self.until, flush=self.flush))
+
+    def match_objects(self) -> list[Plain]:
+        """The matches as `--format matches` prints them."""
+        row_of = row_numbers(self.records)
+        plain = {name: plain_matches(table, row_of) for name, table in self.results.matches.items()}
+        return [plain[name][row] for name, row in matches_in_order(self.plan, self.results)]
+
+    def output_objects(self) -> list[Plain]:
+        """The outputs as `--format outputs` prints them."""
+        return plain_outputs(self.results.outputs)
+
+    def table(self) -> str:
+        """The replay as a table for people; of a long one the rows with matches only."""
+        if len(self.records.rows) <= MOST_ROWS:
+            return steps_table(self.plan, self._steps)
+        return steps_table(self.plan, _match_steps(self))
+
+    def summary(self) -> str:
+        """One line: what became of the records."""
+        discarded = self.results.discarded
+        reasons = Counter([] if discarded is None else discarded.column("reason").to_pylist())
+        matches = sum(len(table) for table in self.results.matches.values())
+        told = [counted(len(self.records.rows), "row"), counted(matches, "match", "matches")]
+        if reasons:
+            told.append(f"{reasons.total()} discarded ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})")
+        return ", ".join(told)
+
+    def __repr__(self) -> str:
+        return f"<Replay: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the summary and the table."""
+        return f"<p>{escape(self.summary())}</p><pre>{escape(self.table())}</pre>"
+
+
+def run(
+    queries: Queries | str | Path,
+    events: Any,
+    *,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    until: str | float | None = None,
+    flush: bool = True,
+) -> Replay:
+    """Read, compile for the data, replay; see `ensue.replay`."""
+    loaded, tables = load(queries), as_tables(events)
+    plan = plan_for(loaded, tables, arrival=arrival, type=type, source_time=source_time)
+    records = read_records(tables, plan, Columns(arrival, type, source_time))
+    moment = None if until is None else parse_time(str(until))
+    results = replay_records(plan, records, until=moment, flush=flush)
+    return Replay(plan, records, results, moment, flush)
+
+
+def as_tables(events: Any) -> list[Any]:
+    """One table or several: a list of mappings is one table, any other list holds tables."""
+    if isinstance(events, list | tuple) and not (events and isinstance(events[0], Mapping)):
+        return list(events)
+    return [events]
+
+
+def plan_for(
+    queries: Queries,
+    tables: Sequence[Any],
+    *,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+) -> Plan:
+    """The plan for these tables; the fields of types that nothing defines are those that the tables have."""
+    if not queries.open_types:
+        return queries.plan()
+    inputs = queries.input_types
+    event = inputs[0] if len(inputs) == 1 else ""
+    schemas = infer_schemas(*tables, arrival=arrival, type=type, source_time=source_time, event=event)
+    return queries.plan({name: fields for name, fields in schemas.items() if name in queries.open_types})
+
+
+def _starts(lengths: Sequence[int]) -> list[int]:
+    return [sum(lengths[:place]) for place in range(len(lengths))]
+
+
+def _match_frame(table: pa.Table, records: Records) -> pd.DataFrame:
+    frame = table.to_pandas()
+    row_of = row_numbers(records)
+    for members in frame["members"]:
+        for member in members.values():
+            place = (member.pop("source"), member.pop("partition"), member.pop("offset"))
+            fields = member.pop("fields")
+            member |= {"row": row_of(*place), "fields": fields}
+    return frame
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    return table.select([name for name in table.column_names if not name.startswith("_")]).to_pandas()
+
+
+def _match_steps(result: Replay) -> list[Step]:
+    """A step for each match of a long replay, without the rows that brought nothing."""
+    outputs: dict[str, list[Plain]] = {}
+    for output in result.output_objects():
+        outputs.setdefault(output["match_id"], []).append(output)
+    return [
+        Step(
+            at=parse_time(match["emitted"]),
+            definitive=parse_time(match["definitive"]),
+            matches=[match],
+            outputs=outputs.get(match["match_id"], []),
+            key=match["key"],
+        )
+        for match in result.match_objects()
+    ]
+

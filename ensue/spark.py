@@ -1,0 +1,97 @@
+"""Queries on Spark: what `ensue.match`, `ensue.stream` and the command line hand over to `spark_backend`.
+
+Takes DataFrames or files with queries; compiles the queries for the columns that the data has. The work is
+`spark_backend`'s; this is the only way by which the rest of this package reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as spark_types
+
+from ensue.queries import Queries, load
+from ensue.result import plan_for
+from querylang.expression import Type
+from querylang.plan import Plan
+from runtime.schemas import PLACES
+from spark_backend import bounded, streaming
+from spark_backend.decode import matches_frame
+from spark_backend.reading import Reading
+from spark_backend.session import get_session
+
+Frames = DataFrame | Mapping[str, DataFrame]
+
+
+def match(
+    frames: Frames, queries: Queries | str | Path, *, arrival: str | None, type: str | None, source_time: str | None
+) -> DataFrame:
+    """See `ensue.match`."""
+    plan = _plan_for_frames(load(queries), frames, (arrival or "at", type or "event", source_time or "ts"))
+    return bounded.match(frames, plan, reading=_reading(frames, arrival, type, source_time))
+
+
+def stream(
+    frames: Frames,
+    queries: Queries | str | Path,
+    *,
+    control: DataFrame | None,
+    clock: str,
+    arrival: str | None,
+    type: str | None,
+    source_time: str | None,
+) -> DataFrame:
+    """See `ensue.stream`."""
+    plan = _plan_for_frames(load(queries), frames, (arrival or "at", type or "event", source_time or "ts"))
+    reading = {name: Reading(None, type, source_time, arrival, name) for name in _named(frames)}
+    return streaming.stream(frames, plan, control=control, clock=clock, reading=reading)
+
+
+def match_files(
+    queries: Queries, paths: Sequence[Path], *, arrival: str | None, type: str | None, source_time: str | None
+) -> tuple[DataFrame, Plan]:
+    """The matches in files of events, in batch; workers read the files."""
+    plan = plan_for(queries, paths, arrival=arrival, type=type, source_time=source_time)
+    session = get_session("ensue match")
+    reading = Reading(None, type, source_time, arrival)
+    return matches_frame(bounded.match_files(session, paths, plan, reading=reading), plan), plan
+
+
+def _reading(frames: Frames, arrival: str | None, type: str | None, source_time: str | None) -> Reading | None:
+    if arrival is None and type is None and source_time is None:
+        return None
+    source = "table" if isinstance(frames, DataFrame) else None
+    return Reading(None, type, source_time, arrival, source)
+
+
+def _named(frames: Frames) -> Mapping[str, DataFrame]:
+    return {"table": frames} if isinstance(frames, DataFrame) else frames
+
+
+def _plan_for_frames(queries: Queries, frames: Frames, declared: Sequence[str]) -> Plan:
+    """The plan; event types that nothing defines have the DataFrames' columns as fields."""
+    if not queries.open_types:
+        return queries.plan()
+    fields: dict[str, Type] = {}
+    for frame in _named(frames).values():
+        for column in frame.schema.fields:
+            type_ = _type_of(column.dataType)
+            if type_ is not None and column.name not in {*declared, *PLACES}:
+                fields[column.name] = type_
+    return queries.plan(dict.fromkeys(queries.open_types, fields))
+
+
+def _type_of(type_: spark_types.DataType) -> Type | None:
+    match type_:
+        case spark_types.BooleanType():
+            return Type.BOOLEAN
+        case spark_types.IntegralType():
+            return Type.INTEGER
+        case spark_types.StringType():
+            return Type.STRING
+        case spark_types.NumericType() | spark_types.TimestampType() | spark_types.TimestampNTZType():
+            return Type.FLOAT
+        case _:
+            return None
