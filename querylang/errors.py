@@ -46,7 +46,6 @@ class Mistake(Enum):
     NOT_SUPPORTED = "not-supported", "{what} is not supported yet"
     NOT_IN_QUERIES = "not-in-queries", "{what} cannot be used in a query: {reason}"
     TOO_DEEP = "limit", "this expression is nested more than {limit} levels deep"
-    TOO_MANY_TERMS = "limit", "this pattern has {count} terms; there may be {limit}"
     NUMBER_RANGE = "limit", "this number does not fit {type}"
     DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
 

@@ -24,7 +24,7 @@ _STATEMENT = frozenset({"PRINT", "SEND"})
 _TYPE = frozenset({"SEQUENCE", "OPTIONAL", "DICTIONARY", "LOCATION"})
 _COMPARISON = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 _ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"})
-_STRUCTURE = ("PACKAGE", "USING", "SIGN", "EVENT", "QUERY", "METADATA", "PARAMETERS", "INPUTS", "FIND", "ACTION")
+_STRUCTURE = ("QUERY", "INPUTS", "FIND", "EVENT", "SIGN", "PACKAGE", "USING", "METADATA", "PARAMETERS", "ACTION")
 _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", "break", "continue")
 _MOST_NAMED = 6
 

@@ -398,6 +398,12 @@ class Grammar:
         | sum"""
         p[0] = p[1]
 
+    def p_duration_below_zero(self, p: Any) -> None:
+        """duration : MINUS time_literal"""
+        span = p[1].span.until(p[2].span)
+        p.lexer.report(Mistake.NOT_POSITIVE, span, what="a duration")
+        p[0] = ast.Broken(span)
+
     def p_time_literal(self, p: Any) -> None:
         """time_literal : time_part
         | time_literal time_part"""
@@ -567,8 +573,8 @@ class Grammar:
         p[0] = ast.Unsupported(p[1].span, "an expression as a statement")
 
     def p_statement_block(self, p: Any) -> None:
-        """statement : block"""
-        p[0] = ast.Unsupported(p.lexer.last, "a block inside a block")
+        """statement : LBRACE statements RBRACE"""
+        p[0] = ast.Unsupported(p[1].span, "a block inside a block")
 
     def p_statement_vendor(self, p: Any) -> None:
         """statement : PERCENT SEND LPAREN vendor_items RPAREN SEMICOLON

@@ -167,9 +167,10 @@ class Inference:
             return FieldOf(type_, event.term, name.text)
         if event.schema.is_open:
             return None
-        mistake = no_field(event.schema, name)
-        is_method = event.schema.field_of_action(name.text) is not None or name.text in METHODS
-        return self._wrong(mistake.with_hint(f"a method is called: `{name.text}()`" if is_method else None))
+        if event.schema.field_of_action(name.text) is not None or name.text in METHODS:
+            mistake = QueryError.of(Mistake.UNKNOWN_FIELD, name.span, event=event.schema.name, name=name.text)
+            return self._wrong(mistake.with_hint(f"a method is called: `{name.text}()`"))
+        return self._wrong(no_field(event.schema, name))
 
     def _call(self, node: ast.Call) -> Expression | None:
         if node.receiver is None:

@@ -71,9 +71,14 @@ class TokenStream:
         self.mistakes.append(QueryError.of(mistake, span, **facts))
 
     def reject(self, token: Token | None, expected: Iterable[str]) -> None:
-        """Notes a token that no rule can take; a brace too many after another mistake is no news."""
-        if not (self.has_syntax_mistake and token is not None and token.type == "RBRACE"):
-            before = self.before if token is None else self.before[:-1]
+        """Notes a token that no rule can take, unless that only follows from another mistake.
+
+        So do a brace too many after any other, and what stands behind a string that has swallowed its line.
+        """
+        before = self.before if token is None else self.before[:-1]
+        is_extra_brace = self.has_syntax_mistake and token is not None and token.type == "RBRACE"
+        places = {error.span for error in self.mistakes if error.code == Mistake.OPEN_STRING.code}
+        if not is_extra_brace and not (before and before[-1].span in places):
             self.mistakes.append(unexpected(self.source, token, expected, before))
         self.has_syntax_mistake = True
 
