@@ -108,15 +108,15 @@ def match_key(match: Found) -> tuple[Any, ...]:
     return (match.offsets, match.key, match.time, match.emitted, match.definitive)
 
 
-def run_at_once(plan: Plan, scenario: Scenario, matcher: str) -> Observed:
-    """All rows in one call, then the flush."""
+def run_at_once(plan: Plan, scenario: Scenario, matcher: str, name: str = "Q") -> Observed:
+    """All rows in one call, then the flush; what the query of that name gave."""
     engine = Engine(plan, matcher=matcher)
     observed = Observed()
-    take(plan, observed, engine.process(scenario.arrivals(plan, scenario.ordered())))
+    take(plan, observed, engine.process(scenario.arrivals(plan, scenario.ordered())), name)
     balanced(engine)
-    take(plan, observed, engine.flush())
+    take(plan, observed, engine.flush(), name)
     balanced(engine)
-    observed.ledger = totals(engine)
+    observed.ledger = totals(engine, name)
     return observed
 
 
@@ -160,7 +160,7 @@ def run_in_pieces(plan: Plan, scenario: Scenario, chooser: random.Random) -> Obs
 def pieces_of(scenario: Scenario, chooser: random.Random) -> Iterator[list[tuple[int, Row]]]:
     """The ordered rows, cut at random places."""
     rows = scenario.ordered()
-    longest = chooser.choice((1, 2, 5, len(rows)))
+    longest = 1 if chooser.random() < 0.1 else max(1, len(rows) // chooser.choice((8, 4, 2, 1)))
     position = 0
     while position < len(rows):
         length = chooser.randint(1, longest)
@@ -168,19 +168,22 @@ def pieces_of(scenario: Scenario, chooser: random.Random) -> Iterator[list[tuple
         position += length
 
 
-def take(plan: Plan, observed: Observed, results: Results) -> None:
-    """Add one call's results, in the promised order."""
+def take(plan: Plan, observed: Observed, results: Results, name: str = "Q") -> None:
+    """Add one call's results for a query, in the promised order; what concerns no query counts too."""
     results = in_order(plan, results)
-    for row in columns(results.matches.get("Q")):
-        names = [term.name for term in plan.query("Q").terms]
+    query = plan.query(name)
+    for row in columns(results.matches.get(name)):
         observed.ids.append(row["match_id"])
-        key = tuple(row["key"][name] for name in plan.query("Q").keys)
-        offsets = tuple(row["members"][name]["offset"] for name in names)
+        key = tuple(row["key"][part] for part in query.keys)
+        offsets = tuple(row["members"][term.name]["offset"] for term in query.terms)
         observed.matches.append(Found(offsets, key, row["time"], row["emitted"], row["_step"], row["definitive"]))
     for row in columns(results.discarded):
-        observed.discards.append((row["offset"], row["reason"], row["bound"]))
+        if row["query"] in {name, ""}:
+            observed.discards.append((row["offset"], row["reason"], row["bound"]))
     for row in columns(results.outputs):
-        observed.outputs.append((row["kind"], row["text"], row["key"], row["time"], row["emitted"], row["match_id"]))
+        if row["query"] in {name, ""}:
+            shown = tuple(row[part] for part in ("kind", "text", "key", "time", "emitted", "match_id"))
+            observed.outputs.append(shown)
 
 
 def columns(table: pa.Table | None) -> list[dict[str, Any]]:
@@ -194,11 +197,12 @@ def columns(table: pa.Table | None) -> list[dict[str, Any]]:
     return rows
 
 
-def totals(engine: Engine) -> Counter[str]:
-    """The ledger's counts of the query, over all sources; what concerns no query counts too."""
+def totals(engine: Engine, name: str = "Q") -> Counter[str]:
+    """The ledger's counts of a query, over all sources; what concerns no query counts too."""
     counted: Counter[str] = Counter()
     for row in engine.ledger().to_pylist():
-        counted[row["what"]] += row["count"]
+        if row["query"] in {name, ""}:
+            counted[row["what"]] += row["count"]
     return counted
 
 

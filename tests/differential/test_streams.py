@@ -39,7 +39,7 @@ def test_every_way_of_running_gives_the_same(request: pytest.FixtureRequest) -> 
 
 
 @settings(
-    max_examples=100,
+    max_examples=50,
     derandomize=True,
     database=None,
     deadline=None,
