@@ -52,8 +52,9 @@ def replay(
     `flush=False` at the last row. Raises QueryErrors and InputError.
     """
     from ensue.result import run
+    from runtime.tables import Columns
 
-    return run(queries, events, arrival=arrival, type=type, source_time=source_time, until=until, flush=flush)
+    return run(queries, events, Columns(arrival, type, source_time), until=until, flush=flush)
 
 
 def match(
@@ -66,8 +67,9 @@ def match(
 ) -> DataFrame:
     """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns as in an event table."""
     from ensue import spark
+    from runtime.tables import Columns
 
-    return spark.match(frames, queries, arrival=arrival, type=type, source_time=source_time)
+    return spark.match(frames, queries, Columns(arrival, type, source_time))
 
 
 def stream(
@@ -85,10 +87,9 @@ def stream(
     `control`: a streaming DataFrame with `at` and `event`, control events as text. `clock`: `arrival` or `processing`.
     """
     from ensue import spark
+    from runtime.tables import Columns
 
-    return spark.stream(
-        frames, queries, control=control, clock=clock, arrival=arrival, type=type, source_time=source_time
-    )
+    return spark.stream(frames, queries, Columns(arrival, type, source_time), control=control, clock=clock)
 
 
 def deploy(path: str | Path) -> Handle:

@@ -36,9 +36,9 @@ class Line:
 
     def cells(self) -> list[str]:
         """As printed."""
-        definitive = "" if self.definitive is None else _clock(self.definitive)
+        definitive = "" if self.definitive is None else clock_text(self.definitive)
         out = " ".join(map(_text, self.out))
-        return [_clock(self.at), "" if self.row is None else str(self.row), definitive, out, self.discard or ""]
+        return [clock_text(self.at), "" if self.row is None else str(self.row), definitive, out, self.discard or ""]
 
 
 def expected_lines(case: Case) -> list[Line]:
@@ -163,7 +163,8 @@ def _time(given: Any) -> int:
     return parse_time(str(given))
 
 
-def _clock(micros: int) -> str:
+def clock_text(micros: int) -> str:
+    """A time as documents write it: the date is left out where it is 1970-01-01."""
     text = format_time(micros).removesuffix("Z").removesuffix(".000000")
     return text.removeprefix("1970-01-01T")
 

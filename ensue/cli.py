@@ -47,9 +47,13 @@ class Format(StrEnum):
 
 
 QueryFile = Annotated[Path, typer.Argument(metavar="FILE", help="A query file or a folder of them.")]
-Events = Annotated[list[Path], typer.Argument(metavar="EVENTS...", help="Event tables: CSV, JSON lines, Parquet, YAML.")]
+Events = Annotated[
+    list[Path], typer.Argument(metavar="EVENTS...", help="Event tables: CSV, JSON lines, Parquet, YAML.")
+]
 Arrival = Annotated[str | None, typer.Option(metavar="NAME", help="The column of arrival times, else `at`.")]
-TypeColumn = Annotated[str | None, typer.Option("--type", metavar="NAME", help="The column of event types, else `event`.")]
+TypeColumn = Annotated[
+    str | None, typer.Option("--type", metavar="NAME", help="The column of event types, else `event`.")
+]
 SourceTime = Annotated[str | None, typer.Option(metavar="NAME", help="The column of source times, else `ts`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -67,7 +71,7 @@ def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...")], as_js
 
         try:
             sources, definitions = querylang.read_sources(queries)
-            count += len(sources) + sum(1 for path in queries if path.suffix == ".mon") * (not sources)
+            count += len(sources) or len(definitions)
             warnings += querylang.check_paths(queries).warnings
         except QueryErrors as found:
             errors += found.errors
@@ -92,7 +96,9 @@ def _check_deployment(path: Path) -> None:
 
 def _tell_check(count: int, errors: list[EnsueError], warnings: list[QueryError], as_json: bool) -> None:
     if as_json:
-        _print_json({"files": count, "errors": list(map(_error_object, errors)), "warnings": list(map(_error_object, warnings))})
+        _print_json(
+            {"files": count, "errors": list(map(_error_object, errors)), "warnings": list(map(_error_object, warnings))}
+        )
     else:
         for told in [*errors, *warnings]:
             _complain(f"{'warning: ' if told in warnings else ''}{told}")
@@ -121,9 +127,10 @@ def explain(
     import querylang
     from ensue.result import plan_for
     from runtime.matcher import why_not_kernel
+    from runtime.tables import Columns
 
     queries = load(file)
-    plan = plan_for(queries, events) if events else queries.plan()
+    plan = plan_for(queries, events, Columns()) if events else queries.plan()
     told = []
     for query in plan.queries:
         reason = why_not_kernel(query)
@@ -197,13 +204,14 @@ def match(
 ) -> None:
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
     from ensue import spark
+    from runtime.tables import Columns
 
     if out.exists():
         raise InputError(f"{out}: exists already; matches are written to a new folder")
     for path in events:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    frame, _plan = spark.match_files(load(file), events, arrival=arrival, type=type_, source_time=source_time)
+    frame = spark.match_files(load(file), events, Columns(arrival, type_, source_time))
     frame.write.parquet(str(out.resolve()))
     count = frame.sparkSession.read.parquet(str(out.resolve())).count()
     if as_json:

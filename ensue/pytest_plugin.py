@@ -96,9 +96,7 @@ class CaseItem(pytest.Item):
                 return
             raise CaseDiffersError(f"{what}\n{side_by_side(expected, observed, difference)}")
 
-    def repr_failure(
-        self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None
-    ) -> str | Any:
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str | Any:
         """Our own errors as they are; anything else with its traceback."""
         from querylang.errors import EnsueError
 
@@ -126,7 +124,11 @@ def _outcomes(case: Case, executor: str) -> Iterator[tuple[str, list[Line], list
     by_moment = at_moments(expected)
     match executor:
         case "embedded":
-            yield "embedded, row by row", expected, observed_by_step(case, plan, list(replay_steps(plan, records, flush=False)))
+            yield (
+                "embedded, row by row",
+                expected,
+                observed_by_step(case, plan, list(replay_steps(plan, records, flush=False))),
+            )
             results = executors.embedded(plan, records, flush=False)
             yield "embedded, all at once", by_moment, observed_by_moment(case, plan, records, results)
         case "batch":

@@ -37,7 +37,7 @@ def _without_echoes(steps: Sequence[Step]) -> list[Step]:
     def is_silent(step: Step) -> bool:
         return step.text is None and not (step.matches or step.outputs or step.discarded)
 
-    kept = []
+    kept: list[Step] = []
     for place, step in enumerate(steps):
         before = bool(kept) and kept[-1].at == step.at
         after = place + 1 < len(steps) and steps[place + 1].at == step.at
@@ -82,7 +82,9 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns aligned to the left, two spaces between them, a line under the header."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

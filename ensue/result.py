@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from ensue.queries import Queries, load
 from ensue.report import counted, steps_table
@@ -64,12 +65,13 @@ class Replay:
         assert self.results.discarded is not None, "a replay has the table"
         frame = _frame(self.results.discarded)
         fields = {event.name: [field.name for field in event.fields] for event in self.plan.events}
-        frame["fields"] = [
+        payloads = [
             {name: values[column_name(name, self.plan.event(event).type_of(name))] for name in fields[event]}
             if event is not None
             else None
             for event, values in zip(frame["event"], frame["fields"], strict=True)
         ]
+        frame["fields"] = pd.Series(payloads, dtype=object)
         return frame
 
     @cached_property
@@ -123,18 +125,16 @@ class Replay:
 def run(
     queries: Queries | str | Path,
     events: Any,
+    columns: Columns,
     *,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
     until: str | float | None = None,
     flush: bool = True,
 ) -> Replay:
     """Read, compile for the data, replay; see `ensue.replay`."""
     loaded, tables = load(queries), as_tables(events)
-    plan = plan_for(loaded, tables, arrival=arrival, type=type, source_time=source_time)
-    records = read_records(tables, plan, Columns(arrival, type, source_time))
     moment = None if until is None else parse_time(str(until))
+    plan = plan_for(loaded, tables, columns)
+    records = read_records(tables, plan, columns)
     results = replay_records(plan, records, until=moment, flush=flush)
     return Replay(plan, records, results, moment, flush)
 
@@ -146,20 +146,14 @@ def as_tables(events: Any) -> list[Any]:
     return [events]
 
 
-def plan_for(
-    queries: Queries,
-    tables: Sequence[Any],
-    *,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
-) -> Plan:
+def plan_for(queries: Queries, tables: Sequence[Any], columns: Columns) -> Plan:
     """The plan for these tables; the fields of types that nothing defines are those that the tables have."""
     if not queries.open_types:
         return queries.plan()
     inputs = queries.input_types
     event = inputs[0] if len(inputs) == 1 else ""
-    schemas = infer_schemas(*tables, arrival=arrival, type=type, source_time=source_time, event=event)
+    named = {"arrival": columns.arrival, "type": columns.type, "source_time": columns.source_time}
+    schemas = infer_schemas(*tables, **named, event=event)
     return queries.plan({name: fields for name, fields in schemas.items() if name in queries.open_types})
 
 
@@ -197,4 +191,3 @@ def _match_steps(result: Replay) -> list[Step]:
         )
         for match in result.match_objects()
     ]
-

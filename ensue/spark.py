@@ -17,6 +17,7 @@ from ensue.result import plan_for
 from querylang.expression import Type
 from querylang.plan import Plan
 from runtime.schemas import PLACES
+from runtime.tables import Columns
 from spark_backend import bounded, streaming
 from spark_backend.decode import matches_frame
 from spark_backend.reading import Reading
@@ -25,60 +26,49 @@ from spark_backend.session import get_session
 Frames = DataFrame | Mapping[str, DataFrame]
 
 
-def match(
-    frames: Frames, queries: Queries | str | Path, *, arrival: str | None, type: str | None, source_time: str | None
-) -> DataFrame:
+def match(frames: Frames, queries: Queries | str | Path, columns: Columns) -> DataFrame:
     """See `ensue.match`."""
-    plan = _plan_for_frames(load(queries), frames, (arrival or "at", type or "event", source_time or "ts"))
-    return bounded.match(frames, plan, reading=_reading(frames, arrival, type, source_time))
+    plan = _plan_for_frames(load(queries), frames, columns)
+    source = "table" if isinstance(frames, DataFrame) else None
+    return bounded.match(frames, plan, reading=None if columns == Columns() else _reading(columns, source))
 
 
 def stream(
-    frames: Frames,
-    queries: Queries | str | Path,
-    *,
-    control: DataFrame | None,
-    clock: str,
-    arrival: str | None,
-    type: str | None,
-    source_time: str | None,
+    frames: Frames, queries: Queries | str | Path, columns: Columns, *, control: DataFrame | None, clock: str
 ) -> DataFrame:
     """See `ensue.stream`."""
-    plan = _plan_for_frames(load(queries), frames, (arrival or "at", type or "event", source_time or "ts"))
-    reading = {name: Reading(None, type, source_time, arrival, name) for name in _named(frames)}
+    plan = _plan_for_frames(load(queries), frames, columns)
+    reading = {name: _reading(columns, name) for name in _named(frames)}
     return streaming.stream(frames, plan, control=control, clock=clock, reading=reading)
 
 
-def match_files(
-    queries: Queries, paths: Sequence[Path], *, arrival: str | None, type: str | None, source_time: str | None
-) -> tuple[DataFrame, Plan]:
+def match_files(queries: Queries, paths: Sequence[Path], columns: Columns) -> DataFrame:
     """The matches in files of events, in batch; workers read the files."""
-    plan = plan_for(queries, paths, arrival=arrival, type=type, source_time=source_time)
+    plan = plan_for(queries, paths, columns)
     session = get_session("ensue match")
-    reading = Reading(None, type, source_time, arrival)
-    return matches_frame(bounded.match_files(session, paths, plan, reading=reading), plan), plan
+    tagged = bounded.match_files(session, paths, plan, reading=_reading(columns, None))
+    return matches_frame(tagged, plan)
 
 
-def _reading(frames: Frames, arrival: str | None, type: str | None, source_time: str | None) -> Reading | None:
-    if arrival is None and type is None and source_time is None:
-        return None
-    source = "table" if isinstance(frames, DataFrame) else None
-    return Reading(None, type, source_time, arrival, source)
+def _reading(columns: Columns, source: str | None) -> Reading:
+    return Reading(None, columns.type, columns.source_time, columns.arrival, source)
 
 
 def _named(frames: Frames) -> Mapping[str, DataFrame]:
     return {"table": frames} if isinstance(frames, DataFrame) else frames
 
 
-def _plan_for_frames(queries: Queries, frames: Frames, declared: Sequence[str]) -> Plan:
+def _plan_for_frames(queries: Queries, frames: Frames, columns: Columns) -> Plan:
     """The plan; event types that nothing defines have the DataFrames' columns as fields."""
     if not queries.open_types:
         return queries.plan()
+    named = {"at": columns.arrival, "event": columns.type, "ts": columns.source_time}
+    declared = {standard for standard, other in named.items() if other is None} | set(PLACES)
     fields: dict[str, Type] = {}
     for frame in _named(frames).values():
         for column in frame.schema.fields:
             type_ = _type_of(column.dataType)
-            if type_ is not None and column.name not in {*declared, *PLACES}:
+            if type_ is not None and column.name not in declared:
                 fields[column.name] = type_
     return queries.plan(dict.fromkeys(queries.open_types, fields))
 

@@ -1,0 +1,113 @@
+"""The same answer everywhere: an embedded replay against Spark in batch and as a stream, on a user's own data.
+
+Takes a replay; gives a verdict with the first difference of each executor. Everything is compared: matches with their
+times, outputs, discards, accounts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ensue import executors
+from ensue.report import counted
+from ensue.result import Replay
+from runtime.plain import plain_matches, plain_outputs, plain_value
+from runtime.results import Results
+
+SHOWN = 3
+"""Differences told of each kind; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Objects of one kind that only the embedded run (`missing`) or only the other executor (`added`) gave, as JSON."""
+
+    executor: str
+    what: str
+    missing: Sequence[str]
+    added: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was compared, and every difference."""
+
+    counts: dict[str, int]
+    batches: int
+    differences: Sequence[Difference]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all executors gave the same."""
+        return not self.differences
+
+    def to_plain(self) -> dict[str, Any]:
+        """For machines."""
+        told = [
+            {"executor": item.executor, "what": item.what, "missing": len(item.missing), "added": len(item.added)}
+            for item in self.differences
+        ]
+        return {"equal": self.is_equal, "counts": self.counts, "batches": self.batches, "differences": told}
+
+    def text(self) -> str:
+        """For people."""
+        if self.is_equal:
+            compared = ", ".join(f"{count} {what}" for what, count in self.counts.items())
+            return f"embedded = batch = stream ({counted(self.batches, 'micro-batch', 'micro-batches')}): {compared}"
+        lines = []
+        for item in self.differences:
+            lines.append(
+                f"{item.what}: {item.executor} lacks {len(item.missing)} of the embedded run and has {len(item.added)} more"
+            )
+            lines += [f"  - {text}" for text in item.missing[:SHOWN]] + [f"  + {text}" for text in item.added[:SHOWN]]
+        return "\n".join(lines)
+
+
+def compare(replay: Replay, batches: int) -> Verdict:
+    """Run the replay's records on Spark, in batch and in so many micro-batches, and compare."""
+    plan, records = replay.plan, replay.records
+    splits = executors.even_splits(len(records.rows), batches)
+    others = {
+        "batch": executors.batch(plan, records, flush=replay.flush),
+        "stream": executors.stream(plan, records, splits, flush=replay.flush),
+    }
+    wanted = _contents(replay.results)
+    differences = [
+        Difference(executor, what, _sorted(counter - found[what]), _sorted(found[what] - counter))
+        for executor, results in others.items()
+        for found in (_contents(results),)
+        for what, counter in wanted.items()
+        if counter != found[what]
+    ]
+    counts = {what: counter.total() for what, counter in wanted.items() if what != "accounts"}
+    return Verdict(counts, len(splits) + 1, differences)
+
+
+def _contents(results: Results) -> dict[str, Counter[str]]:
+    """Everything that a run gave, as JSON text."""
+    matches = [match for table in results.matches.values() for match in plain_matches(table, _offset)]
+    discards = [] if results.discarded is None else _rows(results.discarded)
+    accounts = [row for row in results.ledger.to_pylist() if row["count"]]
+    kinds = {"matches": matches, "outputs": plain_outputs(results.outputs), "discards": discards, "accounts": accounts}
+    return {
+        what: Counter(json.dumps(item, sort_keys=True, default=str) for item in found) for what, found in kinds.items()
+    }
+
+
+def _offset(_source: str, _partition: int, offset: int) -> int:
+    return offset
+
+
+def _rows(table: pa.Table) -> list[Any]:
+    public = table.select([name for name in table.column_names if not name.startswith("_")])
+    return [plain_value(row) for row in public.to_pylist()]
+
+
+def _sorted(counter: Counter[str]) -> list[str]:
+    return sorted(counter.elements())
