@@ -1,46 +1,50 @@
 """The ways of running records: embedded, in batch on Spark, as a stream of micro-batches on Spark.
 
-Takes a plan and records; gives results that must be the same for all of them. Spark is imported on first use.
+Takes plans and records, many at once; gives results that must be the same for all of them. Spark is imported on first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
+from dataclasses import dataclass
 
 from querylang.plan import Plan
 from runtime.replay import Records, replay_records
 from runtime.results import Results
 
 
-class Executor(StrEnum):
-    """The words of `--ensue-executors`."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Records for a plan. `splits`: the rows before which a stream is cut, stopped and started again."""
 
-    EMBEDDED = "embedded"
-    BATCH = "batch"
-    STREAM = "stream"
+    plan: Plan
+    records: Records
+    flush: bool
+    splits: tuple[int, ...] = ()
 
 
-def embedded(plan: Plan, records: Records, *, flush: bool) -> Results:
+def embedded(job: Job) -> Results:
     """In this process."""
-    return replay_records(plan, records, flush=flush)
+    return replay_records(job.plan, job.records, flush=job.flush)
 
 
-def batch(plan: Plan, records: Records, *, flush: bool) -> Results:
-    """All records as one bounded Spark DataFrame."""
-    from spark_backend.verify import match_in_batch
+def batch(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
+    """All records as bounded Spark DataFrames; of records of one moment those of `sources` come first, in this order."""
+    from spark_backend import verify
 
-    return match_in_batch(plan, records.arrivals, flush=flush)
-
-
-def stream(plan: Plan, records: Records, splits: Sequence[int], *, flush: bool) -> Results:
-    """The records as micro-batches, cut before the rows `splits`, the job restarted in between."""
-    from spark_backend.verify import stream_in_batches
-
-    return stream_in_batches(plan, records.arrivals, splits, flush=flush)
+    cases = [verify.Case(job.plan, job.records.arrivals, (), job.flush) for job in jobs]
+    return verify.run_bounded(cases, sources=sources)
 
 
-def even_splits(count: int, batches: int) -> list[int]:
+def stream(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
+    """The records as micro-batches on Spark, in a new session after each."""
+    from spark_backend import verify
+
+    cases = [verify.Case(job.plan, job.records.arrivals, job.splits, job.flush) for job in jobs]
+    return verify.run_streams(cases, sources=sources)
+
+
+def even_splits(count: int, batches: int) -> tuple[int, ...]:
     """Where to cut `count` records into as many micro-batches, as even as can be."""
     cuts = {count * number // batches for number in range(1, batches)}
-    return sorted(cuts - {0, count})
+    return tuple(sorted(cuts - {0, count}))

@@ -7,19 +7,19 @@ heavy is imported when a case runs: other people's tests pay nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from ensue.case_check import Line
+    from ensue.case_run import Outcome, SparkRuns
     from ensue.cases import Case
     from ensue.result import Replay
 
 EXECUTORS = ("embedded", "batch", "stream")
-MICRO_BATCHES = (1, 2, 3)
+SPARK_RUNS = pytest.StashKey[dict[str, "SparkRuns"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,19 +82,31 @@ class CaseItem(pytest.Item):
         self.executor = executor
 
     def runtest(self) -> None:
-        """Raises CaseDiffersError at the first executor, split or row that differs."""
+        """Raises CaseDiffersError at the first way of running, and row, that differs."""
+        from ensue.accept import accept
         from ensue.case_check import first_difference, side_by_side
 
-        for what, expected, observed in _outcomes(self.case, self.executor):
-            difference = first_difference(expected, observed)
+        for outcome in self._outcomes():
+            difference = first_difference(outcome.expected, outcome.observed)
             if difference is None:
                 continue
             if self.config.getoption("--ensue-accept") and self.executor == "embedded":
-                from ensue.accept import accept
-
-                accept(self.case, observed)
+                accept(self.case, outcome.observed)
                 return
-            raise CaseDiffersError(f"{what}\n{side_by_side(expected, observed, difference)}")
+            raise CaseDiffersError(f"{outcome.what}\n{side_by_side(outcome.expected, outcome.observed, difference)}")
+
+    def _outcomes(self) -> Iterable[Outcome]:
+        from ensue.case_run import SparkRuns, run_embedded
+
+        if self.executor == "embedded":
+            return run_embedded(self.case)
+        runs = self.config.stash.setdefault(SPARK_RUNS, {})
+        if self.executor not in runs:
+            items = [item for item in self.session.items if isinstance(item, CaseItem)]
+            runs[self.executor] = SparkRuns(
+                self.executor, [item.case for item in items if item.executor == self.executor]
+            )
+        return runs[self.executor].outcomes(self.case)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str | Any:
         """Our own errors as they are; anything else with its traceback."""
@@ -107,36 +119,3 @@ class CaseItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the case stands."""
         return self.path, None, f"{self.path.name}: {self.name}"
-
-
-def _outcomes(case: Case, executor: str) -> Iterator[tuple[str, list[Line], list[Line]]]:
-    """(what was run, what is expected, what came out), for each way of running the case on an executor."""
-    from ensue import executors
-    from ensue.case_check import at_moments, expected_lines, observed_by_moment, observed_by_step
-    from ensue.queries import load
-    from runtime.replay import read_records
-    from runtime.steps import replay_steps
-
-    queries = load(case.query if case.query is not None else case.text or "")
-    plan = queries.plan()
-    records = read_records([case.table(plan)], plan)
-    expected = expected_lines(case)
-    by_moment = at_moments(expected)
-    match executor:
-        case "embedded":
-            yield (
-                "embedded, row by row",
-                expected,
-                observed_by_step(case, plan, list(replay_steps(plan, records, flush=False))),
-            )
-            results = executors.embedded(plan, records, flush=False)
-            yield "embedded, all at once", by_moment, observed_by_moment(case, plan, records, results)
-        case "batch":
-            results = executors.batch(plan, records, flush=False)
-            yield "batch", by_moment, observed_by_moment(case, plan, records, results)
-        case _:
-            count = len(records.rows)
-            for splits in dict.fromkeys(tuple(executors.even_splits(count, n)) for n in (*MICRO_BATCHES, count)):
-                results = executors.stream(plan, records, splits, flush=False)
-                what = f"stream, {len(splits) + 1} micro-batches"
-                yield what, by_moment, observed_by_moment(case, plan, records, results)

@@ -71,12 +71,10 @@ class Verdict:
 
 def compare(replay: Replay, batches: int) -> Verdict:
     """Run the replay's records on Spark, in batch and in so many micro-batches, and compare."""
-    plan, records = replay.plan, replay.records
-    splits = executors.even_splits(len(records.rows), batches)
-    others = {
-        "batch": executors.batch(plan, records, flush=replay.flush),
-        "stream": executors.stream(plan, records, splits, flush=replay.flush),
-    }
+    splits = executors.even_splits(len(replay.records.rows), batches)
+    job = executors.Job(replay.plan, replay.records, replay.flush, splits)
+    sources = replay.records.sources
+    others = {"batch": executors.batch([job], sources)[0], "stream": executors.stream([job], sources)[0]}
     wanted = _contents(replay.results)
     differences = [
         Difference(executor, what, _sorted(counter - found[what]), _sorted(found[what] - counter))

@@ -1,0 +1,95 @@
+"""Cases on executors: from a case to what it expects and what came out.
+
+Takes cases; gives outcomes. Spark runs many cases in one job, so all cases of a test run are given to it at once, the first
+time one of them is asked for. A case that cannot be run at all keeps its own error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ensue import executors
+from ensue.case_check import Line, at_moments, expected_lines, observed_by_moment, observed_by_step
+from ensue.cases import Case
+from ensue.executors import Job, even_splits
+from ensue.queries import load
+from querylang.errors import EnsueError
+from runtime.replay import read_records
+from runtime.results import Results
+from runtime.steps import replay_steps
+
+MICRO_BATCHES = (1, 2, 3)
+"""In so many micro-batches each case is streamed; and in one a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`what`: how the case was run."""
+
+    what: str
+    expected: list[Line]
+    observed: list[Line]
+
+
+def prepare(case: Case) -> Job:
+    """The case's query compiled, its rows read; raises QueryErrors, InputError."""
+    plan = load(case.query if case.query is not None else case.text or "").plan()
+    return Job(plan, read_records([case.table(plan)], plan), flush=False)
+
+
+def run_embedded(case: Case) -> Iterator[Outcome]:
+    """Row by row, and all at once."""
+    job = prepare(case)
+    steps = list(replay_steps(job.plan, job.records, flush=job.flush))
+    yield Outcome("embedded, row by row", expected_lines(case), observed_by_step(case, job.plan, steps))
+    yield _outcome("embedded, all at once", case, job, executors.embedded(job))
+
+
+class SparkRuns:
+    """The cases of a test run on one Spark executor, run together when the first is asked for."""
+
+    def __init__(self, executor: str, cases: Sequence[Case]) -> None:
+        self._executor = executor
+        self._cases = list(cases)
+        self._outcomes: dict[int, list[Outcome] | EnsueError] = {}
+
+    def outcomes(self, case: Case) -> list[Outcome]:
+        """What came of one case; raises its own error."""
+        if not self._outcomes:
+            self._run()
+        found = self._outcomes[id(case)]
+        if isinstance(found, EnsueError):
+            raise found
+        return found
+
+    def _run(self) -> None:
+        runs: list[tuple[Case, str, Job]] = []
+        for case in self._cases:
+            try:
+                job = prepare(case)
+            except EnsueError as error:
+                self._outcomes[id(case)] = error
+                continue
+            self._outcomes[id(case)] = []
+            runs += [(case, what, variant) for what, variant in self._variants(job)]
+        jobs = [job for _, _, job in runs]
+        found = executors.batch(jobs) if self._executor == "batch" else executors.stream(jobs)
+        for (case, what, job), results in zip(runs, found, strict=True):
+            outcomes = self._outcomes[id(case)]
+            assert isinstance(outcomes, list), "only cases without an error were run"
+            outcomes.append(_outcome(what, case, job, results))
+
+    def _variants(self, job: Job) -> list[tuple[str, Job]]:
+        if self._executor == "batch":
+            return [("batch", job)]
+        count = len(job.records.rows)
+        splits = dict.fromkeys(even_splits(count, number) for number in (*MICRO_BATCHES, count))
+        return [
+            (f"stream, {len(cuts) + 1} micro-batches", Job(job.plan, job.records, job.flush, cuts)) for cuts in splits
+        ]
+
+
+def _outcome(what: str, case: Case, job: Job, results: Results) -> Outcome:
+    observed = observed_by_moment(case, job.plan, job.records, results)
+    return Outcome(what, at_moments(expected_lines(case)), observed)
