@@ -1,0 +1,1 @@
+"""Queries on Spark: transport, operator, sources, sinks, deployments. Importing it imports no Spark."""

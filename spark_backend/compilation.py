@@ -57,5 +57,7 @@ def schemas_from_data(deployment: Deployment) -> Schemas:
 
 def _first_file(source: Source) -> Path | None:
     """The oldest file, as Spark takes them."""
-    files = [path for path in source.path.rglob("*") if path.suffix in _SUFFIXES[source.format] and path.name[0] not in "._"]
+    files = [
+        path for path in source.path.rglob("*") if path.suffix in _SUFFIXES[source.format] and path.name[0] not in "._"
+    ]
     return min(files, key=lambda path: (path.stat().st_mtime_ns, path.name), default=None)

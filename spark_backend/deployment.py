@@ -7,19 +7,18 @@ micro-batch number, and the record beside the checkpoint refuses to go on with s
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
-from querylang.errors import EnsueError, InputError
+from querylang.errors import InputError
 from spark_backend.compilation import compile_deployment
+from spark_backend.errors import plain_error
 from spark_backend.program import Program
 from spark_backend.reading import FLUSH_WORD, Reading
 from spark_backend.record import Record, Schemas, all_sources, read_record, refuse_difference, write_record
@@ -150,9 +149,7 @@ def deploy(path: Path | str, progress: Progress | None = None) -> Handle:
     return Handle(job, _start(job, progress or _ignore, is_bounded=False))
 
 
-def run(
-    path: Path | str, *, once: bool = False, flush: bool = False, progress: Progress | None = None
-) -> RunReport:
+def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: Progress | None = None) -> RunReport:
     """Run a deployment here and now: for ever, or with `once` until what is there has been taken.
 
     `flush` then lets time go on until nothing is due. A run that was interrupted goes on where it stopped.
@@ -229,7 +226,7 @@ def _refuse_folder_without_files(source: Source) -> None:
     if names and "pathGlobFilter" not in source.options and not any(n.endswith(tuple(suffixes)) for n in names):
         raise InputError(
             f"{source.path}: no file of the source '{source.name}' ends in .{' or .'.join(suffixes)};"
-            f" '{sorted(names)[0]}' is there"
+            f" '{min(names)}' is there"
         )
 
 
@@ -318,19 +315,3 @@ def batch_report(program: Program, batch: int, written: list[Written], changes: 
 
 def _rows(written: list[Written], tag: Tag) -> int:
     return sum(row.rows for row in written if row.tag is tag)
-
-
-_OURS = re.compile(r"^(?:[\w.]+\.)?(?:InputError|StateError|ContainerError): (?P<words>.+)$", re.MULTILINE)
-_NOT_THERE = re.compile(r"Ensue cannot be imported on a Spark executor.*")
-
-
-def plain_error(error: Any) -> EnsueError | Exception:
-    """What ended a Spark query: our own words where they stand in its text, else the error itself."""
-    text = str(error)
-    missing = _NOT_THERE.search(text)
-    if missing is not None:
-        return InputError(missing[0])
-    found = _OURS.findall(text)
-    if found:
-        return InputError(str(found[-1]).strip())
-    return error if isinstance(error, Exception) else RuntimeError(text)

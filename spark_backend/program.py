@@ -7,6 +7,7 @@ through them (`plan_index`), so that one Spark job runs all cases at once.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
@@ -21,7 +22,7 @@ class Program:
     """`plans`: texts of `ship.plan_text`; `buckets`: a plan's buckets.
 
     `idle`, microseconds: with the clock `arrival`, a stream that was silent for longer lets time go on from there, this
-    much behind the wall clock; None: only records move time. `matcher` as `Engine` takes it.
+    much behind the wall clock; None: only records move time. `matcher` and `sources` as `Engine` takes them.
     """
 
     plans: tuple[str, ...]
@@ -29,13 +30,19 @@ class Program:
     clock: Clock = Clock.ARRIVAL
     idle: int | None = None
     matcher: str = "auto"
+    sources: tuple[str, ...] = ()
 
     @staticmethod
     def of(
-        *plans: Plan, buckets: int, clock: Clock = Clock.ARRIVAL, idle: int | None = None, matcher: str = "auto"
+        *plans: Plan,
+        buckets: int,
+        clock: Clock = Clock.ARRIVAL,
+        idle: int | None = None,
+        sources: Sequence[str] = (),
     ) -> Program:
         """A program for these plans."""
-        return Program(tuple(plan_text(plan) for plan in plans), buckets, clock, idle, matcher)
+        texts = tuple(plan_text(plan) for plan in plans)
+        return Program(texts, buckets, clock, idle, sources=tuple(sources))
 
     def fingerprint(self) -> str:
         """Names the plans; the same for equal plans."""
@@ -67,4 +74,11 @@ class Program:
 def load_program(text: str) -> Program:
     """The inverse of `Program.to_text`; once a process."""
     data = json.loads(text)
-    return Program(tuple(data["plans"]), data["buckets"], Clock(data["clock"]), data["idle"], data["matcher"])
+    return Program(
+        plans=tuple(data["plans"]),
+        buckets=data["buckets"],
+        clock=Clock(data["clock"]),
+        idle=data["idle"],
+        matcher=data["matcher"],
+        sources=tuple(data["sources"]),
+    )

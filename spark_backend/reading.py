@@ -90,7 +90,7 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     Rows without an `offset` column are numbered: by task, micro-batch and position, so that a repeated batch
     numbers them alike.
     """
-    from pyspark import TaskContext  # noqa: PLC0415 - on a worker only
+    from pyspark import TaskContext
 
     loaded, how = load_program(program), Reading(**json.loads(reading))
     context = TaskContext.get()

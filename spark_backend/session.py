@@ -57,7 +57,7 @@ def get_session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     count = cores or os.cpu_count() or 2
     chosen = AT_START | AT_RUN_TIME | {"spark.sql.shuffle.partitions": str(count)} | dict(settings or {})
-    builder = SparkSession.builder.appName(name).master(f"local[{count}]")  # type: ignore[attr-defined] # a class property
+    builder = SparkSession.builder.appName(name).master(f"local[{count}]")
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
@@ -69,7 +69,7 @@ def prepare(session: SparkSession) -> SparkSession:
     for key, value in AT_RUN_TIME.items():
         session.conf.set(key, value)
     context = session.sparkContext
-    if context.master.startswith("local"):
+    if (context.master or "").startswith("local"):
         paths = [str(ROOT), *filter(None, context.environment.get("PYTHONPATH", "").split(os.pathsep))]
         context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     return session

@@ -242,7 +242,7 @@ class _Reader:
     def _sink(self, name: str, node: Node) -> Sink:
         found = node.mapping(("format", "path"))
         for key in ("format", "path"):
-            if key not in found and isinstance(found, dict) and found:
+            if key not in found and found:
                 node.wrong(f"'{name}' has no '{key}'")
         formats = {word: word for word in SINK_FORMATS}
         format_ = found["format"].one_of(formats, unsupported=LATER_FORMATS) if "format" in found else None

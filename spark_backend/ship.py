@@ -46,7 +46,7 @@ def on_worker(module: str, function: str, *arguments: Any) -> Callable[..., Any]
     """
 
     def run(*given: Any) -> Any:
-        import importlib  # noqa: PLC0415 - runs on a worker
+        import importlib
 
         try:
             target = getattr(importlib.import_module(module), function)

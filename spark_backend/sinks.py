@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.csv
@@ -117,7 +117,7 @@ def remove_leftovers(sinks: Mapping[str, FileSink], identity: str, batch: int, w
 
 def write_tables(program: str, sinks: str, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow` over tagged rows: one file a kind, query and task."""
-    from pyspark import TaskContext  # noqa: PLC0415 - on a worker only
+    from pyspark import TaskContext
 
     plan = load_program(program).plan()
     chosen = {key: FileSink(FileFormat(sink["format"]), sink["path"]) for key, sink in json.loads(sinks).items()}
@@ -177,7 +177,7 @@ class _Files:
         self._open[path][1].write(table)
         return str(path)
 
-    def __enter__(self) -> _Files:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

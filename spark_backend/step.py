@@ -148,7 +148,7 @@ def open_state(program: Program, bucket: int, state: bytes | None) -> Saved:
     """The engines of a bucket: new ones, or as they were left."""
     groups = program.groups(program.plan_index(bucket))
     if state is None:
-        return Saved(tuple(Engine(group.plan, matcher=program.matcher) for group in groups), None, 0)
+        return Saved(tuple(Engine(group.plan, program.matcher, program.sources) for group in groups), None, 0)
     try:
         header, parts = unpack(_USE, STATE_VERSION, state)
     except ContainerError as error:
@@ -159,7 +159,7 @@ def open_state(program: Program, bucket: int, state: bytes | None) -> Saved:
             f" groups; this run has {program.buckets} and {len(groups)}"
         )
     engines = tuple(
-        Engine.restore(group.plan, bytes(part), matcher=program.matcher)
+        Engine.restore(group.plan, bytes(part), program.matcher, program.sources)
         for group, part in zip(groups, parts, strict=True)
     )
     return Saved(engines, header["heard"], header["seen"])

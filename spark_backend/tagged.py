@@ -1,7 +1,7 @@
 """The operator's output: tagged rows, each one an Arrow table of one kind and query; and the way back.
 
 Takes `Results`; gives rows `(bucket, kind, query, rows, data)` and, from their bytes, Arrow tables as the schemas of
-`runtime.results` have them, with `_step` and `_rank` dropped. Half a million matches travel as a few binary values.
+`runtime.results` have them. Half a million matches travel as a few binary values.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def tagged_rows(results: Results) -> Iterator[TaggedRow]:
 
 def _if_any(tag: Tag, query: str, table: pa.Table) -> Iterator[TaggedRow]:
     if table.num_rows:
-        yield TaggedRow(tag, query, without_order(table))
+        yield TaggedRow(tag, query, table)
 
 
 def without_order(table: pa.Table) -> pa.Table:

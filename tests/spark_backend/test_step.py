@@ -118,6 +118,6 @@ def test_with_the_clock_processing_a_record_arrives_with_its_batch() -> None:
     data = pack_arrivals(arrivals_of(200), program.groups(), 1).to_pylist()[0]["data"]
     step = run_step(program, 0, None, [data], 1_000_020_000)
     assert {row["arrival"].timestamp() for row in rows_of(list(step.rows), Tag.DISCARDED)} <= {1_000_020.0}
-    matches = [row for row in rows_of(list(step.rows), Tag.MATCH)]
+    matches = rows_of(list(step.rows), Tag.MATCH)
     assert {row["emitted"].timestamp() for row in matches} <= {1_000_020.0}
     assert step.wake is not None
