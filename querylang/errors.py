@@ -161,7 +161,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like this one, or None if none is near."""
     choices = sorted(set(known) - {name})
     folded = {choice.casefold(): choice for choice in reversed(choices)}
-    found = difflib.get_close_matches(name.casefold()[:80], list(folded), n=1, cutoff=0.6)
+    likeness = 0.5 if len(name) <= 3 else 0.6  # of two letters one may differ: `w3` and `w2`
+    found = difflib.get_close_matches(name.casefold()[:80], list(folded), n=1, cutoff=likeness)
     return folded[found[0]] if found else None
 
 
