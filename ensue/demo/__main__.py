@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow.parquet
 from rich.console import Console
 from rich.table import Table
 
@@ -62,9 +61,9 @@ def _prepare() -> EventTables:
     tables = write_event_tables(FOLDER / "events")
     console.print(
         f"{tables.flights:,} flights from New York in 2013 and {tables.weather:,} hours of weather, as {len(tables.files)} "
-        f"Parquet files in {FOLDER / 'events'}.\nA flight is reported when it has landed, so departures come late and out of "
-        f"order by hours. {tables.cancelled:,} flights were cancelled,\n{tables.diverted:,} diverted, {tables.without_tail:,} "
-        "have no tail number; all of them are in."
+        f"Parquet files in {FOLDER / 'events'}. A flight is reported when it has landed, so departures come late and out of "
+        f"order by hours. {tables.cancelled:,} flights were cancelled, {tables.diverted:,} diverted, "
+        f"{tables.without_tail:,} have no tail number; all of them are in."
     )
     return tables
 
@@ -128,9 +127,7 @@ def _print_striking(replay: ensue.Replay) -> None:
 
 
 def _draw(replay: ensue.Replay, file: Path) -> None:
-    flights = pyarrow.parquet.read_table(FOLDER / "events", filters=[("event", "==", "Flight")]).to_pandas()
-    day = striking.worst_day(striking.matches_of(replay.matches, "Snowball"), flights)
-    file.write_text(picture.draw(day))
+    file.write_text(picture.draw(striking.worst_day(replay.matches, FOLDER / "events")))
     console.print(f"\nThe worst of these days, drawn: {file}")
 
 

@@ -10,9 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet
 from rich.table import Table
 
 from ensue.demo import picture
@@ -84,16 +86,17 @@ def growth(match: Match) -> float:
     return float(match.members["third"]["delay"]) - float(match.members["first"]["delay"])
 
 
-def worst_day(matches: Sequence[Match], flights: pd.DataFrame) -> picture.Day:
-    """The day of the match that got worse the most, with all of the aircraft's flights from New York around it.
+def worst_day(matches: pd.DataFrame, events: Path) -> picture.Day:
+    """The day that got worse the most, with all of that aircraft's flights from New York around it.
 
-    `flights`: the year's flights, with the fields of the event type `Flight`.
+    `matches`: those of the query Snowball are looked at; `events`: the folder of event tables.
     """
-    match = _top(matches, 1, growth)[0]
+    match = _top(matches_of(matches, "Snowball"), 1, growth)[0]
     departures = [match.members[term]["departure"] for term in TERMS]
     tail = str(match.members["first"]["tail"])
+    flights = pyarrow.parquet.read_table(events, filters=[("tail", "==", tail)]).to_pandas()
     near = flights["departure"].between(departures[0] - 6 * HOUR, departures[-1] + 2 * HOUR)
-    day = flights[(flights["tail"] == tail) & near & flights["air_time"].notna()].sort_values("departure")
+    day = flights[near & flights["air_time"].notna()].sort_values("departure")
     terms = dict(zip(departures, TERMS, strict=True))
     return picture.Day(
         tail=tail,

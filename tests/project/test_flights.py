@@ -8,9 +8,11 @@ from pathlib import Path
 
 import duckdb
 import pandas as pd
+import pyarrow.parquet
 import pytest
 
 import ensue
+from ensue.demo import picture, striking
 from ensue.demo.flights import write_event_tables
 from tests.project.repository import ROOT
 
@@ -75,9 +77,15 @@ def sql(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def year(tmp_path_factory: pytest.TempPathFactory) -> ensue.Replay:
-    tables = write_event_tables(tmp_path_factory.mktemp("events"))
-    return ensue.replay(ROOT / "queries" / "flights", tables.files)
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("events")
+    write_event_tables(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def year(events: Path) -> ensue.Replay:
+    return ensue.replay(ROOT / "queries" / "flights", sorted(events.glob("*.parquet")))
 
 
 def found(matches: pd.DataFrame, query: str, key: str, *columns: tuple[str, str]) -> list[tuple[object, ...]]:
@@ -113,3 +121,15 @@ def test_every_record_is_accounted_for(year: ensue.Replay) -> None:
     assert counts["received"] == 336_776 + 26_115
     assert counts["null_time"] + counts["null_key"] == 8_255
     assert counts["received"] == counts.drop(["received"]).sum()
+
+
+def test_the_picture_in_the_readme_is_the_demo_s(year: ensue.Replay, events: Path) -> None:
+    drawn = picture.draw(striking.worst_day(year.matches, events))
+    assert drawn == (ROOT / "docs" / "images" / "aircraft-day.svg").read_text()
+
+
+def test_departures_arrive_late_and_out_of_order(events: Path) -> None:
+    arrivals = pyarrow.parquet.read_table(events).to_pandas()
+    departures = arrivals["departure"].dropna()
+    assert arrivals["at"].is_monotonic_increasing
+    assert (departures.diff() < 0).mean() > 0.3
