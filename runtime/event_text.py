@@ -1,6 +1,6 @@
 """Events written as text: `A(1,"x",2.5)`, `com.apama.queries.SetDelayedEventsLeeway(300.0, 10.0)`.
 
-Takes one text; gives the type's name and its arguments as plain values. What the event is (one of the plan's types, a
+Takes one text; gives the type's name and its arguments as plain values. What `toString()` prints of an event is read. What the event is (one of the plan's types, a
 control event) and whether the arguments fit is left to the caller.
 """
 
@@ -10,16 +10,19 @@ import json
 import re
 from dataclasses import dataclass
 
-Value = bool | int | float | str
+Value = bool | int | float | str | None
 
 _NAME = re.compile(r"\s*\.?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\(")
 _ARGUMENT = re.compile(
     r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"""
     r"""|(?P<word>[+-]?[A-Za-z_][\w.]*))\s*"""
 )
-_WORDS: dict[str, bool | float] = {
+_WORDS: dict[str, bool | float | None] = {
     "true": True,
     "false": False,
+    "null": None,
+    "Infinity": float("inf"),
+    "-Infinity": float("-inf"),
     "infinity": float("inf"),
     "-infinity": float("-inf"),
     "float.INFINITY": float("inf"),

@@ -45,13 +45,17 @@ Describe = Callable[[int], tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """Columns of one table (or of a part of it); `numbers` are the rows' numbers in the whole table, from 1."""
+    """Columns of one table (or of a part of it); `numbers` are the rows' numbers in the whole table, from 1.
+
+    Without `has_types` all cells are text, whatever they stand for.
+    """
 
     name: str
     columns: pa.Table
     numbers: NDArray[np.int64]
     describe: Describe
     unreadable: Sequence[Unreadable] = field(default=())
+    has_types: bool = True
 
 
 def read_raw(table: Any, name: str | None = None) -> RawTable:
@@ -211,7 +215,7 @@ def _read_csv(path: Path, name: str) -> RawTable:
     wrong = {index: _wrong_cells(header, cells) for index, cells, _ in refused}
     numbers = np.setdiff1d(np.arange(1, len(columns) + len(wrong) + 1), np.array(list(wrong), np.int64))
     unreadable = [records().unreadable(index, reason) for index, reason in wrong.items()]
-    return RawTable(name, columns, numbers, lambda number: records().describe(number), unreadable)
+    return RawTable(name, columns, numbers, lambda number: records().describe(number), unreadable, has_types=False)
 
 
 def _wrong_cells(header: Sequence[str], cells: int) -> str:
@@ -272,7 +276,7 @@ def _read_csv_with_open_quote(name: str, data: bytes, header: Sequence[str]) -> 
     wrong |= {int(index): "a quote is not closed" for index in np.flatnonzero(is_open)}
     numbers = np.array([index for index in range(1, count) if index not in wrong], np.int64)
     unreadable = [records.unreadable(index, reason) for index, reason in sorted(wrong.items())]
-    return RawTable(name, columns, numbers, records.describe, unreadable)
+    return RawTable(name, columns, numbers, records.describe, unreadable, has_types=False)
 
 
 # ------------------------------------------------------------------------------------------------------- JSON, YAML

@@ -70,18 +70,18 @@ def _inferred(raw: RawTable, rows: NDArray[np.bool_], declared: set[str]) -> Ite
         if name and name not in declared:
             column = raw.columns.column(name).combine_chunks()
             column = column if is_all else column.filter(pa.array(rows))
-            type_ = _type_of(column)
+            type_ = _type_of(column, raw.has_types)
             if type_ is not None and (is_all or column.null_count < len(column)):
                 yield name, type_
 
 
-def _type_of(column: pa.Array) -> Type | None:
+def _type_of(column: pa.Array, has_types: bool) -> Type | None:
     """The narrowest type that holds all cells; None for what no type holds."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _type_of(pc.cast(column, kind.value_type))
+        return _type_of(pc.cast(column, kind.value_type), has_types)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        narrow = () if column.null_count == len(column) else (Type.INTEGER, Type.FLOAT, Type.BOOLEAN)
+        narrow = () if has_types or column.null_count == len(column) else (Type.INTEGER, Type.FLOAT, Type.BOOLEAN)
         return next((type_ for type_ in narrow if convert(column, type_).bad is None), Type.STRING)
     if pa.types.is_boolean(kind):
         return Type.BOOLEAN

@@ -262,7 +262,8 @@ class _Reading:
         for row, (event, definition) in self.written.items():
             for field, argument in zip(definition.fields, event.arguments, strict=True):
                 name = column_name(field.name, field.type)
-                values.setdefault(name, {})[row] = float(argument) if field.type is Type.FLOAT else argument
+                is_number = field.type is Type.FLOAT and argument is not None
+                values.setdefault(name, {})[row] = float(argument) if is_number else argument
                 types[name] = field.type
         for name, cells in values.items():
             rows = np.fromiter(cells, np.int64)
@@ -453,6 +454,8 @@ def _misfit(event: TextEvent, definition: EventType) -> str | None:
         Type.STRING: str,
     }
     for field, argument in zip(definition.fields, event.arguments, strict=True):
+        if argument is None:
+            continue
         fits = isinstance(argument, wanted[field.type]) and isinstance(argument, bool) == (field.type is Type.BOOLEAN)
         if not fits or (field.type is Type.INTEGER and not -(2**63) <= argument < 2**63):  # type: ignore[operator]
             return f"{argument!r} is not a value of {field.name!r} ({field.type})"

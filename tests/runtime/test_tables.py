@@ -1,0 +1,360 @@
+"""Event tables become arrivals."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from querylang import compile_text
+from querylang.errors import InputError
+from querylang.expression import Type
+from querylang.plan import Plan
+from runtime.batch import NO_TIME, Arrivals, Kind, arrivals_schema
+from runtime.tables import infer_schemas, iter_arrivals, read_arrivals
+from runtime.times import parse_time
+
+A = "event A { integer id; string name; float v; boolean ok; }\n"
+B = "event B { string id; float ts; }\n"
+ONE = compile_text(A + "inputs { A() within 30.0 wait 20.0; } find A as a1 -> A as a2").plan
+NO_WAIT = compile_text(A + "inputs { A() within 30.0; } find A as a1 -> A as a2").plan
+BOTH = compile_text(
+    A + B + "event H { float ts; }\n"
+    "query Q { inputs { A() within 30.0 wait 20.0; B() within 30.0 time from ts wait 5.0 or H; } find A as a -> B as b }"
+).plan
+
+HEADER = "at,event,ts,id,name,v,ok\n"
+
+
+def csv(folder: Path, text: str, name: str = "e.csv") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def rows(arrivals: Arrivals) -> list[dict[str, Any]]:
+    arrivals.table.validate(full=True)
+    return [
+        {name.partition(":")[0] if ":" in name else name: value for name, value in row.items() if value is not None}
+        for row in arrivals.table.to_pylist()
+    ]
+
+
+def kinds(arrivals: Arrivals) -> list[int]:
+    return list(arrivals.system("kind").tolist())
+
+
+def texts(arrivals: Arrivals) -> list[str | None]:
+    return list(arrivals.table.column("_text").to_pylist())
+
+
+def arrival(arrivals: Arrivals) -> list[int]:
+    return list(arrivals.system("arrival").tolist())
+
+
+def test_a_row_of_csv_is_an_arrival(tmp_path: Path) -> None:
+    arrivals = read_arrivals(csv(tmp_path, HEADER + "10:00:20,A,10:00:10,1,x,2.5,true\n"), ONE)
+    assert arrivals.table.schema == arrivals_schema(ONE)
+    assert rows(arrivals) == [
+        {
+            "_kind": 0,
+            "_arrival": parse_time("10:00:20"),
+            "_source": "e.csv",
+            "_partition": 0,
+            "_offset": 1,
+            "_source_time": parse_time("10:00:10"),
+            "id": 1,
+            "name": "x",
+            "v": 2.5,
+            "ok": True,
+        }
+    ]
+
+
+def test_an_empty_cell_is_null_and_two_quotes_are_the_empty_string(tmp_path: Path) -> None:
+    arrivals = read_arrivals(csv(tmp_path, HEADER + '1,A,1,1,"",,\n2,A,1,2,,,\n'), ONE)
+    assert arrivals.table.column("name:string").to_pylist() == ["", None]
+    assert arrivals.table.column("v:float").to_pylist() == [None, None]
+
+
+MALFORMED = [
+    ("1,A,1,x,n,1,true", "line 3: 'x' is not a value of 'id' (integer): 1,A,1,x,n,1,true"),
+    ("1,A,1,1.5,n,1,true", "line 3: '1.5' is not a value of 'id' (integer): 1,A,1,1.5,n,1,true"),
+    ("1,A,1,1,n,1,maybe", "line 3: 'maybe' is not a value of 'ok' (boolean): 1,A,1,1,n,1,maybe"),
+    ("soon,A,1,1,n,1,true", "line 3: 'soon' in 'at' is not a time: soon,A,1,1,n,1,true"),
+    (",A,1,1,n,1,true", "line 3: 'at' is empty: ,A,1,1,n,1,true"),
+    ("1,A,then,1,n,1,true", "line 3: 'then' in 'ts' is not a time: 1,A,then,1,n,1,true"),
+    ("1,A,1", "line 3: 3 cells where the header has 7: 1,A,1"),
+    ("1,A,1,1,n,1,true,9", "line 3: 8 cells where the header has 7: 1,A,1,1,n,1,true,9"),
+    ('1,A,1,1,"n,1,true', 'line 3: a quote is not closed: 1,A,1,1,"n,1,true'),
+    ("1,A(1),1,,,,", "line 3: 'A' has 4 fields, 1 given: 1,A(1),1,,,,"),
+    ("1,A(1,1,,,,,", "line 3: 8 cells where the header has 7: 1,A(1,1,,,,,"),
+]
+
+
+@pytest.mark.parametrize(("line", "told"), MALFORMED, ids=[told[8:40] for _, told in MALFORMED])
+def test_a_row_that_cannot_be_read_says_where_and_why_and_the_rest_goes_on(
+    line: str, told: str, tmp_path: Path
+) -> None:
+    arrivals = read_arrivals(csv(tmp_path, HEADER + f"1,A,1,1,x,1,true\n{line}\n2,A,2,3,x,1,true\n"), ONE)
+    assert kinds(arrivals) == [0, Kind.MALFORMED, 0]
+    assert texts(arrivals) == [None, told, None]
+    assert arrivals.system("offset").tolist() == [1, 2, 3]
+    assert arrival(arrivals)[1] in {1_000_000, 2_000_000}
+
+
+def test_line_numbers_count_blank_lines_and_lines_inside_of_cells(tmp_path: Path) -> None:
+    arrivals = read_arrivals(csv(tmp_path, HEADER + '1,A,1,1,"a\nb",1,true\n\n\n2,A,2,x,n,1,true\n'), ONE)
+    assert arrivals.table.column("name:string")[0].as_py() == "a\nb"
+    assert texts(arrivals)[1] == "line 6: 'x' is not a value of 'id' (integer): 2,A,2,x,n,1,true"
+
+
+def test_bytes_that_are_not_text_spoil_only_their_cell(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_bytes(HEADER.encode() + b"1,A,1,1,\xff,1,true\n2,A,1,2,x,1,true\n")
+    assert read_arrivals(tmp_path / "e.csv", ONE).table.column("name:string").to_pylist() == ["�", "x"]
+
+
+def test_ticks_controls_and_unknown_types(tmp_path: Path) -> None:
+    text = '1,,,,,,\n2,"com.apama.queries.SetDelayedEventsLeeway(300.0, 10.0)",,,,,\n3,C,,,,,\n4,C(1),,,,,\n'
+    arrivals = read_arrivals(csv(tmp_path, HEADER + text + '5,"Heartbeat(""A"", 4.0)",,,,,\n'), ONE)
+    assert kinds(arrivals) == [Kind.TICK, Kind.CONTROL, Kind.UNKNOWN_TYPE, Kind.UNKNOWN_TYPE, Kind.CONTROL]
+    assert texts(arrivals) == [
+        None,
+        "com.apama.queries.SetDelayedEventsLeeway(300.0, 10.0)",
+        "C",
+        "C",
+        'Heartbeat("A", 4.0)',
+    ]
+
+
+def test_an_event_written_as_text_fills_its_fields(tmp_path: Path) -> None:
+    table = [{"at": 1, "event": 'pkg.A(1,"x,y",3,true)', "ts": 1}, {"at": 2, "event": 'B("k",null)', "ts": None}]
+    first, second = rows(read_arrivals(table, BOTH))
+    assert (first["id"], first["name"], first["v"], first["ok"]) == (1, "x,y", 3.0, True)
+    assert second["_kind"] == 1
+    assert second["id"] == "k"
+    assert "ts" not in second
+
+
+def test_two_types_may_use_one_name_for_different_fields() -> None:
+    table = [
+        {"at": 1, "event": "A", "ts": "10:00:00", "id": "7", "name": "n", "v": "1", "ok": "0"},
+        {"at": 2, "event": "B", "ts": "10:00:01", "id": "seven", "name": None, "v": "none", "ok": None},
+    ]
+    arrivals = read_arrivals(table, BOTH)
+    assert arrivals.table.column("id:integer").to_pylist() == [7, None]
+    assert arrivals.table.column("id:string").to_pylist() == [None, "seven"]
+    assert arrivals.table.column("ts:float").to_pylist() == [None, 36_001.0]
+    assert kinds(arrivals) == [0, 1]
+
+
+def test_without_a_type_column_every_row_is_of_the_only_input_type() -> None:
+    table = pd.DataFrame(
+        {"at": [1, 2], "ts": [1, 2], "id": [1, 2], "name": ["a", None], "v": [1.0, None], "ok": [True, False]}
+    )
+    arrivals = read_arrivals(table, ONE)
+    assert kinds(arrivals) == [0, 0]
+    assert arrivals.table.column("v:float").to_pylist() == [1.0, None]
+    assert arrivals.table.column("_source").to_pylist() == ["table", "table"]
+
+
+def test_history_is_taken_in_order_of_source_time_and_arrives_at_it() -> None:
+    table = [
+        {"event": "A", "ts": 30, "id": 1, "name": "", "v": 1.0, "ok": True},
+        {"event": "A", "ts": 10, "id": 2, "name": "", "v": 1.0, "ok": True},
+        {"event": "A", "ts": 10, "id": 3, "name": "", "v": 1.0, "ok": True},
+        {"event": "A", "ts": None, "id": 4, "name": "", "v": 1.0, "ok": True},
+    ]
+    arrivals = read_arrivals(table, ONE)
+    assert arrivals.table.column("id:integer").to_pylist() == [2, 3, 4, 1]
+    assert arrival(arrivals) == [10_000_000, 10_000_000, 10_000_000, 30_000_000]
+    assert arrivals.system("source_time").tolist() == [10_000_000, 10_000_000, NO_TIME, 30_000_000]
+
+
+def test_history_goes_by_the_field_that_is_the_source_time() -> None:
+    table = [{"event": "B", "id": "x", "ts": "10:00:01"}, {"event": "B", "id": "y", "ts": "10:00:00"}]
+    arrivals = read_arrivals(table, BOTH)
+    assert arrivals.table.column("id:string").to_pylist() == ["y", "x"]
+    assert arrival(arrivals) == [parse_time("10:00:00"), parse_time("10:00:01")]
+
+
+def test_arrival_never_goes_back_within_a_source_partition() -> None:
+    table = {"at": [5, 3, 6, 2], "id": 1, "name": "", "v": 1.0, "ok": True, "ts": 1}
+    assert arrival(read_arrivals(pd.DataFrame(table), ONE)) == [5_000_000, 5_000_000, 6_000_000, 6_000_000]
+    parted = pd.DataFrame(table | {"source": ["x", "y", "x", "y"], "partition": 1, "offset": [10, 11, 12, 13]})
+    arrivals = read_arrivals(parted, ONE)
+    assert arrival(arrivals) == [5_000_000, 3_000_000, 6_000_000, 3_000_000]
+    assert arrivals.table.column("_source").to_pylist() == ["x", "y", "x", "y"]
+    assert arrivals.system("offset").tolist() == [10, 11, 12, 13]
+
+
+def test_other_columns_can_be_named() -> None:
+    table = pd.DataFrame(
+        {"landed": [20], "kind": ["A"], "left": [10], "id": [1], "name": ["x"], "v": [1.0], "ok": [True]}
+    )
+    arrivals = read_arrivals(table, ONE, arrival="landed", type="kind", source_time="left", source="flights")
+    assert rows(arrivals)[0]["_arrival"] == 20_000_000
+    assert rows(arrivals)[0]["_source_time"] == 10_000_000
+    assert rows(arrivals)[0]["_source"] == "flights"
+
+
+GOOD: dict[str, Any] = {"at": 1, "event": "A", "ts": 1, "id": 1, "name": "x", "v": 1.0, "ok": True}
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "told"),
+    [
+        (Path("none.csv"), {}, "none.csv: no such file"),
+        (5, {}, "a int is not a table; give a path or a pandas, Polars or Arrow table"),
+        ([GOOD], {"arrival": "att"}, "table: has no column 'att'; did you mean 'at'?"),
+        (
+            [{**GOOD, "names": "x", "name": None} | {"nam": 1}],
+            {"source_time": "tss"},
+            "table: has no column 'tss'; did you mean 'ts'?",
+        ),
+        (
+            [{"at": 1, "idd": 1, "ts": 1, "name": "", "v": 1.0, "ok": True}],
+            {},
+            "table: has no column 'id', a field of 'A'; did you mean 'idd'?",
+        ),
+        (
+            [{key: value for key, value in GOOD.items() if key != "ts"}],
+            {},
+            "table: has no column 'ts', the source time of 'A'; another column can be named as the source time",
+        ),
+    ],
+)
+def test_what_cannot_be_a_table_is_one_clear_line(table: Any, options: dict[str, str], told: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read_arrivals(table, ONE, **options)
+    assert str(raised.value) == told
+
+
+def test_a_table_without_types_for_several_inputs_is_refused() -> None:
+    with pytest.raises(InputError, match="has no column 'event', and the queries take A, B"):
+        read_arrivals([{"at": 1, "ts": 1}], BOTH)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("e.csv", "", "is empty; a CSV table begins with a row of column names"),
+        ("e.csv", "at,at\n1,2\n", "the column 'at' stands twice in the header"),
+        ("e.txt", "x", ".txt is not a kind of table"),
+        ("e.parquet", "x", "cannot be read as a table"),
+        ("e.json", "[1,", "is not JSON"),
+        ("e.yaml", "a: [", "is not YAML"),
+        ("e.yaml", "a: 1", "a YAML table is a list of rows"),
+    ],
+)
+def test_a_file_that_cannot_be_a_table_is_refused(name: str, content: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        read_arrivals(csv(tmp_path, content, name), ONE)
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_column_is_not_needed_where_none_of_its_events_is_there() -> None:
+    arrivals = read_arrivals([{"at": 1, "event": "B", "id": "x", "ts": 1.0}], BOTH)
+    assert kinds(arrivals) == [1]
+
+
+def test_source_time_is_not_asked_for_where_events_happen_when_they_arrive() -> None:
+    assert kinds(read_arrivals([{key: value for key, value in GOOD.items() if key != "ts"}], NO_WAIT)) == [0]
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    lines = [json.dumps(GOOD), "", json.dumps(GOOD | {"v": None, "name": "2020-01-01"}), "{broken", "[1]"]
+    arrivals = read_arrivals(csv(tmp_path, "\n".join(lines), "e.jsonl"), ONE)
+    assert kinds(arrivals) == [0, 0, Kind.MALFORMED, Kind.MALFORMED]
+    assert arrivals.table.column("name:string").to_pylist()[:2] == ["x", "2020-01-01"]
+    assert (texts(arrivals)[2] or "").startswith("line 4: not JSON: ")
+    assert (texts(arrivals)[2] or "").endswith(": {broken")
+    assert texts(arrivals)[3] == "line 5: not a mapping of names to values: [1]"
+
+
+def test_json_lines_in_order_are_read_as_those_with_a_broken_one(tmp_path: Path) -> None:
+    lines = [json.dumps(GOOD | {"id": number, "v": number / 2}) for number in range(5)]
+    good = read_arrivals(csv(tmp_path, "\n".join(lines), "e.jsonl"), ONE)
+    bad = read_arrivals(csv(tmp_path, "\n".join([*lines, "{"]), "e.jsonl"), ONE)
+    assert good.table.equals(bad.table.slice(0, 5))
+
+
+def test_a_json_array_and_yaml_rows_are_tables(tmp_path: Path) -> None:
+    array = read_arrivals(csv(tmp_path, json.dumps([GOOD]), "e.json"), ONE, source="s")
+    yaml = read_arrivals(csv(tmp_path, f"rows: [{json.dumps(GOOD)}]", "e.yaml"), ONE, source="s")
+    assert array.table.equals(yaml.table)
+
+
+def test_values_of_mixed_types_are_read_one_by_one() -> None:
+    table = [GOOD | {"ts": pd.Timestamp("1970-01-01T00:00:05")}, GOOD | {"ts": 6}, GOOD | {"ts": "00:00:07", "id": "8"}]
+    arrivals = read_arrivals(table, ONE)
+    assert arrivals.system("source_time").tolist() == [5_000_000, 6_000_000, 7_000_000]
+    assert arrivals.table.column("id:integer").to_pylist() == [1, 1, 8]
+
+
+def big_table(count: int) -> pa.Table:
+    return pa.table(
+        {
+            "at": pa.array(np.arange(count) * 1000, pa.timestamp("us")),
+            "event": pa.array(["A"] * count),
+            "ts": np.arange(count) / 1000,
+            "id": np.arange(count),
+            "name": pa.array(np.arange(count) % 1000).cast(pa.string()),
+            "v": np.arange(count) / 7,
+            "ok": np.arange(count) % 2 == 0,
+        }
+    )
+
+
+def test_parquet_in_parts_is_parquet_as_a_whole(tmp_path: Path) -> None:
+    pa.parquet.write_table(big_table(1000), tmp_path / "e.parquet", row_group_size=300)
+    whole = read_arrivals(tmp_path / "e.parquet", ONE)
+    parts = list(iter_arrivals(tmp_path / "e.parquet", ONE))
+    assert [len(part) for part in parts] == [300, 300, 300, 100]
+    assert Arrivals.concat(parts).table.combine_chunks().equals(whole.table.combine_chunks())
+
+
+def test_arrival_does_not_go_back_from_part_to_part(tmp_path: Path) -> None:
+    table = pd.DataFrame([GOOD | {"at": at} for at in (5, 6, 3, 7)])
+    pa.parquet.write_table(pa.Table.from_pandas(table), tmp_path / "e.parquet", row_group_size=2)
+    parts = list(iter_arrivals(tmp_path / "e.parquet", ONE))
+    assert [arrival(part) for part in parts] == [[5_000_000, 6_000_000], [6_000_000, 7_000_000]]
+
+
+def test_a_million_rows_are_read_without_python_work_per_row() -> None:
+    table = big_table(1_000_000)
+    started = time.process_time()
+    arrivals = read_arrivals(table, ONE)
+    assert len(arrivals) == 1_000_000
+    assert time.process_time() - started < 2.0  # far from a microsecond a cell; the point is the order of magnitude
+
+
+def test_schemas_are_inferred_by_event_type(tmp_path: Path) -> None:
+    text = "at,event,ts,id,name,v,ok\n1,A,1,1,x,2,true\n2,B,1,k,,,\n3,A,1,2,y,2.5,false\n4,,,,,,\n"
+    assert infer_schemas(csv(tmp_path, text)) == {
+        "A": {"id": Type.INTEGER, "name": Type.STRING, "v": Type.FLOAT, "ok": Type.BOOLEAN},
+        "B": {"id": Type.STRING},
+    }
+
+
+def test_schemas_of_typed_tables_are_their_types() -> None:
+    assert infer_schemas(big_table(3).drop_columns("event"), event="A") == {
+        "A": {"id": Type.INTEGER, "name": Type.STRING, "v": Type.FLOAT, "ok": Type.BOOLEAN}
+    }
+
+
+def test_tables_that_disagree_on_a_field_are_refused() -> None:
+    with pytest.raises(InputError, match="field 'id' of 'A' is string here and integer before"):
+        infer_schemas([{"event": "A", "id": 1}], [{"event": "A", "id": "x"}])
+
+
+def test_a_plan_is_only_asked_what_it_says(tmp_path: Path) -> None:
+    empty = Plan(ONE.events, ONE.queries)
+    assert len(read_arrivals(csv(tmp_path, HEADER), empty)) == 0

@@ -1,0 +1,80 @@
+"""Times as users write them."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from querylang.errors import InputError
+from runtime.batch import NO_TIME
+from runtime.times import format_time, parse_time, parse_times
+
+CLOCK = 36_020_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("10:00:20", CLOCK),
+        (" 10:00:20.5 ", CLOCK + 500_000),
+        ("10:00:20.000001", CLOCK + 1),
+        ("1970-01-01T10:00:20Z", CLOCK),
+        ("1970-01-01 10:00:20", CLOCK),
+        ("1970-01-01T12:00:20.25+02:00", CLOCK + 250_000),
+        ("1970-01-01T10:00", 36_000_000_000),
+        ("1970-01-02", 86_400_000_000),
+        ("1969-12-31T23:59:59Z", -1_000_000),
+        ("36020", CLOCK),
+        ("-1.5", -1_500_000),
+        ("3.602e4", CLOCK),
+        ("0.0000005", 0),
+        ("0.0000015", 2),
+    ],
+)
+def test_a_time_is_read(text: str, micros: int) -> None:
+    assert parse_time(text) == micros
+
+
+@pytest.mark.parametrize("text", ["", "soon", "25:00:00", "10:00", "2020-13-01", "1e30", "nan", "10:00:20.1234567"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is not a time"):
+        parse_time(text)
+
+
+def test_forms_may_be_mixed_in_a_column_and_one_bad_cell_spoils_no_other() -> None:
+    moments = parse_times(pa.array(["10:00:20", None, "36020", "no", "1970-01-01T10:00:20Z", "1970-01-01"]))
+    assert moments.micros.tolist() == [CLOCK, NO_TIME, CLOCK, NO_TIME, CLOCK, 0]
+    assert moments.bad.tolist() == [False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([36020]),
+        pa.array([36020.0]),
+        pa.array([Decimal("36020.00")]),
+        pa.array([datetime.time(10, 0, 20)]),
+        pa.array([CLOCK], pa.timestamp("us")),
+        pa.array([CLOCK // 1000], pa.timestamp("ms", "UTC")),
+        pa.array([CLOCK * 1000 + 499], pa.timestamp("ns")),
+        pa.array([CLOCK // 1_000_000], pa.timestamp("s", "Europe/Dublin")),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_typed_columns_are_times(column: pa.Array) -> None:
+    assert parse_times(column).micros.tolist() == [CLOCK]
+
+
+def test_numbers_too_large_for_a_time_are_bad_not_wrapped() -> None:
+    moments = parse_times(pa.array([1e300, float("inf"), float("nan"), 5.0]))
+    assert moments.bad.tolist() == [True, True, True, False]
+    assert parse_times(pa.array([2**62, 5])).bad.tolist() == [True, False]
+
+
+def test_a_time_is_written_with_microseconds_and_zone() -> None:
+    assert format_time(CLOCK) == "1970-01-01T10:00:20.000000Z"
+    assert format_time(-1) == "1969-12-31T23:59:59.999999Z"
+    assert parse_time(format_time(CLOCK + 1)) == CLOCK + 1
