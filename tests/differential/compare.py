@@ -66,7 +66,7 @@ def _check(scenario: Scenario, plan: Plan, chooser: random.Random) -> AdmissionO
     outputs = at_once["auto"].outputs
     assert outputs == at_once["reference"].outputs, "outputs of the two matchers"
     pieces = run_in_pieces(plan, scenario, chooser)
-    same("pieces and oracle", pieces, expected, ledger=False)
+    same("pieces and oracle", pieces, expected)
     assert pieces.ids == at_once["auto"].ids, "match ids of pieces"
     assert sorted(pieces.outputs, key=repr) == sorted(outputs, key=repr), (
         f"outputs of pieces\n  at once {outputs}\n  pieces  {pieces.outputs}"
@@ -130,7 +130,7 @@ def value_text(value: bool | float | str | None) -> str:
             return repr(value)
 
 
-def same(title: str, observed: Observed, expected: Observed, *, ledger: bool = True) -> None:
+def same(title: str, observed: Observed, expected: Observed) -> None:
     """Compare in the order in which a difference is easiest to understand."""
     assert observed.discards == expected.discards, (
         f"{title}: discards\n  found    {observed.discards}\n  expected {expected.discards}"
@@ -138,9 +138,8 @@ def same(title: str, observed: Observed, expected: Observed, *, ledger: bool = T
     found, wanted = [match_key(item) for item in observed.matches], [match_key(item) for item in expected.matches]
     shown = f"matches\n  found    {found}\n  expected {wanted}"
     assert sorted(found) == sorted(wanted), f"{title}: {shown}"
-    if ledger:
-        counted = {what: count for what, count in observed.ledger.items() if count}
-        assert counted == dict(expected.ledger), f"{title}: ledger\n  found    {counted}\n  expected {expected.ledger}"
+    account = counted(observed.ledger)
+    assert account == expected.ledger, f"{title}: ledger\n  found    {account}\n  expected {expected.ledger}"
     assert found == wanted, f"{title}: order of {shown}"
 
 
@@ -157,7 +156,7 @@ def run_at_once(plan: Plan, scenario: Scenario, matcher: str, name: str = "Q") -
     balanced(engine)
     take(plan, observed, engine.flush(), name)
     balanced(engine)
-    observed.ledger = totals(engine, name)
+    assert totals(engine.ledger(), name) == counted(observed.ledger), "the ledger is the sum of its changes"
     return observed
 
 
@@ -177,6 +176,7 @@ def run_in_pieces(plan: Plan, scenario: Scenario, chooser: random.Random) -> Obs
         for offset, row in piece:
             oracle.take(offset, row)
         results = engine.process(scenario.arrivals(plan, rows), now=None if tick is None else tick.at)
+        observed.ledger.update([] if tick is None else ["received", "tick"])
         take(plan, observed, results)
         balanced(engine)
         assert engine.clock == oracle.now, f"clock {engine.clock}, expected {oracle.now}"
@@ -203,6 +203,7 @@ def let_time_pass(engine: Engine, until: int, chooser: random.Random) -> Results
     if quiet > clock:
         silent = engine.process(arrivals, now=quiet)
         assert not len(silent.outputs), f"before the moment {wake} that next_wake named: {silent.outputs}"
+        assert not len(silent.ledger), f"something happened before next_wake, {wake}: {silent.ledger.to_pylist()}"
         assert not any(len(table) for table in silent.matches.values()), f"a match before next_wake, {wake}"
     return engine.process(arrivals, now=chooser.randint(clock, until))
 
@@ -222,6 +223,8 @@ def take(plan: Plan, observed: Observed, results: Results, name: str = "Q") -> N
     """Add one call's results for a query, in the promised order; what concerns no query counts too."""
     results = in_order(plan, results)
     query = plan.query(name)
+    for what, count in totals(results.ledger, name).items():
+        observed.ledger[what] += count
     for row in columns(results.matches.get(name)):
         observed.ids.append(row["match_id"])
         key = tuple(row["key"][part] for part in query.keys)
@@ -247,13 +250,18 @@ def columns(table: pa.Table | None) -> list[dict[str, Any]]:
     return rows
 
 
-def totals(engine: Engine, name: str = "Q") -> Counter[str]:
+def totals(ledger: pa.Table, name: str) -> Counter[str]:
     """The ledger's counts of a query, over all sources; what concerns no query counts too."""
-    counted: Counter[str] = Counter()
-    for row in engine.ledger().to_pylist():
+    found: Counter[str] = Counter()
+    for row in ledger.to_pylist():
         if row["query"] in {name, ""}:
-            counted[row["what"]] += row["count"]
-    return counted
+            found[row["what"]] += row["count"]
+    return counted(found)
+
+
+def counted(account: Counter[str]) -> Counter[str]:
+    """Without zeros."""
+    return Counter({what: count for what, count in account.items() if count})
 
 
 def balanced(engine: Engine) -> None:
