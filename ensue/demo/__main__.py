@@ -70,7 +70,7 @@ def _prepare() -> EventTables:
 
 def _replay(files: Sequence[Path]) -> ensue.Replay:
     _heading("2  Embedded: the queries over the files, in this process")
-    with console.status("replaying (the first time on a machine the kernels are compiled, half a minute)"):
+    with console.status("replaying (the first time on a machine the kernels are compiled, which takes a while)"):
         started = time.perf_counter()
         replay = ensue.replay(QUERIES, files)
         seconds = time.perf_counter() - started
