@@ -1,0 +1,143 @@
+"""The command line: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+QUERY = """@OutOfOrder()
+event A { integer id; }
+query Q {
+    inputs { A() within 30.0 wait 20.0; }
+    find A as a1 -> A as a2 { print a1.toString() + a2.toString(); }
+}
+"""
+EVENTS = "at,event,ts,id\n10:00:20,A,10:00:10,1\n10:00:32,A,10:00:15,3\noops,A,10:00:12,2\n10:00:37,A,10:00:12,2\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "q.query").write_text(QUERY)
+    (tmp_path / "e.csv").write_text(EVENTS)
+    (tmp_path / "bad.query").write_text("query Q {\n    inputs { A() within 30.0; }\n    find A as a -> B as b\n}\n")
+    return tmp_path
+
+
+def ensue(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ensue.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+
+
+def test_check_counts_files_without_mistakes(folder: Path) -> None:
+    done = ensue(folder, "check", "q.query")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 file, no mistakes\n", "")
+
+
+def test_check_tells_mistakes_with_their_place(folder: Path) -> None:
+    done = ensue(folder, "check", "q.query", "bad.query")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "bad.query:3:20: " in done.stderr
+    assert "^" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_for_machines(folder: Path) -> None:
+    found = json.loads(ensue(folder, "check", "--json", "bad.query").stdout)
+    assert [(error["path"], error["line"], error["column"]) for error in found["errors"]] == [("bad.query", 3, 20)]
+
+
+def test_check_needs_the_language_only(folder: Path) -> None:
+    heavy = {"pandas", "numpy", "numba", "pyarrow", "pyspark", "rich"}
+    code = (
+        "import sys; sys.argv = ['ensue', 'check', 'q.query']\n"
+        "from ensue.cli import main\n"
+        "try: main()\n"
+        f"except SystemExit as end: print(end.code, sorted({heavy!r} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.stdout == "1 file, no mistakes\n0 []\n"
+
+
+def test_a_deployment_file_is_checked_without_spark(folder: Path) -> None:
+    (folder / "run.yaml").write_text("name: x\nquery: [q.query]\n")
+    done = ensue(folder, "check", "run.yaml")
+    assert done.returncode == 1
+    assert "run.yaml:2" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("format_", ["matches", "outputs", "steps"])
+def test_replay_prints_json_lines(folder: Path, format_: str) -> None:
+    done = ensue(folder, "replay", "q.query", "e.csv", "--format", format_)
+    assert done.returncode == 0
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == {"matches": 1, "outputs": 1, "steps": 7}[format_]
+
+
+def test_replay_tells_what_could_not_be_read(folder: Path) -> None:
+    done = ensue(folder, "replay", "q.query", "e.csv", "--format", "outputs")
+    assert json.loads(done.stdout)["text"] == "A(1)A(3)"
+    assert done.stderr == (
+        "4 rows, 1 match, 2 discarded (1 malformed, 1 late)\n  line 4: 'oops' in 'at' is not a time: oops,A,10:00:12,2\n"
+    )
+
+
+def test_replay_as_one_object(folder: Path) -> None:
+    found = json.loads(ensue(folder, "replay", "q.query", "e.csv", "--json", "--no-flush").stdout)
+    assert [len(found[name]) for name in ("matches", "outputs")] == [1, 1]
+
+
+def test_explain_shows_the_automaton_and_the_matcher(folder: Path) -> None:
+    done = ensue(folder, "explain", "q.query")
+    assert done.returncode == 0
+    assert "automaton" in done.stdout
+    assert done.stdout.rstrip().endswith("matcher\n    kernel")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("replay", "none.query", "e.csv"), "none.query: no such file or folder"),
+        (("replay", "q.query", "none.csv"), "none.csv: no such file"),
+        (("replay", "q.query", "e.csv", "--arrival", "att"), "e.csv: has no column 'att'; did you mean 'at'?"),
+        (
+            ("replay", "q.query", "e.csv", "--until", "noon"),
+            "'noon' is not a time: write ISO 8601, HH:MM:SS or seconds since 1970",
+        ),
+        (("check", "none.yaml"), "none.yaml: no such file"),
+        (("match", "q.query", "none.csv", "--out", "m"), "none.csv: no such file or folder"),
+    ],
+)
+def test_a_mistake_of_the_user_is_one_line_and_exit_code_1(folder: Path, arguments: tuple[str, ...], told: str) -> None:
+    done = ensue(folder, *arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told + "\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("fly",), ("replay",), ("replay", "q.query", "e.csv", "--format", "x"), ("check",)]
+)
+def test_wrong_usage_is_exit_code_2(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = ensue(folder, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+
+
+def test_our_own_failure_is_exit_code_3(folder: Path) -> None:
+    code = (
+        "import sys, ensue.cli as cli; sys.argv = ['ensue', 'explain', 'q.query']\n"
+        "cli.load = lambda file: 1 / 0\n"
+        "cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False,
+                          env={"PYTHONPATH": str(Path(__file__).parents[2])})  # fmt: skip
+    assert done.returncode == 3
+    assert "this is a failure of Ensue itself" in done.stderr

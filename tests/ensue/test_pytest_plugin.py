@@ -1,0 +1,122 @@
+"""Cases as tests: what passes, what fails and how, what is rewritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+CASE = """# a comment that stays
+- name: one
+  inputs: {A: {wait: 20, out_of_order: true}}
+  within: 30
+  rows:
+    - {at: "10:00:20", id: 1, in: A, ts: "10:00:10", dt: "10:00:00"}   # first
+    - {at: "10:00:32", id: 3, in: A, ts: "10:00:15", dt: "10:00:12"}
+    - {at: "10:00:35", dt: "10:00:15", out: [[1, 3]]}
+    - {at: "10:00:37", id: 2, in: A, ts: "10:00:12", dt: "10:00:17", discard: late}
+"""
+ALTERED = [
+    ("[[1, 3]]", "[[1, 2]]"),
+    ("[[1, 3]]", "[]"),
+    ('dt: "10:00:15", out', 'dt: "10:00:14", out'),
+    ("discard: late", "discard: out_of_order"),
+    (", discard: late", ""),
+    ('    - {at: "10:00:35", dt: "10:00:15", out: [[1, 3]]}\n', ""),
+]
+
+
+def write(pytester: pytest.Pytester, text: str) -> Path:
+    path = pytester.path / "x.case.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_case_that_holds_passes(pytester: pytest.Pytester) -> None:
+    write(pytester, CASE)
+    pytester.runpytest().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("found", "altered"), ALTERED)
+def test_a_case_with_a_wrong_expectation_fails(pytester: pytest.Pytester, found: str, altered: str) -> None:
+    assert CASE.count(found) == 1
+    write(pytester, CASE.replace(found, altered))
+    pytester.runpytest().assert_outcomes(failed=1)
+
+
+def test_a_failure_shows_both_tables_with_the_first_difference_marked(pytester: pytest.Pytester) -> None:
+    write(pytester, CASE.replace("[[1, 3]]", "[[1, 2]]"))
+    result = pytester.runpytest()
+    result.stdout.fnmatch_lines(
+        [
+            "embedded, row by row",
+            "*expected at*row*definitive*out*discard*|*observed at*row*definitive*out*discard*",
+            "   10:00:32 *",
+            ">  10:00:35 *(1,2) *|  >  10:00:35 *(1,3)*",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("found", "altered", "told"),
+    [
+        ("within: 30", "withn: 30", "one: unknown key 'withn'; did you mean 'within'?"),
+        ("wait: 20", "weight: 20", "one: input A: unknown key 'weight'; did you mean 'wait'?"),
+        ('dt: "10:00:00"', "td: 5", "one: row 1: unknown key 'td'"),
+        ('- {at: "10:00:20", id', "- {id", "one: row 1 has no `at`"),
+        ("wait: 20", "wait: soon", "one: 'soon' is not a number of seconds"),
+    ],
+)
+def test_an_unknown_key_is_an_error(pytester: pytest.Pytester, found: str, altered: str, told: str) -> None:
+    write(pytester, CASE.replace(found, altered))
+    result = pytester.runpytest()
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"*x.case.yaml: {told.replace('[', '[[]')}"])
+
+
+def test_accept_rewrites_expectations_and_nothing_else(pytester: pytest.Pytester) -> None:
+    for found, altered in ALTERED:
+        path = write(pytester, CASE.replace(found, altered))
+        pytester.runpytest("--ensue-accept").assert_outcomes(passed=1)
+        pytester.runpytest().assert_outcomes(passed=1)
+        text = path.read_text()
+        assert text.startswith("# a comment that stays\n- name: one\n")
+        assert "# first\n" in text
+    assert text.count("\n") == CASE.count("\n")
+
+
+def test_a_case_may_name_its_query(pytester: pytest.Pytester) -> None:
+    (pytester.path / "q.query").write_text(
+        "event A { integer v; }\ninputs { A() within 9.0; }\nfind A as a -> A as b { print b.toString(); }\n"
+    )
+    write(pytester, 'query: q.query\nrows: [{at: 1, in: A, v: 1}, {at: 2, in: A, v: 2, out: ["A(2)"]}]\n')
+    pytester.runpytest().assert_outcomes(passed=1)
+
+
+def test_a_query_with_a_mistake_fails_with_its_place(pytester: pytest.Pytester) -> None:
+    (pytester.path / "q.query").write_text("inputs { A() within 9.0; }\nfind A as a -> B as b\n")
+    write(pytester, "query: q.query\nrows: [{at: 1, in: A}]\n")
+    result = pytester.runpytest()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*q.query:2:16: *"])
+
+
+def test_executors_are_chosen_by_name(pytester: pytest.Pytester) -> None:
+    write(pytester, CASE)
+    result = pytester.runpytest("--ensue-executors=embedded,batch,stream", "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*one[[]embedded]", "*one[[]batch]", "*one[[]stream]"])
+    assert pytester.runpytest("--ensue-executors=flink").ret != 0
+
+
+def test_the_fixture_replays(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_it(ensue_replay):
+            text = "event A { integer v; } inputs { A() within 9.0; } find A as a -> A as b"
+            assert len(ensue_replay(text, [{"at": 1, "v": 1}, {"at": 2, "v": 2}]).matches) == 1
+        """
+    )
+    pytester.runpytest().assert_outcomes(passed=1)

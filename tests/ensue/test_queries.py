@@ -1,0 +1,43 @@
+"""Where queries are asked for: paths and text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ensue
+
+TEXT = "event A { integer id; }\ninputs { A() within 9.0; }\nfind A as a -> A as b\n"
+
+
+def test_text_is_a_query_named_query() -> None:
+    assert ensue.load(TEXT).names == ("query",)
+
+
+def test_a_path_is_a_file_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rise.query").write_text(TEXT)
+    assert ensue.load(tmp_path / "rise.query").names == ("rise",)
+    assert ensue.load(str(tmp_path)).names == ("rise",)
+    monkeypatch.chdir(tmp_path)
+    assert ensue.load("rise.query").names == ("rise",)
+    assert ensue.load(["rise.query"]).names == ("rise",)
+
+
+@pytest.mark.parametrize("text", ["no.query", "cards", "a/b.qry", "x.mon", "run.yaml"])
+def test_what_looks_like_a_path_and_is_not_there_is_a_missing_file(text: str) -> None:
+    with pytest.raises(ensue.InputError, match=f"^{text}: no such file or folder$"):
+        ensue.load(text)
+
+
+def test_all_mistakes_are_raised_at_once() -> None:
+    with pytest.raises(ensue.QueryErrors) as raised:
+        ensue.load(TEXT.replace("as b", "as b where b.idd > a.x"))
+    assert [error.code for error in raised.value.errors] == ["unknown-field", "unknown-field"]
+    assert issubclass(ensue.QueryErrors, ensue.EnsueError)
+
+
+def test_a_loaded_set_can_be_run_again_and_again() -> None:
+    queries = ensue.load(TEXT)
+    for _ in range(2):
+        assert len(ensue.replay(queries, [{"at": 1, "id": 1}, {"at": 2, "id": 2}]).matches) == 1

@@ -1,0 +1,250 @@
+"""`ensue.replay` and what it gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ensue
+from runtime.times import parse_time
+
+TABLE_1 = """
+@OutOfOrder()
+event A { integer id; }
+query Q {
+    inputs { A() within 30.0 wait 20.0; }
+    find A as a1 -> A as a2 { print "a1=" + a1.toString() + "; a2=" + a2.toString(); }
+}
+"""
+EVENTS = [
+    {"at": "10:00:20", "event": "A", "id": 1, "ts": "10:00:10"},
+    {"at": "10:00:30", "event": "A", "id": 4, "ts": "10:00:20"},
+    {"at": "10:00:32", "event": "A", "id": 3, "ts": "10:00:15"},
+    {"at": "10:00:35", "event": None, "id": None, "ts": None},
+    {"at": "10:00:37", "event": "A", "id": 2, "ts": "10:00:12"},
+    {"at": "10:00:40", "event": None, "id": None, "ts": None},
+]
+KEYED = """
+event W { string card; integer n; }
+event H { }
+query Q { inputs { W(n >= 0) key card within 1 minute wait 10.0 or H; } find W as w1 -> W as w2 }
+"""
+
+
+def w(at: str, card: str | None, n: int, ts: str) -> dict[str, Any]:
+    return {"at": at, "event": "W", "card": card, "n": n, "ts": ts}
+
+
+def test_the_table_is_the_published_one() -> None:
+    assert ensue.replay(TABLE_1, EVENTS).table() == (
+        "correlator time  event  source time  definitive time  output\n"
+        "---------------  -----  -----------  ---------------  -----------------\n"
+        "10:00:20         A(1)   10:00:10     10:00:00\n"
+        "10:00:30         A(4)   10:00:20     10:00:10\n"
+        "10:00:32         A(3)   10:00:15     10:00:12\n"
+        "10:00:35                             10:00:15         a1=A(1); a2=A(3)\n"
+        "10:00:37         A(2)   10:00:12     10:00:17         discarded: late\n"
+        "10:00:40                             10:00:20         a1=A(3); a2=A(4)"
+    )
+
+
+def test_steps_are_rows_and_timers() -> None:
+    steps = ensue.replay(TABLE_1, EVENTS).steps
+    assert [(step["at"][11:19], step["row"], step["definitive"][11:19]) for step in steps] == [
+        ("10:00:20", 1, "10:00:00"),
+        ("10:00:30", None, "10:00:10"),
+        ("10:00:30", 2, "10:00:10"),
+        ("10:00:32", 3, "10:00:12"),
+        ("10:00:35", None, "10:00:15"),
+        ("10:00:35", 4, "10:00:15"),
+        ("10:00:37", 5, "10:00:17"),
+        ("10:00:40", None, "10:00:20"),
+        ("10:00:40", 6, "10:00:20"),
+    ]
+    assert [step["discarded"] for step in steps if step["row"] == 5] == ["late"]
+    assert [len(step["matches"]) for step in steps] == [0, 0, 0, 0, 1, 0, 0, 1, 0]
+    json.dumps(steps, allow_nan=False)
+
+
+def test_a_step_has_the_promised_form() -> None:
+    timer = ensue.replay(TABLE_1, EVENTS).steps[4]
+    match_id = timer["matches"][0].pop("match_id")
+    output_id = timer["outputs"][0].pop("match_id")
+    assert match_id == output_id
+    day = "1970-01-01T"
+    members = {
+        name: {
+            "event": "A",
+            "time": f"{day}{time}",
+            "source_time": f"{day}{time}",
+            "arrival": f"{day}{arrival}",
+            "row": row,
+            "fields": {"id": number},
+        }
+        for name, time, arrival, row, number in (
+            ("a1", "10:00:10.000000Z", "10:00:20.000000Z", 1, 1),
+            ("a2", "10:00:15.000000Z", "10:00:32.000000Z", 3, 3),
+        )
+    }
+    times = {"time": f"{day}10:00:15.000000Z", "definitive": f"{day}10:00:15.000000Z"}
+    assert timer == {
+        "at": f"{day}10:00:35.000000Z",
+        "row": None,
+        "event": None,
+        "source_time": None,
+        "time": None,
+        "adjusted": None,
+        "discarded": None,
+        "definitive": f"{day}10:00:15.000000Z",
+        "matches": [
+            {
+                "query": "Q",
+                "instance": "",
+                "key": {},
+                **times,
+                "emitted": f"{day}10:00:35.000000Z",
+                "waited": "wait",
+                "members": members,
+            }
+        ],
+        "outputs": [
+            {
+                "kind": "print",
+                "channel": None,
+                "text": "a1=A(1); a2=A(3)",
+                "event": None,
+                "query": "Q",
+                "key": {},
+                "time": f"{day}10:00:15.000000Z",
+            }
+        ],
+    }
+
+
+def test_a_whole_replay_gives_what_its_steps_give() -> None:
+    result = ensue.replay(TABLE_1, EVENTS)
+    assert result.match_objects() == [match for step in result.steps for match in step["matches"]]
+    assert result.output_objects() == [output for step in result.steps for output in step["outputs"]]
+
+
+def test_data_frames_and_accounts() -> None:
+    result = ensue.replay(TABLE_1, pd.DataFrame(EVENTS))
+    assert [(m["a1"]["fields"]["id"], m["a2"]["row"]) for m in result.matches["members"]] == [(1, 3), (3, 2)]
+    assert result.outputs["text"].tolist() == ["a1=A(1); a2=A(3)", "a1=A(3); a2=A(4)"]
+    assert result.discarded[["reason", "event", "offset"]].to_numpy().tolist() == [["late", "A", 5]]
+    assert result.discarded["fields"].tolist() == [{"id": 2}]
+    account = dict(zip(result.ledger["what"], result.ledger["count"], strict=True))
+    assert account == {"received": 6, "used": 3, "tick": 2, "late": 1}
+    assert repr(result) == "<Replay: 6 rows, 2 matches, 1 discarded (1 late)>"
+    assert "<pre>correlator time" in result._repr_html_()
+
+
+def test_time_goes_on_after_the_last_row_until_nothing_is_due() -> None:
+    assert len(ensue.replay(TABLE_1, EVENTS[:3]).matches) == 2
+    assert len(ensue.replay(TABLE_1, EVENTS[:3], flush=False).matches) == 0
+
+
+@pytest.mark.parametrize(
+    ("until", "matches"), [("10:00:34.999999", 0), ("10:00:35", 1), ("10:00:40", 2), ("11:00:00", 2)]
+)
+def test_until_runs_what_is_due_exactly_then(until: str, matches: int) -> None:
+    result = ensue.replay(TABLE_1, EVENTS, until=until)
+    assert len(result.matches) == matches
+    assert sum(len(step["matches"]) for step in result.steps) == matches
+    assert all(parse_time(step["at"]) <= parse_time(until) for step in result.steps)
+
+
+def test_timers_of_one_moment_are_a_step_a_key_in_key_order() -> None:
+    events = [w("10:00:10", key, 1, "10:00:01") for key in "ba"]
+    events += [{"at": "10:00:09", "event": "SetDelayedEventsLeeway(1.0, 60.0)", "card": None, "n": None, "ts": None}]
+    events.sort(key=lambda event: event["at"])
+    steps = ensue.replay(KEYED, [*events, w("10:00:10", "a", 2, "10:00:01"), w("10:00:10", "b", 2, "10:00:01")]).steps
+    timers = [step for step in steps if step["row"] is None]
+    assert [[match["key"] for match in step["matches"]] for step in timers] == [[{"card": "a"}], [{"card": "b"}]]
+    assert {step["at"] for step in timers} == {"1970-01-01T10:00:11.000000Z"}
+
+
+def test_definitive_time_of_a_keyed_query_is_that_of_the_rows_key() -> None:
+    events = [
+        w("10:00:10", "a", 1, "10:00:05"),
+        w("10:00:11", "b", 1, "10:00:07"),
+        w("10:00:12", "a", -1, "10:00:08"),
+        {"at": "10:00:13", "event": None, "card": None, "n": None, "ts": None},
+        w("10:00:14", None, 1, "10:00:08"),
+    ]
+    steps = ensue.replay(KEYED, events, flush=False).steps
+    assert [step["definitive"] and step["definitive"][11:19] for step in steps] == [
+        "10:00:05",
+        "10:00:07",
+        None,
+        None,
+        None,
+    ]
+    assert [step["discarded"] for step in steps] == [None, None, None, None, "null_key"]
+
+
+def test_a_heartbeat_without_the_key_brings_matches_of_all_keys_in_its_step() -> None:
+    events = [w("10:00:10", key, n, ts) for key in "ba" for n, ts in ((1, "09:59:59"), (2, "10:00:00"))]
+    for event in events:
+        event["at"] = "10:00:10"
+    control = {"at": "10:00:09", "event": "SetDelayedEventsLeeway(1.0, 60.0)", "card": None, "n": None, "ts": None}
+    beat = {"at": "10:00:10", "event": "H", "card": None, "n": None, "ts": "10:00:00"}
+    late = KEYED.replace("wait 10.0", "wait 100.0")
+    last = ensue.replay(late, [control, *events, beat]).steps[-1]
+    assert last["event"] == "H"
+    assert [match["key"]["card"] for match in last["matches"]] == ["a", "b"]
+
+
+def test_several_queries_stand_in_the_order_of_the_text() -> None:
+    text = (
+        "event A { integer id; }\n"
+        "query Z { inputs { A() within 9.0; } find A as a -> A as b }\n"
+        "query Y { inputs { A() within 9.0; } find A as a -> A as b { print b.toString(); } }"
+    )
+    result = ensue.replay(text, [{"at": at, "id": at} for at in (1, 2, 3)])
+    assert result.matches["query"].tolist() == ["Z", "Y", "Z", "Y"]
+    assert [match["query"] for step in result.steps for match in step["matches"]] == ["Z", "Y", "Z", "Y"]
+
+
+def test_tables_are_merged_by_arrival_ties_in_the_order_given(tmp_path: Path) -> None:
+    for folder, number in (("b", 1), ("a", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "e.csv").write_text(f"at,id\n5,{number}\n")
+    text = (
+        "event A { integer id; } query Q { inputs { A() within 9.0; } find A as a -> A as b { print a.toString(); } }"
+    )
+    result = ensue.replay(text, [tmp_path / "b" / "e.csv", tmp_path / "a" / "e.csv"])
+    assert result.outputs["text"].tolist() == ["A(1)"]
+    assert set(result.ledger["source"]) == {"e.csv", "e.csv#2"}
+
+
+def test_types_without_a_definition_have_the_fields_of_the_table() -> None:
+    text = "inputs { A() within 9.0; } find A as a -> A as b where b.v > a.v and b.name = a.name"
+    result = ensue.replay(
+        text, [{"at": 1, "v": 1.5, "name": "x"}, {"at": 2, "v": 2.5, "name": "x"}, {"at": 3, "v": 0.5, "name": "x"}]
+    )
+    assert [member["b"]["fields"] for member in result.matches["members"]] == [{"v": 2.5, "name": "x"}]
+
+
+def test_numbers_that_json_cannot_hold_are_text() -> None:
+    text = "event A { float v; } inputs { A() within 9.0; } find A as a -> A as b"
+    (match,) = ensue.replay(text, [{"at": 1, "v": float("inf")}, {"at": 2, "v": 1.0}]).match_objects()
+    assert match["members"]["a"]["fields"] == {"v": "Infinity"}
+
+
+def test_rows_keep_their_number_where_offsets_are_given() -> None:
+    text = "event A { integer id; } inputs { A() within 9.0; } find A as a -> A as b"
+    (match,) = ensue.replay(text, [{"at": 1, "id": 1, "offset": 70}, {"at": 2, "id": 2, "offset": 71}]).match_objects()
+    assert [member["row"] for member in match["members"].values()] == [1, 2]
+
+
+def test_a_wrong_control_event_is_an_error_output_and_changes_nothing() -> None:
+    wrong = {"at": "10:00:19", "event": "SetDelayedEventsLeeway(-1.0)", "id": None, "ts": None}
+    result = ensue.replay(TABLE_1, [wrong, *EVENTS])
+    assert result.outputs["kind"].tolist() == ["error", "print", "print"]
+    assert result.steps[0]["outputs"][0]["kind"] == "error"
+    assert result.steps[0]["event"] == "SetDelayedEventsLeeway"
