@@ -14,7 +14,7 @@ from tests.support.scenario import Scenario
 
 @pytest.mark.parametrize("number", range(8))
 def test_long_streams_of_many_keys(number: int) -> None:
-    check(random_scenario(number, length=700, spread=25), seed=number)
+    check(random_scenario(number, length=400, spread=25), seed=number)
 
 
 @pytest.mark.parametrize("number", range(0, 40, 2))
