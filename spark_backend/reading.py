@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from querylang.plan import Input, Plan, QueryPlan
@@ -87,8 +88,8 @@ def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) ->
 def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow` over a DataFrame's columns.
 
-    Rows without an `offset` column are numbered: by task, micro-batch and position, so that a repeated batch
-    numbers them alike.
+    Rows without an `offset` column have no order but that of arrival: they are put into it, as far as Spark gives them
+    together, and numbered by task, micro-batch and position, so that a repeated batch numbers them alike.
     """
     from pyspark import TaskContext
 
@@ -100,7 +101,7 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     for batch in batches:
         table = pa.Table.from_batches([batch])
         if "offset" not in table.column_names:
-            table = _with_coordinates(table, task, first)
+            table = _with_coordinates(_by_arrival(table, how.arrival or "at"), task, first)
             first += len(table)
         yield from _packed(how.arrivals(table, loaded.plan()), loaded)
 
@@ -117,6 +118,15 @@ def _packed(parts: Iterator[Arrivals], program: Program) -> Iterator[pa.RecordBa
     for arrivals in parts:
         if len(arrivals):
             yield pack_arrivals(arrivals, program.groups(), program.buckets)
+
+
+def _by_arrival(table: pa.Table, column: str) -> pa.Table:
+    if column not in table.column_names or not len(table):
+        return table
+    moments = table.column(column).combine_chunks()
+    if pc.all(pc.less_equal(moments[:-1], moments[1:])).as_py() is not False:
+        return table
+    return table.take(pc.sort_indices(moments, null_placement="at_start"))
 
 
 def _with_coordinates(table: pa.Table, task: int, first: int) -> pa.Table:

@@ -1,0 +1,109 @@
+"""DataFrames of the user's own: bounded in, matches out; streaming in, tagged rows out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import querylang
+from querylang.plan import Plan
+from runtime.engine import Engine
+from runtime.tables import read_arrivals
+from spark_backend.bounded import match, match_tagged
+from spark_backend.decode import decode
+from spark_backend.ship import on_worker
+from spark_backend.streaming import stream
+from spark_backend.tagged import Tag
+from tests.spark_backend.test_deployment import QUERY, table
+
+
+def plan_of(*names: str) -> Plan:
+    plan = querylang.compile_text(QUERY).plan
+    return Plan(plan.events, tuple(plan.query(name) for name in names))
+
+
+def with_places(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(source="table", partition=0, offset=np.arange(1, len(rows) + 1), unused="x" * 100)
+
+
+def ids(plan: Plan, rows: pd.DataFrame, query: str) -> list[str]:
+    engine = Engine(plan)
+    results = [engine.process(read_arrivals(rows, plan)), engine.flush()]
+    return sorted(m for r in results if query in r.matches for m in r.matches[query].column("match_id").to_pylist())
+
+
+def column(frame: DataFrame, name: str) -> list[str]:
+    return sorted(row[name] for row in frame.select(name).collect())
+
+
+def test_one_query_gives_typed_matches(spark: SparkSession) -> None:
+    plan, rows = plan_of("Rise"), with_places(table(1000))
+    found = match(spark.createDataFrame(rows).repartition(3), plan)
+    assert found.columns[:4] == ["match_id", "query", "instance", "key"]
+    assert dict(found.dtypes)["key"] == "struct<sensor:string>"
+    assert column(found, "match_id") == ids(plan, rows, "Rise")
+
+
+def test_several_queries_give_the_columns_that_all_have(spark: SparkSession) -> None:
+    plan, rows = plan_of("Rise", "Jump"), with_places(table(1000))
+    found = match(spark.createDataFrame(rows), plan)
+    assert found.columns == ["match_id", "query", "instance", "time", "definitive", "emitted", "waited"]
+    assert column(found.where("query = 'Jump'"), "match_id") == ids(plan, rows, "Jump")
+
+
+def test_only_columns_that_the_plan_needs_leave_the_jvm(spark: SparkSession) -> None:
+    frame = match_tagged(spark.createDataFrame(with_places(table(10))), plan_of("Rise"))
+    text = frame._jdf.queryExecution().optimizedPlan().toString()  # noqa: SLF001
+    assert "unused" not in text.split("MapInArrow")[-1].split("\n")[1]
+
+
+def test_rows_without_coordinates_get_some_that_do_not_repeat(spark: SparkSession) -> None:
+    plan, rows = plan_of("Rise"), table(1000)
+    found = match(spark.createDataFrame(rows).repartition(4), plan)
+    assert found.count() == len(ids(plan, rows, "Rise")) == found.select("match_id").distinct().count()
+
+
+@pytest.mark.parametrize("has_places", [True, False])
+def test_a_stream_of_rows_gives_tagged_rows(spark: SparkSession, tmp_path: Path, has_places: bool) -> None:
+    plan = plan_of("Rise")
+    rows = with_places(table(900)) if has_places else table(900)
+    (tmp_path / "data").mkdir()
+    for number, part in enumerate(np.array_split(np.arange(900), 3)):
+        frame = spark.createDataFrame(rows.iloc[part])
+        frame.coalesce(1).write.parquet(str(tmp_path / "data" / f"{number}"))
+    source = (
+        spark.readStream.schema(spark.createDataFrame(rows[:1]).schema)
+        .option("maxFilesPerTrigger", 1)
+        .option("recursiveFileLookup", "true")
+        .parquet(str(tmp_path / "data"))
+    )
+    tagged = stream({"table": source}, plan, buckets=2)
+    assert tagged.isStreaming
+    assert tagged.columns == ["bucket", "kind", "query", "rows", "data"]
+    matches = decode(tagged, plan, Tag.MATCH, "Rise")
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    query = (
+        matches.writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "state"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out"))
+    )
+    query.awaitTermination()
+    found = spark.read.parquet(str(tmp_path / "out"))
+    engine = Engine(plan)
+    result = engine.process(read_arrivals(rows, plan))
+    wanted = sorted(result.matches["Rise"].column("match_id").to_pylist())
+    assert found.count() == len(wanted)
+    assert found.select("match_id").distinct().count() == len(wanted)
+    if has_places:
+        assert column(found, "match_id") == wanted
+
+
+def test_an_executor_without_ensue_says_so() -> None:
+    run = on_worker("spark_backend.not_installed_there", "pack_rows")
+    with pytest.raises(RuntimeError, match="Ensue cannot be imported on a Spark executor"):
+        list(run(iter(())))

@@ -1,0 +1,71 @@
+"""SIGKILL in the middle of a run, and a restart: nothing lost, nothing twice, the embedded matches."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.spark_backend.test_deployment import add_files, as_lists, embedded, project, streamed, table, totals
+
+ROOT = Path(__file__).resolve().parents[2]
+
+RUN = """
+import json, sys
+from spark_backend.deployment import run
+report = run(sys.argv[1], once=True, flush=True, progress=lambda batch: print("batch", batch.batch, flush=True))
+print(json.dumps([[*key, count] for key, count in report.ledger.items()]), flush=True)
+"""
+
+
+def start(path: Path) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def kill_when(process: subprocess.Popen[str], is_time: object) -> None:
+    """Kill the whole group, JVM and workers included."""
+    assert callable(is_time)
+    limit = time.monotonic() + 120
+    while not is_time():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize("moment", ["while the results of a batch are being written", "after the results, before the commit"])
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str) -> None:
+    path = project(tmp_path, files=1)
+    add_files(tmp_path, table(), 6)
+    process = start(path)
+    if moment.startswith("while"):
+        drafts = tmp_path / "out"
+        kill_when(process, lambda: any(drafts.rglob("*-00000002-*")))
+    else:
+        accounts = tmp_path / "state" / "ensue" / "ledger" / "0000000002.json"
+        kill_when(process, accounts.exists)
+    assert not (tmp_path / "state" / "commits" / "5").exists()
+    again = start(path)
+    output, _ = again.communicate(timeout=240)
+    assert again.returncode == 0
+    assert "batch 0" not in output
+    assert streamed(tmp_path) == as_lists(embedded(tmp_path))
+    ledger = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
+    account = totals(ledger, "Rise")
+    assert account.pop("received") == len(table()) == sum(account.values())
+    assert not [file for file in (tmp_path / "out").rglob("*.draft")]
