@@ -136,6 +136,8 @@ def _check(
         for query in file.queries:
             name = _named(file.source, query, places, mistakes)
             queries.append(checker.check(query, name))
+    if not sources:
+        mistakes += [problem for schema in catalogue.defined.values() for problem in schema.problems]
     if mistakes:
         raise QueryErrors(_in_text_order(mistakes, [*sources, *definitions]))
     return Checked(catalogue.event_types(), tuple(queries), tuple(_in_text_order(warnings, sources)))

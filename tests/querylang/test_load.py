@@ -134,3 +134,9 @@ def test_mistakes_of_a_definition_beside_are_told_when_a_query_uses_it(tmp_path:
         "a.mon:1:13: unknown-type: there is no type 'strng'; did you mean 'string'?",
         "a.mon:1:47: syntax: unexpected `;`; expected a name",
     ]
+
+
+def test_definitions_alone_are_checked_too(tmp_path: Path) -> None:
+    write(tmp_path, {"a.mon": "event Bad { strng id; }"})
+    with pytest.raises(QueryErrors, match="unknown-type"):
+        check_paths([tmp_path / "a.mon"])
