@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from ensue import cli
 
 QUERY = """@OutOfOrder()
 event A { integer id; }
@@ -27,28 +31,56 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ensue(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ensue.cli", *arguments], cwd=folder, capture_output=True, text=True, check=False,
-        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_check_counts_files_without_mistakes(folder: Path) -> None:
-    done = ensue(folder, "check", "q.query")
+@pytest.fixture
+def ensue(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Runs a command in the folder."""
+    monkeypatch.chdir(folder)
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["ensue", *arguments])
+        code: int | str | None = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code
+        assert isinstance(code, int | None)
+        return Done(code or 0, *capsys.readouterr())
+
+    return run
+
+
+Run = Callable[..., Done]
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own."""
+    return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_check_counts_files_without_mistakes(ensue: Run) -> None:
+    done = ensue("check", "q.query")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 file, no mistakes\n", "")
 
 
-def test_check_tells_mistakes_with_their_place(folder: Path) -> None:
-    done = ensue(folder, "check", "q.query", "bad.query")
+def test_check_tells_mistakes_with_their_place(ensue: Run) -> None:
+    done = ensue("check", "q.query", "bad.query")
     assert (done.returncode, done.stdout) == (1, "")
     assert "bad.query:3:20: " in done.stderr
     assert "^" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_check_for_machines(folder: Path) -> None:
-    found = json.loads(ensue(folder, "check", "--json", "bad.query").stdout)
+def test_check_for_machines(ensue: Run) -> None:
+    found = json.loads(ensue("check", "--json", "bad.query").stdout)
     assert [(error["path"], error["line"], error["column"]) for error in found["errors"]] == [("bad.query", 3, 20)]
 
 
@@ -60,44 +92,41 @@ def test_check_needs_the_language_only(folder: Path) -> None:
         "try: main()\n"
         f"except SystemExit as end: print(end.code, sorted({heavy!r} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False,
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    done = python(folder, "-c", code)
     assert done.stdout == "1 file, no mistakes\n0 []\n"
 
 
-def test_a_deployment_file_is_checked_without_spark(folder: Path) -> None:
+def test_a_deployment_file_is_checked_without_spark(folder: Path, ensue: Run) -> None:
     (folder / "run.yaml").write_text("name: x\nquery: [q.query]\n")
-    done = ensue(folder, "check", "run.yaml")
+    done = ensue("check", "run.yaml")
     assert done.returncode == 1
     assert "run.yaml:2" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("format_", ["matches", "outputs", "steps"])
-def test_replay_prints_json_lines(folder: Path, format_: str) -> None:
-    done = ensue(folder, "replay", "q.query", "e.csv", "--format", format_)
+def test_replay_prints_json_lines(ensue: Run, format_: str) -> None:
+    done = ensue("replay", "q.query", "e.csv", "--format", format_)
     assert done.returncode == 0
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == {"matches": 1, "outputs": 1, "steps": 7}[format_]
+    assert len(lines) == {"matches": 1, "outputs": 1, "steps": 6}[format_]
 
 
-def test_replay_tells_what_could_not_be_read(folder: Path) -> None:
-    done = ensue(folder, "replay", "q.query", "e.csv", "--format", "outputs")
+def test_replay_tells_what_could_not_be_read(ensue: Run) -> None:
+    done = ensue("replay", "q.query", "e.csv", "--format", "outputs")
     assert json.loads(done.stdout)["text"] == "A(1)A(3)"
     assert done.stderr == (
         "4 rows, 1 match, 2 discarded (1 malformed, 1 late)\n  line 4: 'oops' in 'at' is not a time: oops,A,10:00:12,2\n"
     )
 
 
-def test_replay_as_one_object(folder: Path) -> None:
-    found = json.loads(ensue(folder, "replay", "q.query", "e.csv", "--json", "--no-flush").stdout)
+def test_replay_as_one_object(ensue: Run) -> None:
+    found = json.loads(ensue("replay", "q.query", "e.csv", "--json", "--no-flush").stdout)
     assert [len(found[name]) for name in ("matches", "outputs")] == [1, 1]
 
 
-def test_explain_shows_the_automaton_and_the_matcher(folder: Path) -> None:
-    done = ensue(folder, "explain", "q.query")
+def test_explain_shows_the_automaton_and_the_matcher(ensue: Run) -> None:
+    done = ensue("explain", "q.query")
     assert done.returncode == 0
     assert "automaton" in done.stdout
     assert done.stdout.rstrip().endswith("matcher\n    kernel")
@@ -113,31 +142,31 @@ def test_explain_shows_the_automaton_and_the_matcher(folder: Path) -> None:
             ("replay", "q.query", "e.csv", "--until", "noon"),
             "'noon' is not a time: write ISO 8601, HH:MM:SS or seconds since 1970",
         ),
-        (("check", "none.yaml"), "none.yaml: no such file"),
+        (("check", "none.yaml"), "none.yaml:1: cannot be read: no such file"),
         (("match", "q.query", "none.csv", "--out", "m"), "none.csv: no such file or folder"),
     ],
 )
-def test_a_mistake_of_the_user_is_one_line_and_exit_code_1(folder: Path, arguments: tuple[str, ...], told: str) -> None:
-    done = ensue(folder, *arguments)
+def test_a_mistake_of_the_user_is_one_line_and_exit_code_1(ensue: Run, arguments: tuple[str, ...], told: str) -> None:
+    done = ensue(*arguments)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", told + "\n")
 
 
 @pytest.mark.parametrize(
     "arguments", [("fly",), ("replay",), ("replay", "q.query", "e.csv", "--format", "x"), ("check",)]
 )
-def test_wrong_usage_is_exit_code_2(folder: Path, arguments: tuple[str, ...]) -> None:
-    done = ensue(folder, *arguments)
+def test_wrong_usage_is_exit_code_2(ensue: Run, arguments: tuple[str, ...]) -> None:
+    done = ensue(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
 
 
-def test_our_own_failure_is_exit_code_3(folder: Path) -> None:
-    code = (
-        "import sys, ensue.cli as cli; sys.argv = ['ensue', 'explain', 'q.query']\n"
-        "cli.load = lambda file: 1 / 0\n"
-        "cli.main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False,
-                          env={"PYTHONPATH": str(Path(__file__).parents[2])})  # fmt: skip
+def test_our_own_failure_is_exit_code_3(ensue: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "load", lambda _file: 1 // 0)
+    done = ensue("explain", "q.query")
     assert done.returncode == 3
     assert "this is a failure of Ensue itself" in done.stderr
+
+
+def test_the_package_is_a_command(folder: Path) -> None:
+    done = python(folder, "-m", "ensue.cli", "check", "q.query")
+    assert (done.returncode, done.stdout) == (0, "1 file, no mistakes\n")

@@ -77,14 +77,14 @@ def test_an_unknown_key_is_an_error(pytester: pytest.Pytester, found: str, alter
     result.stdout.fnmatch_lines([f"*x.case.yaml: {told.replace('[', '[[]')}"])
 
 
-def test_accept_rewrites_expectations_and_nothing_else(pytester: pytest.Pytester) -> None:
-    for found, altered in ALTERED:
-        path = write(pytester, CASE.replace(found, altered))
-        pytester.runpytest("--ensue-accept").assert_outcomes(passed=1)
-        pytester.runpytest().assert_outcomes(passed=1)
-        text = path.read_text()
-        assert text.startswith("# a comment that stays\n- name: one\n")
-        assert "# first\n" in text
+@pytest.mark.parametrize(("found", "altered"), ALTERED)
+def test_accept_rewrites_expectations_and_nothing_else(pytester: pytest.Pytester, found: str, altered: str) -> None:
+    path = write(pytester, CASE.replace(found, altered))
+    pytester.runpytest("--ensue-accept").assert_outcomes(passed=1)
+    pytester.runpytest().assert_outcomes(passed=1)
+    text = path.read_text()
+    assert text.startswith("# a comment that stays\n- name: one\n")
+    assert "# first\n" in text
     assert text.count("\n") == CASE.count("\n")
 
 

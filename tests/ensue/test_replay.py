@@ -42,7 +42,7 @@ def w(at: str, card: str | None, n: int, ts: str) -> dict[str, Any]:
 def test_the_table_is_the_published_one() -> None:
     assert ensue.replay(TABLE_1, EVENTS).table() == (
         "correlator time  event  source time  definitive time  output\n"
-        "---------------  -----  -----------  ---------------  -----------------\n"
+        "---------------  -----  -----------  ---------------  ----------------\n"
         "10:00:20         A(1)   10:00:10     10:00:00\n"
         "10:00:30         A(4)   10:00:20     10:00:10\n"
         "10:00:32         A(3)   10:00:15     10:00:12\n"
