@@ -24,15 +24,13 @@ from querylang.expression import Type
 from querylang.plan import EventType, Field, Plan
 from runtime.batch import ARROW_TYPES, NO_TIME, Arrivals, Kind, arrivals_schema, column_name
 from runtime.convert import convert
-from runtime.event_text import EventTextError, TextEvent, parse_event_text
+from runtime.event_column import event_index, read_event_column
+from runtime.event_text import TextEvent
 from runtime.files import RawTable, iter_raw, read_raw
 from runtime.schemas import PLACES, infer_schemas
 from runtime.times import parse_times
 
 __all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
-
-CONTROL_EVENTS = ("SetDelayedEventsLeeway", "Heartbeat")
-"""Events written as text that are no type of a plan and speak to the engine; the engine reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,60 +139,11 @@ class _Reading:
 
     def _read_kinds(self) -> None:
         if self.type is None:
-            self.kinds[:] = self._only_event()
+            self.kinds = np.full(self.count, self._only_event(), np.int16)
             return
-        column = self._column(self.type)
-        if not pa.types.is_string(column.type):
-            column = pc.cast(column, pa.string())
-        encoded = pc.dictionary_encode(pc.fill_null(pc.utf8_trim_whitespace(column), ""))
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        kinds = np.empty(len(encoded.dictionary), np.int16)
-        for code, text in enumerate(encoded.dictionary.to_pylist()):
-            kinds[code] = self._kind_of(text, codes, code)
-        self.kinds = kinds[codes] if len(kinds) else self.kinds
-        for row in self.reasons:
-            self.kinds[row] = Kind.MALFORMED
-
-    def _kind_of(self, text: str, codes: NDArray[np.int32], code: int) -> int:
-        if not text:
-            return Kind.TICK
-        index = self._event_index(text)
-        if index is not None:
-            return index
-        rows = np.flatnonzero(codes == code)
-        if "(" in text:
-            return self._written_kind(text, rows)
-        self._set_text(rows, text)
-        return Kind.UNKNOWN_TYPE
-
-    def _event_index(self, name: str) -> int | None:
-        names = [event.name for event in self.plan.events]
-        if name in names:
-            return names.index(name)
-        short = name.rpartition(".")[2]
-        return names.index(short) if short in names else None
-
-    def _written_kind(self, text: str, rows: NDArray[np.int64]) -> int:
-        try:
-            event = parse_event_text(text)
-        except EventTextError as error:
-            return self._malformed(rows, str(error))
-        index = self._event_index(event.name)
-        if index is None:
-            is_control = event.short_name in CONTROL_EVENTS
-            self._set_text(rows, text if is_control else event.name)
-            return Kind.CONTROL if is_control else Kind.UNKNOWN_TYPE
-        definition = self.plan.events[index]
-        problem = _misfit(event, definition)
-        if problem:
-            return self._malformed(rows, problem)
-        self.written.update((int(row), (event, definition)) for row in rows)
-        return index
-
-    def _malformed(self, rows: NDArray[np.int64], reason: str) -> int:
-        for row in rows:
-            self._refuse(int(row), reason)
-        return Kind.MALFORMED
+        found = read_event_column(self._column(self.type), self.plan)
+        self.kinds, self.text, self.written = found.kinds, found.text, found.written
+        self.reasons.update(found.malformed)
 
     def _set_text(self, rows: NDArray[np.int64], text: str) -> None:
         if self.text is None:
@@ -206,7 +155,7 @@ class _Reading:
         if len(inputs) != 1:
             takes = f"the queries take {', '.join(inputs)}" if inputs else "no query takes an event"
             raise InputError(f"{self.raw.name}: has no column 'event', and {takes}{_did_you_mean('event', self.names)}")
-        index = self._event_index(next(iter(inputs)))
+        index = event_index(self.plan, next(iter(inputs)))
         assert index is not None, "an input's event type is one of the plan's"
         return index
 
@@ -262,8 +211,9 @@ class _Reading:
         for row, (event, definition) in self.written.items():
             for field, argument in zip(definition.fields, event.arguments, strict=True):
                 name = column_name(field.name, field.type)
-                is_number = field.type is Type.FLOAT and argument is not None
-                values.setdefault(name, {})[row] = float(argument) if is_number else argument
+                values.setdefault(name, {})[row] = (
+                    float(argument) if isinstance(argument, int | float) and field.type is Type.FLOAT else argument
+                )
                 types[name] = field.type
         for name, cells in values.items():
             rows = np.fromiter(cells, np.int64)
@@ -308,7 +258,7 @@ class _Reading:
         moments = source_time.copy()
         for name, field in _source_time_fields(self.plan):
             event = self.plan.event(name)
-            rows = self.kinds == self._event_index(name)
+            rows = self.kinds == event_index(self.plan, name)
             if rows.any():
                 column = fields[column_name(field, event.type_of(field))]
                 own = parse_times(column).micros
@@ -441,25 +391,6 @@ def _clamped(table: pa.Table, moments: NDArray[np.int64], floor: int) -> NDArray
 def _with_arrival(table: pa.Table, moments: NDArray[np.int64]) -> pa.Table:
     position = table.schema.get_field_index("_arrival")
     return table.set_column(position, table.schema.field(position), pa.array(moments))
-
-
-def _misfit(event: TextEvent, definition: EventType) -> str | None:
-    """Why the arguments are not the fields of the definition, if so."""
-    if len(event.arguments) != len(definition.fields):
-        return f"{definition.name!r} has {len(definition.fields)} fields, {len(event.arguments)} given"
-    wanted: dict[Type, type | tuple[type, ...]] = {
-        Type.BOOLEAN: bool,
-        Type.INTEGER: int,
-        Type.FLOAT: (int, float),
-        Type.STRING: str,
-    }
-    for field, argument in zip(definition.fields, event.arguments, strict=True):
-        if argument is None:
-            continue
-        fits = isinstance(argument, wanted[field.type]) and isinstance(argument, bool) == (field.type is Type.BOOLEAN)
-        if not fits or (field.type is Type.INTEGER and not -(2**63) <= argument < 2**63):  # type: ignore[operator]
-            return f"{argument!r} is not a value of {field.name!r} ({field.type})"
-    return None
 
 
 def _source_time_fields(plan: Plan) -> dict[tuple[str, str], None]:

@@ -1,0 +1,128 @@
+"""The column that says what each row is: a type's name, an event written as text, or nothing.
+
+Takes the column and a plan; gives each row's kind, with the events that are written out. Each text is read once, however
+many rows have it. The fields in other columns are left to `runtime.tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.expression import Type
+from querylang.plan import EventType, Plan
+from runtime.batch import Kind
+from runtime.event_text import EventTextError, TextEvent, Value, parse_event_text
+
+CONTROL_EVENTS = ("SetDelayedEventsLeeway", "Heartbeat")
+"""Events written as text that are no type of a plan and speak to the engine; the engine reads them."""
+
+_PYTHON_TYPES: dict[Type, type | tuple[type, ...]] = {
+    Type.BOOLEAN: bool,
+    Type.INTEGER: int,
+    Type.FLOAT: (int, float),
+    Type.STRING: str,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EventColumn:
+    """By row: `kinds` (`runtime.batch.Kind`, or an event type's index) and `text` (None: no row has one).
+
+    `written`: rows that are events of the plan written as text. `malformed`: rows that are nothing, and why.
+    """
+
+    kinds: NDArray[np.int16]
+    text: NDArray[np.object_] | None
+    written: dict[int, tuple[TextEvent, EventType]]
+    malformed: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What one text of the column is."""
+
+    kind: int
+    text: str | None = None
+    written: tuple[TextEvent, EventType] | None = None
+    problem: str | None = None
+
+
+def read_event_column(column: pa.Array, plan: Plan) -> EventColumn:
+    """Read the column; a cell that can be nothing is MALFORMED, with the reason."""
+    text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+    encoded = pc.dictionary_encode(pc.fill_null(pc.utf8_trim_whitespace(text), ""))
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    meanings = [_meaning(cell, plan) for cell in encoded.dictionary.to_pylist()]
+    kinds = np.array([meaning.kind for meaning in meanings] or [0], np.int16)
+    texts: NDArray[np.object_] | None = None
+    if any(meaning.text is not None for meaning in meanings):
+        texts = np.array([meaning.text for meaning in meanings], np.object_)[codes]
+    return EventColumn(
+        kinds=kinds[codes],
+        text=texts,
+        written={row: item.written for item, row in _rows(meanings, codes) if item.written is not None},
+        malformed={row: item.problem for item, row in _rows(meanings, codes) if item.problem is not None},
+    )
+
+
+def _rows(meanings: Sequence[_Meaning], codes: NDArray[np.int32]) -> list[tuple[_Meaning, int]]:
+    """The rows of meanings that concern single rows."""
+    special = np.array([item.written is not None or item.problem is not None for item in meanings] or [False])
+    return [(meanings[codes[row]], row) for row in np.flatnonzero(special[codes]).tolist()]
+
+
+def _meaning(cell: str, plan: Plan) -> _Meaning:
+    if not cell:
+        return _Meaning(Kind.TICK)
+    index = event_index(plan, cell)
+    if index is not None:
+        return _Meaning(index)
+    if "(" not in cell:
+        return _Meaning(Kind.UNKNOWN_TYPE, text=cell)
+    try:
+        event = parse_event_text(cell)
+    except EventTextError as error:
+        return _Meaning(Kind.MALFORMED, problem=str(error))
+    index = event_index(plan, event.name)
+    if index is None:
+        is_control = event.short_name in CONTROL_EVENTS
+        return _Meaning(Kind.CONTROL, text=cell) if is_control else _Meaning(Kind.UNKNOWN_TYPE, text=event.name)
+    problem = _misfit(event, plan.events[index])
+    if problem is not None:
+        return _Meaning(Kind.MALFORMED, problem=problem)
+    return _Meaning(index, written=(event, plan.events[index]))
+
+
+def event_index(plan: Plan, name: str) -> int | None:
+    """The place of an event type in the plan, by its name with or without its package."""
+    names = [event.name for event in plan.events]
+    if name in names:
+        return names.index(name)
+    short = name.rpartition(".")[2]
+    return names.index(short) if short in names else None
+
+
+def _misfit(event: TextEvent, definition: EventType) -> str | None:
+    """Why the arguments are not the fields of the definition, if so."""
+    if len(event.arguments) != len(definition.fields):
+        return f"{definition.name!r} has {len(definition.fields)} fields, {len(event.arguments)} given"
+    for field, argument in zip(definition.fields, event.arguments, strict=True):
+        if not _fits(argument, field.type):
+            return f"{argument!r} is not a value of {field.name!r} ({field.type})"
+    return None
+
+
+def _fits(argument: Value, type_: Type) -> bool:
+    if argument is None:
+        return True
+    if isinstance(argument, bool):
+        return type_ is Type.BOOLEAN
+    if isinstance(argument, int) and type_ is Type.INTEGER:
+        return -(2**63) <= argument < 2**63
+    return isinstance(argument, _PYTHON_TYPES[type_])
