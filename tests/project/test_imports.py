@@ -58,15 +58,25 @@ def test_a_wrong_import_would_be_seen() -> None:
     assert refused("runtime", "from pyspark.sql import SparkSession\n") == ["pyspark"]
 
 
+DEPLOYMENT = """
+name: flights
+queries: [a.query]
+sources: {records: {format: parquet, path: .}}
+sinks: {matches: {format: parquet, path: out}}
+checkpoint: state
+"""
+
+
 def test_check_loads_no_slow_package(tmp_path: Path) -> None:
-    query = tmp_path / "a.query"
-    query.write_text("inputs { A() within 30.0; }\nfind A as a1 -> A as a2\n")
+    files = {"a.query": "inputs { A() within 30.0; }\nfind A as a1 -> A as a2\n", "a.yaml": DEPLOYMENT}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     script = (
         "import json, sys\nfrom ensue.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))\n"
     )
-    command = [sys.executable, "-c", script, "check", str(query)]
+    command = [sys.executable, "-c", script, "check", *(str(tmp_path / name) for name in files)]
     answer = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     loaded = set(json.loads(answer.stdout.splitlines()[-1]))
     assert "querylang" in loaded
