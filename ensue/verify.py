@@ -20,6 +20,7 @@ from ensue.result import Replay
 from runtime.plain import plain_matches, plain_outputs, plain_value
 from runtime.results import Results
 
+ONE = {"matches": "match", "outputs": "output", "discards": "discard"}
 SHOWN = 3
 """Differences told of each kind; all are counted."""
 
@@ -58,7 +59,7 @@ class Verdict:
     def text(self) -> str:
         """For people."""
         if self.is_equal:
-            compared = ", ".join(f"{count} {what}" for what, count in self.counts.items())
+            compared = ", ".join(counted(count, ONE[what], what) for what, count in self.counts.items())
             return f"embedded = batch = stream ({counted(self.batches, 'micro-batch', 'micro-batches')}): {compared}"
         lines = []
         for item in self.differences:

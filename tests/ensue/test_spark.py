@@ -1,0 +1,66 @@
+"""`ensue.match`, `ensue.stream` and the commands that run on Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+import ensue
+from ensue import cli
+from spark_backend.session import get_session
+
+TEXT = "inputs { A() key card within 30.0 wait 5.0; } find A as a -> A as b where b.v > a.v"
+TABLE = pd.DataFrame(
+    {
+        "at": [1.0, 2.0, 3.0, 4.0, 5.0],
+        "event": "A",
+        "ts": [1.0, 2.0, 1.5, 4.0, 5.0],
+        "card": ["x", "x", "y", "y", None],
+        "v": [1.0, 2.0, 5.0, 6.5, 7.0],
+        "offset": [1, 2, 3, 4, 5],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def session() -> SparkSession:
+    return get_session("tests")
+
+
+def test_a_data_frame_gives_the_matches_of_a_replay(session: SparkSession) -> None:
+    wanted = ensue.replay(TEXT, TABLE).matches
+    found = ensue.match(session.createDataFrame(TABLE), TEXT)
+    assert sorted(row["match_id"] for row in found.collect()) == sorted(wanted["match_id"])
+    assert len(wanted) == 2
+
+
+def test_a_streaming_data_frame_gives_a_streaming_one(session: SparkSession, tmp_path: Path) -> None:
+    frame = session.createDataFrame(TABLE)
+    stream = session.readStream.schema(frame.schema).parquet(str(tmp_path))
+    assert ensue.stream(stream, TEXT).isStreaming
+
+
+def test_match_writes_parquet_and_verify_compares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("q.query").write_text(TEXT)
+    TABLE.drop(columns="offset").to_csv("e.csv", index=False)
+    for arguments in (
+        ["match", "q.query", "e.csv", "--out", "found"],
+        ["verify", "q.query", "e.csv", "--batches", "2"],
+    ):
+        monkeypatch.setattr(sys, "argv", ["ensue", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert not end.value.code
+    wanted = ensue.replay("q.query", "e.csv").matches
+    assert set(pyarrow.parquet.read_table("found")["match_id"].to_pylist()) == set(wanted["match_id"])
+    assert capsys.readouterr().out == (
+        "2 matches in found\nembedded = batch = stream (2 micro-batches): 2 matches, 0 outputs, 1 discard\n"
+    )
