@@ -15,7 +15,7 @@ from querylang.plan import Plan
 from spark_backend.decode import matches_frame
 from spark_backend.program import Program
 from spark_backend.reading import Reading
-from spark_backend.session import prepare
+from spark_backend.session import findable
 from spark_backend.ship import on_worker
 from spark_backend.sources import file_list, packed_files, packed_frame
 from spark_backend.streaming import union_by_name
@@ -43,7 +43,7 @@ def match_tagged(
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
     program = Program.of(plan, buckets=buckets)
     parts = {name: packed_frame(frame, program, reading or Reading(source=name)) for name, frame in named.items()}
-    prepare(next(iter(named.values())).sparkSession)
+    findable(next(iter(named.values())).sparkSession)
     return tagged_bounded(union_by_name(parts), program, flush=flush)
 
 
@@ -62,7 +62,7 @@ def match_files(
     flush: bool = True,
 ) -> DataFrame:
     """All that the engine gives for files of events, as tagged rows; workers read the files themselves."""
-    prepare(session)
+    findable(session)
     program = Program.of(plan, buckets=buckets)
     packed = packed_files(file_list(session, paths), program, reading or Reading())
     return tagged_bounded(packed, program, flush=flush)

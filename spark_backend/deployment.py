@@ -22,7 +22,7 @@ from spark_backend.errors import plain_error
 from spark_backend.program import Program
 from spark_backend.reading import FLUSH_WORD, Reading
 from spark_backend.record import Record, Schemas, all_sources, read_record, refuse_difference, write_record
-from spark_backend.session import get_session
+from spark_backend.session import own_session
 from spark_backend.settings import Deployment, Source, load_deployment
 from spark_backend.sinks import Accounts, FileFormat, FileSink, Written, remove_leftovers, write_atomically, write_batch
 from spark_backend.sources import file_stream, packed_files, packed_signals
@@ -203,7 +203,7 @@ def _prepare(path: Path | str) -> _Job:
     plan, schemas = compile_deployment(deployment, None if kept is None else kept.types())
     program = Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, idle=deployment.idle)
     record = _settled(deployment, program, schemas, kept)
-    job = _Job(deployment, program, record, get_session(f"ensue {deployment.name}"))
+    job = _Job(deployment, program, record, own_session(f"ensue {deployment.name}"))
     job.signals.mkdir(parents=True, exist_ok=True)
     if deployment.control is not None:
         deployment.control.path.mkdir(parents=True, exist_ok=True)
@@ -253,7 +253,8 @@ def _packed(job: _Job) -> DataFrame:
     for source in all_sources(job.deployment):
         options = {"pathGlobFilter": PATTERNS[source.format]} | dict(source.options)
         paths = file_stream(job.session, source.path.resolve(), options)
-        reading = Reading(source.event, source.type_field, source.source_time, source.arrival)
+        root = str(source.path.resolve())
+        reading = Reading(source.event, source.type_field, source.source_time, source.arrival, root=root)
         frames.append(packed_files(paths, job.program, reading))
     frames.append(packed_signals(file_stream(job.session, job.signals.resolve(), {}), job.program))
     union = frames[0]

@@ -44,6 +44,12 @@ class PartitionGroup:
         """A query that stands for all of the group where only keys matter."""
         return self.plan.queries[0]
 
+    def takes_all(self, arrivals: Arrivals) -> bool:
+        """Whether all records are events of inputs without a filter, for every query: there is nothing to select."""
+        present = np.flatnonzero(np.bincount(arrivals.system("kind") - min(Kind))) + min(Kind)
+        plain = set.intersection(*(_unfiltered(self.plan, query) for query in self.plan.queries))
+        return plain.issuperset(present.tolist())
+
     def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
         """What each query makes of each record (`runtime.selection.Use`)."""
         kinds = arrivals.system("kind").astype(np.int64)
@@ -58,19 +64,38 @@ class PartitionGroup:
         wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in uses.values()])
         return wanted
 
-    def buckets_of(self, arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], buckets: int) -> NDArray[np.int64]:
-        """The bucket of each record, or EVERY_BUCKET for what concerns every key.
+    def route(self, arrivals: Arrivals, buckets: int) -> Route:
+        """Where each record goes.
 
-        What has no key (unreadable, of an unknown type, null in its key) has one bucket by its offset.
+        What has no key (unreadable, of an unknown type, null in its key) has one bucket by its offset; control events
+        and heartbeats without a key go to all.
         """
-        result = bucket_of(arrivals, self.plan, self.query, buckets)
-        homeless = result < 0
+        place = bucket_of(arrivals, self.plan, self.query, buckets)
+        homeless = place < 0
         if homeless.any():
-            beats = np.logical_or.reduce([use == Use.HEARTBEAT for use in uses.values()])
-            everywhere = homeless & (beats | (arrivals.system("kind") == Kind.CONTROL))
-            result = np.where(homeless, arrivals.system("offset") % buckets, result)
-            result[everywhere] = EVERY_BUCKET
-        return result
+            place = np.where(homeless, arrivals.system("offset") % buckets, place)
+        if self.takes_all(arrivals):
+            return Route(place, np.ones(len(place), np.bool_), Account())
+        uses = self.uses(arrivals)
+        beats = np.logical_or.reduce([use == Use.HEARTBEAT for use in uses.values()])
+        place[homeless & (beats | (arrivals.system("kind") == Kind.CONTROL))] = EVERY_BUCKET
+        wanted = self.is_wanted(uses)
+        return Route(place, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """By record: its bucket or EVERY_BUCKET, and whether it is shipped; `account` counts those that are not."""
+
+    bucket: NDArray[np.int64]
+    is_wanted: NDArray[np.bool_]
+    account: Account
+
+
+def _unfiltered(plan: Plan, query: QueryPlan) -> set[int]:
+    """The event types, by number, that are inputs of a query and all of whose events it wants."""
+    events = {item.event for item in query.inputs if item.filter is None}
+    return {number for number, event in enumerate(plan.events) if event.name in events}
 
 
 def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: NDArray[np.bool_]) -> Account:

@@ -23,19 +23,27 @@ from runtime.tables import iter_arrivals
 from spark_backend.program import Program, load_program
 from spark_backend.transport import pack_arrivals, pack_signal
 
+ROWS_AT_ONCE = 500_000
+"""Rows of a DataFrame that are packed together."""
+
 FLUSH_WORD = "flush"
 """Stands in the name of a signal file that lets time run out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The names of columns that say when and what, as the reader takes them; `event`: every row is of this type."""
+    """The names of columns that say when and what, as the reader takes them; `event`: every row is of this type.
+
+    `root`: the folder of a source; a file in a folder below it is called by its path from there, so that files of one
+    name are told apart. Without it a file is called by its name, as in a replay.
+    """
 
     event: str | None = None
     type_field: str | None = None
     source_time: str | None = None
     arrival: str | None = None
     source: str | None = None
+    root: str | None = None
 
     def to_text(self) -> str:
         """JSON text."""
@@ -82,7 +90,9 @@ def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) ->
     loaded, how = load_program(program), Reading(**json.loads(reading))
     for batch in batches:
         for path in batch.column(0).to_pylist():
-            yield from _packed(how.arrivals(local_path(path), loaded.plan()), loaded)
+            file = PurePosixPath(local_path(path))
+            named = how if how.root is None else replace(how, source=str(file.relative_to(how.root)))
+            yield from _packed(named.arrivals(str(file), loaded.plan()), loaded)
 
 
 def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -98,12 +108,13 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     task = 0 if context is None else context.partitionId()
     number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
     first = (int(number or 0) << 40) + 1
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
+    for table in _gathered(batches):
         if "offset" not in table.column_names:
-            table = _with_coordinates(_by_arrival(table, how.arrival or "at"), task, first)
+            numbered = _with_coordinates(_by_arrival(table, how.arrival or "at"), task, first)
             first += len(table)
-        yield from _packed(how.arrivals(table, loaded.plan()), loaded)
+            yield from _packed(how.arrivals(numbered, loaded.plan()), loaded)
+        else:
+            yield from _packed(how.arrivals(table, loaded.plan()), loaded)
 
 
 def pack_signals(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -118,6 +129,18 @@ def _packed(parts: Iterator[Arrivals], program: Program) -> Iterator[pa.RecordBa
     for arrivals in parts:
         if len(arrivals):
             yield pack_arrivals(arrivals, program.groups(), program.buckets)
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Spark's batches are small; packing is worth its while for many rows at once."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= ROWS_AT_ONCE:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _by_arrival(table: pa.Table, column: str) -> pa.Table:

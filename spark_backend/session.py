@@ -1,7 +1,7 @@
 """The Spark session: a local one with the settings that Ensue was measured with, or the one that is there already.
 
-Takes nothing but settings; gives a SparkSession. Settings that matter for results (time zone, state store) are made
-for the session; a session of the user's own is left as it is, apart from what `prepare` may change at run time.
+Takes nothing but settings; gives a SparkSession. The settings of a user's session are left alone: jobs of our own run in a
+session beside it (`own_session`), which shares its context.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ AT_RUN_TIME = {
     "spark.sql.files.openCostInBytes": str(128 << 20),
     "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Our sources keep their own lists; progress is reported by us.
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     # Rows are spread by bucket on purpose: joining partitions would take parallelism away.
     "spark.sql.adaptive.enabled": "false",
 }
-"""Settings that may be changed in a running session."""
+"""Settings of every session in which we run a job of our own."""
 
 AT_START = {
     "spark.ui.enabled": "false",
@@ -48,10 +47,10 @@ AT_START = {
 def get_session(
     name: str = "ensue", cores: int | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The active session, prepared; without one, a new local session on `cores` (default: all)."""
+    """The active session, its settings left alone; without one, a new local session on `cores` (default: all)."""
     active = SparkSession.getActiveSession()
     if active is not None:
-        return prepare(active)
+        return findable(active)
     os.environ["PYSPARK_PYTHON"] = sys.executable  # workers must find the packages of this interpreter
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -60,14 +59,19 @@ def get_session(
     builder = SparkSession.builder.appName(name).master(f"local[{count}]")
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
-    return prepare(session)
+    return findable(builder.getOrCreate())
 
 
-def prepare(session: SparkSession) -> SparkSession:
-    """Set what may be set in a running session; local workers are told where this package is."""
+def own_session(name: str = "ensue") -> SparkSession:
+    """A session for a job of our own beside the active one: its settings are not the user's."""
+    session = get_session(name).newSession()
     for key, value in AT_RUN_TIME.items():
         session.conf.set(key, value)
+    return session
+
+
+def findable(session: SparkSession) -> SparkSession:
+    """The same session; local workers are told where this package is."""
     context = session.sparkContext
     if (context.master or "").startswith("local"):
         paths = [str(ROOT), *filter(None, context.environment.get("PYTHONPATH", "").split(os.pathsep))]

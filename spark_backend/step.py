@@ -7,7 +7,7 @@ queries; here is only which engines there are, what "now" is, and how the bucket
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.errors import InputError
-from querylang.plan import Plan
 from runtime.batch import Arrivals
 from runtime.engine import Engine
 from runtime.ledger import Account, ledger_table
@@ -63,36 +62,52 @@ def run_step(
     Raises InputError for a state of another version or number of buckets.
     """
     started = perf_counter()
-    plan, groups = program.plan(program.plan_index(bucket)), program.groups(program.plan_index(bucket))
+    index = program.plan_index(bucket)
+    packed = [unpack_row(row, program.plan(index)) for row in rows]
     saved = open_state(program, bucket, state)
-    packed = [unpack_row(row, plan) for row in rows]
-    is_home = bucket % program.buckets == HOME
     clocks = [row.clock for row in packed if row.clock is not None]
     if clocks:
         saved = replace(saved, heard=max(clocks), seen=timestamp)
-    now = _now(program, saved, timestamp)
-    tagged: list[TaggedRow] = []
-    taken = 0
-    for group, engine in zip(groups, saved.engines, strict=True):
-        arrivals, copies = (_arrivals_of(packed, group, plan, is_copy=which) for which in (False, True))
-        everything = _at(program, Arrivals.concat([arrivals, copies]), now)
-        taken += len(everything)
-        tagged.extend(tagged_rows(_own_share(engine.process(everything, now=now), copies, group, is_home=is_home)))
-        if flush or any(row.flush for row in packed):
-            tagged.extend(tagged_rows(engine.flush()))
-    tagged.extend(
-        tagged_rows(Results(ledger=pa.concat_tables([row.ledger for row in packed])) if packed else Results())
+    call = _Call(
+        packed=packed,
+        now=_now(program, saved, timestamp),
+        is_home=bucket % program.buckets == HOME,
+        has_own_clock=program.clock is Clock.PROCESSING,
+        flush=flush or any(row.flush for row in packed),
     )
+    results = [Results(ledger=row.ledger) for row in packed]
+    for group, engine in zip(program.groups(index), saved.engines, strict=True):
+        results.extend(call.results(group, engine))
+    tagged = [row for result in results for row in tagged_rows(result)]
     data = close_state(program, saved)
-    tagged.append(_metric(bucket, taken, len(data), perf_counter() - started))
-    return Step(data, tuple(tagged), _wake(program, saved, timestamp))
+    taken = sum(len(part.arrivals) for row in packed for part in row.parts)
+    metric = _metric(bucket, taken, len(data), perf_counter() - started)
+    return Step(data, (*tagged, metric), _wake(program, saved, timestamp))
 
 
-def _arrivals_of(packed: Sequence[Packed], group: PartitionGroup, plan: Plan, *, is_copy: bool) -> Arrivals:
-    parts = [
-        part.arrivals for row in packed for part in row.parts if part.group == group.number and part.is_copy == is_copy
-    ]
-    return Arrivals.concat(parts) if parts else Arrivals.empty(plan)
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What all engines of a bucket are called with. `has_own_clock`: records arrive at `now`, whatever they say."""
+
+    packed: Sequence[Packed]
+    now: int | None
+    is_home: bool
+    has_own_clock: bool
+    flush: bool
+
+    def results(self, group: PartitionGroup, engine: Engine) -> Iterator[Results]:
+        copies = self._arrivals(group, is_copy=True)
+        arrivals = Arrivals.concat([self._arrivals(group, is_copy=False), copies])
+        if self.has_own_clock:
+            arrivals = _arriving_at(arrivals, self.now)
+        yield _own_share(engine.process(arrivals, now=self.now), copies, group, is_home=self.is_home)
+        if self.flush:
+            yield engine.flush()
+
+    def _arrivals(self, group: PartitionGroup, *, is_copy: bool) -> Arrivals:
+        parts = [part for row in self.packed for part in row.parts if part.group == group.number]
+        chosen = [part.arrivals for part in parts if part.is_copy == is_copy]
+        return Arrivals.concat(chosen) if chosen else Arrivals.empty(group.plan)
 
 
 def _own_share(results: Results, copies: Arrivals, group: PartitionGroup, *, is_home: bool) -> Results:
@@ -109,10 +124,7 @@ def _own_share(results: Results, copies: Arrivals, group: PartitionGroup, *, is_
     return replace(results, outputs=results.outputs.filter(pc.invert(is_error)))
 
 
-def _at(program: Program, arrivals: Arrivals, now: int | None) -> Arrivals:
-    """With the clock `processing` a record arrives when its micro-batch does."""
-    if program.clock is Clock.ARRIVAL:
-        return arrivals
+def _arriving_at(arrivals: Arrivals, now: int | None) -> Arrivals:
     position = arrivals.table.schema.get_field_index("_arrival")
     moments = pa.array(np.full(len(arrivals), now, np.int64))
     return Arrivals(arrivals.table.set_column(position, arrivals.table.schema.field(position), moments))

@@ -16,7 +16,7 @@ from querylang.plan import Plan
 from spark_backend.operator import STATE_DDL
 from spark_backend.program import Program
 from spark_backend.reading import Reading
-from spark_backend.session import prepare
+from spark_backend.session import findable
 from spark_backend.settings import DEFAULT_BUCKETS, Clock
 from spark_backend.ship import on_worker
 from spark_backend.sources import packed_frame
@@ -60,7 +60,7 @@ def stream(
     parts = {name: packed_frame(frame, program, _reading(reading, name)) for name, frame in named.items()}
     if control is not None:
         parts["control"] = packed_frame(control, program, CONTROL_READING)
-    prepare(next(iter(named.values())).sparkSession)
+    findable(next(iter(named.values())).sparkSession)
     return tagged_stream(union_by_name(parts), program)
 
 

@@ -23,7 +23,7 @@ from runtime.batch import SYSTEM_FIELDS, Arrivals, arrivals_schema
 from runtime.ledger import Account, ledger_table
 from runtime.results import LEDGER_SCHEMA
 from spark_backend.container import pack, unpack
-from spark_backend.groups import EVERY_BUCKET, PartitionGroup, count_uses
+from spark_backend.groups import EVERY_BUCKET, PartitionGroup, Route
 
 PACKED_VERSION = 1
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
@@ -67,12 +67,9 @@ def pack_arrivals(arrivals: Arrivals, groups: Sequence[PartitionGroup], buckets:
     account = Account()
     varying, constants = _without_constants(arrivals.table)
     for group in groups:
-        uses = group.uses(arrivals)
-        wanted = group.is_wanted(uses)
-        if not wanted.all():
-            account.update(count_uses(arrivals, uses, ~wanted))
-        bucket = group.buckets_of(arrivals, uses, buckets)
-        for place, is_copy, table in _split(varying, bucket, wanted, buckets):
+        route = group.route(arrivals, buckets)
+        account.update(route.account)
+        for place, is_copy, table in _split(varying, route, buckets):
             pieces[place].append(_Piece(group.number, is_copy, _to_ipc(table, constants)))
     counts = ledger_table(account).to_pylist()
     rows = [_row(clock, pieces[place], ledger=counts if place == HOME else []) for place in range(buckets)]
@@ -114,15 +111,14 @@ def _batch(rows: Sequence[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
 
 
-def _split(
-    table: pa.Table, bucket: NDArray[np.int64], wanted: NDArray[np.bool_], buckets: int
-) -> Iterator[tuple[int, bool, pa.Table]]:
+def _split(table: pa.Table, route: Route, buckets: int) -> Iterator[tuple[int, bool, pa.Table]]:
     """The rows of each bucket, order kept: one stable sort of small integers and one gather, not a filter a bucket."""
-    everywhere = np.flatnonzero(wanted & (bucket == EVERY_BUCKET))
+    is_copy = route.bucket == EVERY_BUCKET
+    everywhere = np.flatnonzero(route.is_wanted & is_copy)
     if len(everywhere):
         copies = table.take(pa.array(everywhere))
         yield from ((place, True, copies) for place in range(buckets))
-    own = np.where(wanted & (bucket != EVERY_BUCKET), bucket, buckets)
+    own = np.where(route.is_wanted & ~is_copy, route.bucket, buckets)
     order = np.argsort(_narrow(own, buckets), kind="stable")
     ends = np.cumsum(np.bincount(own, minlength=buckets))[:buckets]
     gathered = table.take(pa.array(order[: ends[-1]]))

@@ -31,7 +31,7 @@ from spark_backend.bounded import tagged_bounded
 from spark_backend.errors import plain_error
 from spark_backend.groups import EVERY_BUCKET
 from spark_backend.program import Program
-from spark_backend.session import get_session, prepare
+from spark_backend.session import own_session
 from spark_backend.streaming import tagged_stream
 from spark_backend.tagged import Tag, read_table
 from spark_backend.transport import PACKED_DDL, PACKED_SCHEMA, pack_arrivals, pack_signal
@@ -70,7 +70,6 @@ def run_streams(
     cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, restart: bool = True, sources: Sequence[str] = ()
 ) -> list[Results]:
     """All cases as one stream: micro-batch i holds piece i of each; a restart before every one, or none."""
-    session = get_session()
     job = _Cases(cases, buckets, sources)
     with tempfile.TemporaryDirectory(prefix="ensue-verify-") as place:
         folder = Path(place)
@@ -79,7 +78,7 @@ def run_streams(
         for step in range(steps):
             job.write_step(step, folder / "packed" / f"{step:06d}.parquet")
             if restart or step == steps - 1:
-                _run_available(session.newSession(), job, folder)
+                _run_available(own_session(), job, folder)
     return job.results()
 
 
@@ -87,7 +86,7 @@ def run_bounded(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, source
     """All cases as one bounded DataFrame; splits are ignored."""
     whole = [replace(case, splits=()) for case in cases]
     job = _Cases(whole, buckets, sources)
-    session = prepare(get_session().newSession())
+    session = own_session()
     with tempfile.TemporaryDirectory(prefix="ensue-verify-") as place:
         file = Path(place) / "packed.parquet"
         job.write_step(0, file)
@@ -97,7 +96,6 @@ def run_bounded(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, source
 
 
 def _run_available(session: SparkSession, job: _Cases, folder: Path) -> None:
-    prepare(session)
     session.conf.set("spark.sql.shuffle.partitions", "2")
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
     reader = session.readStream.schema(PACKED_DDL).option("maxFilesPerTrigger", 1).option("maxFileAge", "100000d")
@@ -166,8 +164,8 @@ class _Cases:
     def _note_rows(self, index: int, step: int, start: int, arrivals: Arrivals) -> None:
         """Which records each engine gets: its own numbers of records are turned into the case's with it."""
         for group in self.program.groups(index):
-            uses = group.uses(arrivals)
-            place = np.where(group.is_wanted(uses), group.buckets_of(arrivals, uses, self.buckets), self.buckets)
+            route = group.route(arrivals, self.buckets)
+            place = np.where(route.is_wanted, route.bucket, self.buckets)
             for bucket in range(self.buckets):
                 mine = (place == bucket) | (place == EVERY_BUCKET)
                 self.rows[index * self.buckets + bucket, step, group.number] = start + np.flatnonzero(mine)

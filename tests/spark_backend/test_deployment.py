@@ -147,6 +147,19 @@ def test_files_in_several_batches_and_runs_give_what_one_engine_gives(
         assert "pending" not in account
 
 
+def test_files_of_one_name_in_folders_below_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path)
+    path.write_text(path.read_text().replace("{maxFilesPerTrigger: 1}", "{recursiveFileLookup: true}"))
+    rows = table(1000)
+    for number, part in enumerate(np.array_split(np.arange(1000), 2)):
+        (tmp_path / "data" / f"day{number}").mkdir()
+        rows.iloc[part].to_parquet(tmp_path / "data" / f"day{number}" / "part.parquet")
+    report = run(path, once=True, flush=True)
+    assert {source for _, source, _ in report.ledger} == {"day0/part.parquet", "day1/part.parquet"}
+    found = pd.read_parquet(tmp_path / "out" / "matches" / "Rise")
+    assert len(found) == found["match_id"].nunique() > 100
+
+
 def test_a_run_with_nothing_new_does_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path)
     add_files(tmp_path, table(500), 1)

@@ -57,7 +57,7 @@ def test_several_queries_give_the_columns_that_all_have(spark: SparkSession) -> 
 
 def test_only_columns_that_the_plan_needs_leave_the_jvm(spark: SparkSession) -> None:
     frame = match_tagged(spark.createDataFrame(with_places(table(10))), plan_of("Rise"))
-    text = frame._jdf.queryExecution().optimizedPlan().toString()  # noqa: SLF001
+    text = frame._jdf.queryExecution().optimizedPlan().toString()
     assert "unused" not in text.split("MapInArrow")[-1].split("\n")[1]
 
 

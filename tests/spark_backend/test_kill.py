@@ -48,7 +48,9 @@ def kill_when(process: subprocess.Popen[str], is_time: object) -> None:
     process.wait()
 
 
-@pytest.mark.parametrize("moment", ["while the results of a batch are being written", "after the results, before the commit"])
+@pytest.mark.parametrize(
+    "moment", ["while the results of a batch are being written", "after the results, before the commit"]
+)
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str) -> None:
     path = project(tmp_path, files=1)
     add_files(tmp_path, table(), 6)
@@ -68,4 +70,4 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str) -> N
     ledger = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
     account = totals(ledger, "Rise")
     assert account.pop("received") == len(table()) == sum(account.values())
-    assert not [file for file in (tmp_path / "out").rglob("*.draft")]
+    assert not list((tmp_path / "out").rglob("*.draft"))
