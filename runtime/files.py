@@ -8,8 +8,8 @@ A file that cannot be a table at all raises InputError.
 from __future__ import annotations
 
 import csv
-import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -177,74 +177,67 @@ class _Records:
     def raw(self, index: int) -> str:
         return self.data[self.starts[index] : self.ends[index]].decode("utf-8", "replace").rstrip("\r\n")
 
-    def line(self, index: int) -> int:
-        return int(np.searchsorted(self.line_ends, self.starts[index])) + 1
-
     def describe(self, index: int) -> tuple[str, str]:
-        return f"line {self.line(index)}", self.raw(index)
+        line = int(np.searchsorted(self.line_ends, self.starts[index])) + 1
+        return f"line {line}", self.raw(index)
 
-    def unreadable(self, index: int, reason: str) -> Unreadable:
-        return Unreadable(index, f"line {self.line(index)}", reason, self.raw(index))
+    def rows(self) -> list[bytes]:
+        """The records below the header."""
+        return [self.data[start:end] for start, end in zip(self.starts[1:], self.ends[1:], strict=True)]
 
 
-def _records(data: bytes, whole_lines: bool) -> _Records:
+def _records(data: bytes, *, whole_lines: bool = False) -> _Records:
     """Cut at line ends outside quotes, or with `whole_lines` at every line end."""
-    bytes_ = np.frombuffer(data, np.uint8)
-    is_end = bytes_ == ord("\n")
-    line_ends = np.flatnonzero(is_end)
-    if not whole_lines:
-        is_end &= np.cumsum(bytes_ == ord('"'), dtype=np.int64) % 2 == 0
-    ends = np.flatnonzero(is_end) + 1
+    content = np.frombuffer(data, np.uint8)
+    line_ends = np.flatnonzero(content == ord("\n"))
+    ends = line_ends + 1
+    if not whole_lines and b'"' in data:
+        quotes = np.flatnonzero(content == ord('"'))
+        ends = ends[np.searchsorted(quotes, line_ends) % 2 == 0]
     if len(data) and (not len(ends) or ends[-1] != len(data)):
         ends = np.append(ends, len(data))
     starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
-    lengths, first = ends - starts, bytes_[starts]
+    lengths, first = ends - starts, content[starts]
     blank = (lengths == 1) & (first == ord("\n")) | (lengths == 2) & (first == ord("\r"))
     return _Records(data, starts[~blank], ends[~blank], line_ends)
 
 
 def _read_csv(path: Path, name: str) -> RawTable:
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    header = _csv_header(path, data)
-    if data.count(b'"') % 2 == 1:
-        return _read_csv_with_open_quote(name, data, header)
-    columns, refused = _parse_csv(data, header)
-    if any(b"\n" in raw.strip().encode() for _, _, raw in refused):
-        return _read_csv_with_open_quote(name, data, header)
-    records = cache(lambda: _records(data, whole_lines=False))
-    wrong = {index: _wrong_cells(header, cells) for index, cells, _ in refused}
-    numbers = np.setdiff1d(np.arange(1, len(columns) + len(wrong) + 1), np.array(list(wrong), np.int64))
-    unreadable = [records().unreadable(index, reason) for index, reason in wrong.items()]
-    return RawTable(name, columns, numbers, lambda number: records().describe(number), unreadable, has_types=False)
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
+    records = _records(data)
+    header = _csv_header(path, records)
+    try:
+        columns = _parse_csv(data[records.ends[0] :], header)
+    except pa.ArrowInvalid:
+        columns = None
+    if columns is None or len(columns) != len(records.starts) - 1 or data.count(b'"') % 2 == 1:
+        return _read_good_records(name, records, header)
+    return RawTable(name, columns, np.arange(1, len(columns) + 1), records.describe, has_types=False)
 
 
-def _wrong_cells(header: Sequence[str], cells: int) -> str:
-    return f"{cells} cells where the header has {len(header)}"
-
-
-def _csv_header(path: Path, data: bytes) -> list[str]:
-    rows = csv.reader(io.StringIO(data[: 1 << 20].decode("utf-8", "replace")))
-    header = next((row for row in rows if row), None)
-    if header is None:
+def _csv_header(path: Path, records: _Records) -> list[str]:
+    if not len(records.starts):
         raise InputError(f"{path}: is empty; a CSV table begins with a row of column names")
+    try:
+        (header,) = csv.reader([records.raw(0)], strict=True)
+    except (csv.Error, ValueError) as error:
+        raise InputError(f"{path}: its first line is no row of column names: {_one_line(error)}") from error
     repeated = [column for index, column in enumerate(header) if column and column in header[:index]]
     if repeated:
         raise InputError(f"{path}: the column {repeated[0]!r} stands twice in the header")
     return header
 
 
-def _parse_csv(data: bytes, header: Sequence[str]) -> tuple[pa.Table, list[tuple[int, int, str]]]:
-    """All cells as text (an empty cell is null, `""` is not), and the refused: record index, cells, raw text."""
-    refused: list[tuple[int, int, str]] = []
-
-    def refuse(row: Any) -> str:
-        refused.append((row.number - 1, row.actual_columns, row.text))
-        return "skip"
-
+def _parse_csv(data: bytes, header: Sequence[str]) -> pa.Table:
+    """All cells as text; an empty cell is null, `""` is not. Raises ArrowInvalid."""
+    if not data.strip():
+        return pa.table([pa.array([], pa.string()) for _ in header], names=header)
     table = pa.csv.read_csv(
         pa.BufferReader(data),
-        read_options=pa.csv.ReadOptions(use_threads=False, block_size=max(1 << 22, 1)),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=b'"' in data, invalid_row_handler=refuse),
+        read_options=pa.csv.ReadOptions(column_names=header, block_size=1 << 24),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=b'"' in data),
         convert_options=pa.csv.ConvertOptions(
             column_types=dict.fromkeys(header, pa.binary()),
             strings_can_be_null=True,
@@ -252,31 +245,51 @@ def _parse_csv(data: bytes, header: Sequence[str]) -> tuple[pa.Table, list[tuple
             null_values=[""],
         ),
     )
-    return pa.table([_decoded(column) for column in table.columns], names=table.column_names), refused
+    return pa.table([_decoded(column) for column in table.columns], names=header)
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         return pc.cast(column, pa.string())
     except pa.ArrowInvalid:  # not UTF-8 somewhere: shown with a replacement character, as editors do
-        return pa.chunked_array(
-            [[None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()]]
-        )
+        cells = [None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()]
+        return pa.chunked_array([pa.array(cells, pa.string())])
 
 
-def _read_csv_with_open_quote(name: str, data: bytes, header: Sequence[str]) -> RawTable:
-    """A quote that is never closed would swallow the rest: every line is a record, those with an open quote none."""
-    records = _records(data, whole_lines=True)
-    count = len(records.starts)
-    is_open = np.array([data.count(b'"', records.starts[i], records.ends[i]) % 2 == 1 for i in range(count)])
-    whole = np.flatnonzero(~is_open)
-    kept = b"".join(data[records.starts[i] : records.ends[i]] for i in whole)
-    columns, refused = _parse_csv(kept, header)
-    wrong = {int(whole[index]): _wrong_cells(header, cells) for index, cells, _ in refused}
-    wrong |= {int(index): "a quote is not closed" for index in np.flatnonzero(is_open)}
-    numbers = np.array([index for index in range(1, count) if index not in wrong], np.int64)
-    unreadable = [records.unreadable(index, reason) for index, reason in sorted(wrong.items())]
-    return RawTable(name, columns, numbers, records.describe, unreadable, has_types=False)
+_CELL = rb'(?:[^",\r\n][^,\r\n"]*|"(?:[^"]|"")*")?'
+
+
+def _read_good_records(name: str, records: _Records, header: Sequence[str]) -> RawTable:
+    """The records that are rows; of the others, what is wrong with each.
+
+    Where a quote that does not belong there joins lines, every line is a record: it spoils its own line only.
+    """
+    pattern = re.compile(rb"%s(?:,%s){%d}\r?\n?" % (_CELL, _CELL, len(header) - 1))
+    found = records.rows()
+    good = np.array([pattern.fullmatch(record) is not None for record in found], np.bool_)
+    if any(b"\n" in record.rstrip() for record, fits in zip(found, good, strict=True) if not fits):
+        by_line = _records(records.data, whole_lines=True)
+        if len(by_line.starts) > len(records.starts):
+            return _read_good_records(name, by_line, header)
+    kept = [
+        record if record.endswith(b"\n") else record + b"\n" for record, fits in zip(found, good, strict=True) if fits
+    ]
+    columns = _parse_csv(b"".join(kept), header)
+    if len(columns) != len(kept):
+        raise pa.ArrowInvalid("its lines are no rows of cells")
+    unreadable = []
+    for number in (np.flatnonzero(~good) + 1).tolist():
+        place, raw = records.describe(number)
+        unreadable.append(Unreadable(number, place, _what_is_wrong(raw, len(header)), raw))
+    return RawTable(name, columns, np.flatnonzero(good) + 1, records.describe, unreadable, has_types=False)
+
+
+def _what_is_wrong(raw: str, cells: int) -> str:
+    try:
+        (found,) = csv.reader([raw], strict=True)
+    except (csv.Error, ValueError):
+        return "a quote is not closed, or stands inside a cell"
+    return "a quote stands inside a cell" if len(found) == cells else f"{len(found)} cells where the header has {cells}"
 
 
 # ------------------------------------------------------------------------------------------------------- JSON, YAML

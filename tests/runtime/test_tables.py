@@ -92,7 +92,7 @@ MALFORMED = [
     ("1,A,then,1,n,1,true", "line 3: 'then' in 'ts' is not a time: 1,A,then,1,n,1,true"),
     ("1,A,1", "line 3: 3 cells where the header has 7: 1,A,1"),
     ("1,A,1,1,n,1,true,9", "line 3: 8 cells where the header has 7: 1,A,1,1,n,1,true,9"),
-    ('1,A,1,1,"n,1,true', 'line 3: a quote is not closed: 1,A,1,1,"n,1,true'),
+    ('1,A,1,1,"n,1,true', 'line 3: a quote is not closed, or stands inside a cell: 1,A,1,1,"n,1,true'),
     ("1,A(1),1,,,,", "line 3: 'A' has 4 fields, 1 given: 1,A(1),1,,,,"),
     ("1,A(1,1,,,,,", "line 3: 8 cells where the header has 7: 1,A(1,1,,,,,"),
 ]
@@ -113,6 +113,19 @@ def test_line_numbers_count_blank_lines_and_lines_inside_of_cells(tmp_path: Path
     arrivals = read_arrivals(csv(tmp_path, HEADER + '1,A,1,1,"a\nb",1,true\n\n\n2,A,2,x,n,1,true\n'), ONE)
     assert arrivals.table.column("name:string")[0].as_py() == "a\nb"
     assert texts(arrivals)[1] == "line 6: 'x' is not a value of 'id' (integer): 2,A,2,x,n,1,true"
+
+
+def test_an_open_quote_spoils_its_own_line_only(tmp_path: Path) -> None:
+    lines = ['1,A,1,1,"n,1,true', "2,A,1,2,n,1,true", '3,A,1,3,"n",1,true']
+    arrivals = read_arrivals(csv(tmp_path, HEADER + "\n".join(lines)), ONE)
+    assert kinds(arrivals) == [Kind.MALFORMED, 0, 0]
+    assert arrivals.table.column("id:integer").to_pylist() == [None, 2, 3]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_may_end_in_any_way(tmp_path: Path, end: str) -> None:
+    (tmp_path / "e.csv").write_bytes((HEADER + "1,A,1,1,n,1,true\n2,A,1,2,n,1,true\n").replace("\n", end).encode())
+    assert read_arrivals(tmp_path / "e.csv", ONE).table.column("id:integer").to_pylist() == [1, 2]
 
 
 def test_bytes_that_are_not_text_spoil_only_their_cell(tmp_path: Path) -> None:
