@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.automaton import Automaton
-from querylang.expression import Expression, Type
+from querylang.automaton import ACCEPT, Automaton
+from querylang.expression import Expression, Type, terms_of
 from querylang.plan import QueryPlan
 from runtime.compiled import inlined, kernel
 from runtime.controls import NEVER
@@ -28,9 +28,16 @@ from runtime.windows import WindowColumns, window_columns
 
 Integers = NDArray[np.int64]
 
+MEMORY = 1 << 26
+"""The largest memory of failed searches, in entries of eight bytes."""
+
 
 class _AutomatonColumns(NamedTuple):
-    """The transitions of state s are `first[s]` to `first[s + 1]`; what they bind and check stands in lists with ends alike."""
+    """The transitions of state s are `first[s]` to `first[s + 1]`; what they bind and check stands in lists with ends alike.
+
+    `need[s]`: how many events it takes at least from state s to the end. `alone[s]`, `memory[s]`: what a failure from state s
+    says about other tries for the same latest event (`_independence`).
+    """
 
     first: Integers
     input: Integers
@@ -39,9 +46,14 @@ class _AutomatonColumns(NamedTuple):
     binds: Integers
     check_first: Integers
     checks: Integers
+    need: Integers
+    alone: NDArray[np.bool_]
+    memory: Integers
 
 
-def _automaton_columns(automaton: Automaton) -> _AutomatonColumns:
+def _automaton_columns(query: QueryPlan) -> _AutomatonColumns:
+    automaton = query.automaton
+    alone, memory = _independence(query)
     transitions = [transition for state in automaton.states for transition in state.transitions]
     return _AutomatonColumns(
         first=_ends([len(state.transitions) for state in automaton.states]),
@@ -51,7 +63,53 @@ def _automaton_columns(automaton: Automaton) -> _AutomatonColumns:
         binds=np.array([term for transition in transitions for term in transition.binds], np.int64),
         check_first=_ends([len(transition.checks) for transition in transitions]),
         checks=np.array([check for transition in transitions for check in transition.checks] or [0], np.int64),
+        need=_needs(automaton),
+        alone=alone,
+        memory=memory,
     )
+
+
+def _needs(automaton: Automaton) -> Integers:
+    """The length of the shortest way from each state to the end; states only lead to later ones."""
+    needs = [0] * len(automaton.states)
+    for index in reversed(range(len(needs))):
+        targets = [item.target for item in automaton.states[index].transitions]
+        needs[index] = 1 + min(0 if target == ACCEPT else needs[target] for target in targets)
+    return np.array(needs, np.int64)
+
+
+def _independence(query: QueryPlan) -> tuple[NDArray[np.bool_], Integers]:
+    """What a failure from a state means for other tries with the same latest event, so that none is made twice.
+
+    Alone: nothing that is checked from here on asks for an event bound before. Failing from a position, the search fails from
+    every older one. Else with a row (by state, -1: none) in a memory by position: only the event bound last is asked for, as by a
+    condition on a pair of neighbours; failing from a position, it fails from there. A pattern of n terms over a window of w events
+    then costs n * w steps, or n * w * w, and not w to the n. The first two states are never tried twice.
+    """
+    states, conditions = query.automaton.states, query.conditions
+    before: list[set[int]] = [set() for _ in states]  # terms bound when a state is entered
+    last: list[set[int] | None] = [None for _ in states]  # by the transition that enters it; none where they differ
+    asked = [
+        {term for item in state.transitions for check in item.checks for term in terms_of(conditions[check])}
+        for state in states
+    ]
+    for index, state in enumerate(states):
+        for item in state.transitions:
+            if item.target != ACCEPT:
+                before[item.target] |= before[index] | set(item.binds)
+                known = last[item.target]
+                last[item.target] = set(item.binds) if known is None or known == set(item.binds) else set()
+    for index in reversed(range(len(states))):
+        for item in states[index].transitions:
+            if item.target != ACCEPT:
+                asked[index] |= asked[item.target]
+    repeated = range(2, len(states))
+    alone = np.array([index in repeated and not asked[index] & before[index] for index in range(len(states))])
+    paired = [
+        index in repeated and not alone[index] and asked[index] & before[index] <= (last[index] or set())
+        for index in range(len(states))
+    ]
+    return alone, np.where(paired, np.cumsum(paired) - 1, -1).astype(np.int64)
 
 
 def _ends(lengths: Sequence[int]) -> Integers:
@@ -72,7 +130,7 @@ class KernelMatcher:
 
     def __init__(self, query: QueryPlan) -> None:
         self._program: KernelProgram = build_program(query.conditions)
-        self._automaton = _automaton_columns(query.automaton)
+        self._automaton = _automaton_columns(query)
         self._windows: WindowColumns = window_columns(query)
         self._within = NEVER if query.within is None else query.within
         self._terms = len(query.terms)
@@ -97,7 +155,7 @@ class KernelMatcher:
         program = self._program
         columns = [evaluate(operand, events.table) for operand in program.integer_operands]
         constants = program.integers
-        if any(operand.type is Type.STRING for operand in program.integer_operands):
+        if program.strings or any(operand.type is Type.STRING for operand in program.integer_operands):
             columns, constants = _ranked(program.integer_operands, columns, program.strings, constants)
         return _operands(columns, events.row, np.int64), constants
 
@@ -159,7 +217,10 @@ def _search(
     bound = np.zeros(terms, np.int64)
     stacks = Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
     state, at, choice = np.empty(terms + 1, np.int64), np.empty(terms + 1, np.int64), np.empty(terms + 1, np.int64)
+    entry = np.empty(terms + 1, np.int64)
     oldest, inside = np.empty(inputs, np.int64), np.empty(inputs, np.int64)
+    dead, dead_for = np.zeros(len(automaton.need), np.int64), np.full(len(automaton.need), -1, np.int64)
+    failed = _memory(events, automaton.memory)
     found = 0
     for key in range(len(events.start) - 1):
         begin, fresh = events.start[key], events.fresh[key]
@@ -179,8 +240,8 @@ def _search(
             choice[0] = first[0]
             while depth >= 0:
                 position, transition, here = at[depth], choice[depth], state[depth]
-                opening, stop = first[here], first[here + 1]
-                lowest = event if depth == 0 else floor
+                opening, stop, memory = first[here], first[here + 1], automaton.memory[here]
+                lowest = event if depth == 0 else floor + automaton.need[here] - 1
                 taken = False
                 while position >= lowest and time[position] > horizon:
                     kind = input_of[position]
@@ -196,6 +257,10 @@ def _search(
                         transition = opening
                     position -= 1
                 if not taken:
+                    if automaton.alone[here]:
+                        dead[here], dead_for[here] = entry[depth], event
+                    elif memory >= 0 and len(failed) > 0:
+                        failed[memory, entry[depth] - begin] = event
                     depth -= 1
                 elif target[transition] < 0:
                     latest[found] = event
@@ -206,11 +271,31 @@ def _search(
                 else:
                     at[depth] = position
                     choice[depth] = transition + 1
+                    after = target[transition]
+                    memory = automaton.memory[after]
+                    if automaton.alone[after] and dead_for[after] == event and position <= dead[after]:
+                        continue
+                    if memory >= 0 and len(failed) > 0 and failed[memory, position - begin] == event:
+                        continue
                     depth += 1
-                    state[depth] = target[transition]
+                    state[depth] = after
+                    entry[depth] = position
                     at[depth] = position - 1
-                    choice[depth] = first[state[depth]]
+                    choice[depth] = first[after]
     return found
+
+
+@kernel
+def _memory(events: _Events, rows: Integers) -> Integers:
+    """By memory row and position within the key: the latest event for which the search has failed from there.
+
+    Without rows where it would take more than MEMORY entries.
+    """
+    widest = 1
+    for key in range(len(events.start) - 1):
+        widest = max(widest, events.start[key + 1] - events.start[key])
+    count = rows.max() + 1
+    return np.full((count if count * widest <= MEMORY else 0, widest), -1, np.int64)
 
 
 @inlined
