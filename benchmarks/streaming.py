@@ -107,7 +107,7 @@ def _do_nothing(session: SparkSession, data: Path, buckets: int) -> DataFrame:
     return keyed.groupBy("bucket").applyInPandasWithState(_count, "n long", "data binary", "append", timeout)
 
 
-def _count(key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+def _count(_: tuple[int], chunks: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     count = sum(len(chunk) for chunk in chunks)
     state.update((bytes(state.get[0]) if state.exists else b"x" * 1000,))
     yield pd.DataFrame({"n": [count]})

@@ -1,0 +1,1 @@
+"""The runtime: records in, matches out; see `docs/architecture.md`."""

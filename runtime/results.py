@@ -16,9 +16,9 @@ from runtime.batch import ARROW_TYPES, field_columns
 TIMESTAMP = pa.timestamp("us", "UTC")
 
 ORDER = ("emitted", "_step")
-"""How rows are sorted where they are shown: by the moment of their step, then by the step itself (a timer is -1, a
+"""What rows are sorted by where they are shown: the moment of their step, then the step itself (a timer is -1, a
 record its number in order of arrival), then query, key, match time and the order of the *recent* policy (`_rank`).
-The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay`)."""
+The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay.in_order`)."""
 
 
 def fields_struct(event: EventType) -> pa.DataType:

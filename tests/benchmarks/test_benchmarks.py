@@ -1,0 +1,18 @@
+"""The benchmarks run; how fast is not asked here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "benchmarks", "--small", "--json", str(figures)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(figures.read_text())
+    assert [item["keys"] for item in measured["embedded"]] == [100, 2_000]
+    assert [item["keys"] for item in measured["streaming"]] == [100, 2_000]
+    assert all(item["to_matches"] > 0 and item["matches"] > 0 for item in measured["embedded"])
+    assert all(item["ratio"] > 0 and item["state_bytes"] > 0 for item in measured["streaming"])
