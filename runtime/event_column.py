@@ -19,8 +19,16 @@ from querylang.plan import EventType, Plan
 from runtime.batch import Kind
 from runtime.event_text import EventTextError, TextEvent, Value, parse_event_text
 
-CONTROL_EVENTS = ("SetDelayedEventsLeeway", "Heartbeat")
-"""Events written as text that are no type of a plan and speak to the engine; the engine reads them."""
+CONTROL_EVENTS = (
+    "SetDelayedEventsLeeway",
+    "Heartbeat",
+    "SetParameters",
+    "RemoveInstance",
+    "DeployQuery",
+    "UndeployQuery",
+)
+"""Events written as text that are no type of a plan and speak to the engine. The engine reads them, and answers those that are
+wrong, or that it does not know yet, with an error of its own."""
 
 _PYTHON_TYPES: dict[Type, type | tuple[type, ...]] = {
     Type.BOOLEAN: bool,
@@ -88,15 +96,23 @@ def _meaning(cell: str, plan: Plan) -> _Meaning:
     try:
         event = parse_event_text(cell)
     except EventTextError as error:
+        if is_control(cell.partition("(")[0].strip()):
+            return _Meaning(Kind.CONTROL, text=cell)
         return _Meaning(Kind.MALFORMED, problem=str(error))
     index = event_index(plan, event.name)
     if index is None:
-        is_control = event.short_name in CONTROL_EVENTS
-        return _Meaning(Kind.CONTROL, text=cell) if is_control else _Meaning(Kind.UNKNOWN_TYPE, text=event.name)
+        is_meant = is_control(event.name)
+        return _Meaning(Kind.CONTROL, text=cell) if is_meant else _Meaning(Kind.UNKNOWN_TYPE, text=event.name)
     problem = _misfit(event, plan.events[index])
     if problem is not None:
         return _Meaning(Kind.MALFORMED, problem=problem)
     return _Meaning(index, written=(event, plan.events[index]))
+
+
+def is_control(name: str) -> bool:
+    """Whether a name, with or without its package, is that of a control event."""
+    package, _, short = name.rpartition(".")
+    return short in CONTROL_EVENTS or package == "com.apama.queries"
 
 
 def event_index(plan: Plan, name: str) -> int | None:

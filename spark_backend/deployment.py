@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -232,12 +232,14 @@ def _refuse_folder_without_files(source: Source) -> None:
 
 def _start(job: _Job, report: Progress, *, is_bounded: bool) -> StreamingQuery:
     session, program = job.session, job.program
+    if is_bounded:
+        program = replace(program, idle=None)  # what is there is taken: the wall clock says nothing about it
     # Without this a bounded run never ends: with a timeout Spark always sees one more empty batch to run.
     goes_on = program.needs_timeouts and not is_bounded
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(goes_on).lower())
     if goes_on:
         job.signal("start")  # no timeout fires before a bucket has been called once
-    tagged = tagged_stream(_packed(job), program)
+    tagged = tagged_stream(_packed(job, program), program)
     writer = tagged.writeStream.queryName(job.deployment.name).outputMode("append")
     writer = writer.option("checkpointLocation", str(job.deployment.checkpoint.resolve()))
     if is_bounded:
@@ -247,16 +249,19 @@ def _start(job: _Job, report: Progress, *, is_bounded: bool) -> StreamingQuery:
     return writer.foreachBatch(_BatchWriter(job, report).write).start()
 
 
-def _packed(job: _Job) -> DataFrame:
+def _packed(job: _Job, program: Program) -> DataFrame:
     """All sources in their order for good: by name, control, signals."""
     frames = []
     for source in all_sources(job.deployment):
         options = {"pathGlobFilter": PATTERNS[source.format]} | dict(source.options)
         paths = file_stream(job.session, source.path.resolve(), options)
         root = str(source.path.resolve())
-        reading = Reading(source.event, source.type_field, source.source_time, source.arrival, root=root)
-        frames.append(packed_files(paths, job.program, reading))
-    frames.append(packed_signals(file_stream(job.session, job.signals.resolve(), {}), job.program))
+        is_control = source is job.deployment.control
+        reading = Reading(
+            source.event, source.type_field, source.source_time, source.arrival, root=root, is_control=is_control
+        )
+        frames.append(packed_files(paths, program, reading))
+    frames.append(packed_signals(file_stream(job.session, job.signals.resolve(), {}), program))
     union = frames[0]
     for frame in frames[1:]:
         union = union.union(frame)

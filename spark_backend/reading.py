@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from querylang.plan import Input, Plan, QueryPlan
-from runtime.batch import Arrivals
+from runtime.batch import Arrivals, Kind
 from runtime.tables import iter_arrivals
 from spark_backend.program import Program, load_program
 from spark_backend.transport import pack_arrivals, pack_signal
@@ -35,7 +35,8 @@ class Reading:
     """The names of columns that say when and what, as the reader takes them; `event`: every row is of this type.
 
     `root`: the folder of a source; a file in a folder below it is called by its path from there, so that files of one
-    name are told apart. Without it a file is called by its name, as in a replay.
+    name are told apart. Without it a file is called by its name, as in a replay. `is_control`: the control stream; what is no
+    event of the plan there is meant for the engine, which says what is wrong with it.
     """
 
     event: str | None = None
@@ -44,6 +45,7 @@ class Reading:
     arrival: str | None = None
     source: str | None = None
     root: str | None = None
+    is_control: bool = False
 
     def to_text(self) -> str:
         """JSON text."""
@@ -51,6 +53,10 @@ class Reading:
 
     def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:
         """The records of a path or an Arrow table; raises InputError where it cannot be one."""
+        parts = self._read(table, plan)
+        return map(_as_controls, parts) if self.is_control else parts
+
+    def _read(self, table: object, plan: Plan) -> Iterator[Arrivals]:
         return iter_arrivals(
             table,
             plan if self.event is None else plan_for_event(plan, self.event),
@@ -59,6 +65,13 @@ class Reading:
             source_time=self.source_time,
             source=self.source,
         )
+
+
+def _as_controls(arrivals: Arrivals) -> Arrivals:
+    kinds = arrivals.system("kind")
+    kinds = np.where(kinds == Kind.UNKNOWN_TYPE, np.int16(Kind.CONTROL), kinds)
+    place = arrivals.table.schema.get_field_index("_kind")
+    return Arrivals(arrivals.table.set_column(place, arrivals.table.schema.field(place), pa.array(kinds, pa.int16())))
 
 
 def plan_for_event(plan: Plan, event: str) -> Plan:

@@ -81,7 +81,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A checked deployment file. `trigger` and `idle` are microseconds."""
+    """A checked deployment file. `trigger` and `idle` are microseconds; `idle` None: only records move time."""
 
     file: Path
     name: str
@@ -94,6 +94,10 @@ class Deployment:
     buckets: int
     trigger: int
     checkpoint: Path
+
+
+DEFAULT_TRIGGER = 1_000_000
+"""A second: with timers Spark runs a micro-batch at nearly every trigger, records or not."""
 
 
 def load_deployment(path: Path | str, environment: Mapping[str, str] | None = None) -> Deployment:
@@ -134,13 +138,11 @@ class _Reader:
             control=self._control(found["control"]) if "control" in found else None,
             sinks=self._sinks(found["sinks"]) if "sinks" in found else {},
             clock=clock or Clock.ARRIVAL,
-            idle=self._duration(found, "idle"),
+            idle=self._idle(found, clock or Clock.ARRIVAL),
             buckets=self._buckets(found),
-            trigger=self._duration(found, "trigger") or 0,
+            trigger=self._duration(found, "trigger", DEFAULT_TRIGGER) or 0,
             checkpoint=self._path(found["checkpoint"]) if "checkpoint" in found else Path(),
         )
-        if result.clock is Clock.PROCESSING and result.idle is not None:
-            found["idle"].wrong("'idle' has no meaning with the clock 'processing', which never stands still")
         self.mistakes.raise_if_any()
         return result
 
@@ -253,9 +255,19 @@ class _Reader:
             return DEFAULT_BUCKETS
         return found["buckets"].number(least=1, most=MOST_BUCKETS) or DEFAULT_BUCKETS
 
-    def _duration(self, found: Mapping[str, Node], key: str) -> int | None:
-        if key not in found:
+    def _idle(self, found: Mapping[str, Node], clock: Clock) -> int | None:
+        """How long sources may be silent before time goes on without them: at once, unless the file says otherwise."""
+        if clock is Clock.PROCESSING:
+            if "idle" in found:
+                found["idle"].wrong("'idle' has no meaning with the clock 'processing', which never stands still")
             return None
+        if "idle" in found and found["idle"].written() == "none":
+            return None
+        return self._duration(found, "idle", 0)
+
+    def _duration(self, found: Mapping[str, Node], key: str, default: int) -> int | None:
+        if key not in found:
+            return default
         return found[key].parsed(parse_duration, "a length of time such as `1 second` or `500ms`")
 
 

@@ -22,7 +22,7 @@ from spark_backend.ship import on_worker
 from spark_backend.sources import packed_frame
 from spark_backend.tagged import TAGGED_DDL
 
-CONTROL_READING = Reading(source="control")
+CONTROL_READING = Reading(source="control", is_control=True)
 
 
 def tagged_stream(packed: DataFrame, program: Program) -> DataFrame:

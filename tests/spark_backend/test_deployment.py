@@ -214,14 +214,20 @@ def test_control_events_reach_every_bucket_once_in_order_of_arrival(spark: Spark
     events = [
         {"at": "2023-11-14T22:13:30Z", "event": "com.apama.queries.SetDelayedEventsLeeway(1.0, 2.0)", "offset": 1},
         {"at": "2023-11-14T22:13:31Z", "event": "SetDelayedEventsLeeway(3.0)", "offset": 2},
+        {"at": "2023-11-14T22:13:31Z", "event": "SetDelayedEventsLeeway(soon, 1.0)", "offset": 3},
+        {"at": "2023-11-14T22:13:31Z", "event": "SetLeeway(3.0, 1.0)", "offset": 4},
     ]
     (tmp_path / "control" / "one.json").write_text("\n".join(map(json.dumps, events)))
     report = run(path, once=True, flush=True)
     assert streamed(tmp_path) == as_lists(embedded(tmp_path))
     output = pd.read_parquet(tmp_path / "out" / "output")
-    assert len(output[output["kind"] == "error"]) == 1
-    assert report.ledger["Rise", "one.json", "control"] == 2
-    assert report.ledger["Jump", "one.json", "control"] == 2
+    assert sorted(output[output["kind"] == "error"]["text"]) == [
+        "'SetLeeway' is not an event; expected SetDelayedEventsLeeway(delayLeeway, reorderBuffer)",
+        "SetDelayedEventsLeeway takes two numbers of seconds, delayLeeway and reorderBuffer: 'SetDelayedEventsLeeway(3.0)'",
+        "SetDelayedEventsLeeway: 'soon' is not a number of seconds",
+    ]
+    assert report.ledger["Rise", "one.json", "control"] == 4
+    assert report.ledger["Jump", "one.json", "control"] == 4
 
 
 def test_rows_that_cannot_be_read_are_discarded_with_their_line(spark: SparkSession, tmp_path: Path) -> None:
@@ -293,7 +299,7 @@ def test_event_types_without_a_definition_are_read_from_the_data_and_kept(spark:
 
 def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path)
-    path.write_text(path.read_text() + "idle: 1 second\ntrigger: 200ms\n")
+    path.write_text(path.read_text() + "trigger: 200ms\n")
     add_files(tmp_path, table(300), 1)
     seen: list[BatchReport] = []
     handle = deploy(path, progress=seen.append)
