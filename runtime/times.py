@@ -25,6 +25,7 @@ _CLOCK = r"^\d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
 _ZONED = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+(Z|[+-][0-9:]{2,5})$"
 _WITHOUT_ZONE = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+$"
+_FINER = r"(\.\d{6})(\d)\d*(Z|[+-][0-9:]{2,5})$"
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
@@ -134,7 +135,21 @@ def _in_full(text: pa.Array) -> pa.Array:
 def _of_zoned_text(text: pa.Array) -> Moments:
     parsed = cast_or_null(text, pa.timestamp("us", "UTC"), _ZONED)
     moments = _known(pc.cast(parsed, pa.int64()))
-    return Moments(moments.micros, _valid(text) & (moments.micros == NO_TIME))
+    bad = _valid(text) & (moments.micros == NO_TIME)
+    finer = bad & pc.fill_null(pc.match_substring_regex(text, _FINER), False).to_numpy(zero_copy_only=False)
+    return _with_finer(text, moments.micros, bad, finer) if finer.any() else Moments(moments.micros, bad)
+
+
+def _with_finer(text: pa.Array, micros: NDArray[np.int64], bad: NDArray[np.bool_], finer: NDArray[np.bool_]) -> Moments:
+    """Times with more than six digits of a second (100 ns and ns are common), to the nearest microsecond."""
+    long = text.filter(pa.array(finer))
+    short = _of_zoned_text(pc.replace_substring_regex(long, _FINER, r"\1\3"))
+    seventh = pc.replace_substring_regex(long, f"^.*{_FINER}", r"\2")
+    rounds_up = pc.greater_equal(seventh, "5").to_numpy(zero_copy_only=False)
+    micros, bad = micros.copy(), bad.copy()
+    micros[finer] = np.where(short.bad, NO_TIME, short.micros + rounds_up)
+    bad[finer] = short.bad
+    return Moments(micros, bad)
 
 
 def cast_or_null(column: pa.Array, target: pa.DataType, form: str | None = None) -> pa.Array:

@@ -24,6 +24,9 @@ CLOCK = 36_020_000_000
         ("1970-01-01T10:00:20Z", CLOCK),
         ("1970-01-01 10:00:20", CLOCK),
         ("1970-01-01T12:00:20.25+02:00", CLOCK + 250_000),
+        ("1970-01-01T10:00:20.1234564Z", CLOCK + 123_456),
+        ("1970-01-01T10:00:20.9999995", CLOCK + 1_000_000),
+        ("1970-01-01 12:00:20.123456789+02:00", CLOCK + 123_457),
         ("1970-01-01T10:00", 36_000_000_000),
         ("1970-01-02", 86_400_000_000),
         ("1969-12-31T23:59:59Z", -1_000_000),
@@ -38,7 +41,9 @@ def test_a_time_is_read(text: str, micros: int) -> None:
     assert parse_time(text) == micros
 
 
-@pytest.mark.parametrize("text", ["", "soon", "25:00:00", "10:00", "2020-13-01", "1e30", "nan", "10:00:20.1234567"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "25:00:00", "10:00", "2020-13-01", "1e30", "nan", "10:00:20.1234567", "x.1234567Z"]
+)
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not a time"):
         parse_time(text)
