@@ -98,7 +98,7 @@ def read_cases(file: Path) -> list[Case]:
     """The cases of a file: a list of them, or one."""
     try:
         document = yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InputError(f"{file}: cannot be read: {' '.join(str(error).split())}") from error
     found = document if isinstance(document, list) else [document]
     return [_case(file, number, item) for number, item in enumerate(found, 1)]

@@ -300,8 +300,8 @@ def _read_json(path: Path, name: str) -> RawTable:
     if data.lstrip()[:1] == b"[":
         try:
             rows = json.loads(data)
-        except ValueError as error:
-            raise InputError(f"{path}: is not JSON: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: is not JSON: {_one_line(error)}") from error
         return _of_mappings(rows, name, "row")
     return _json_lines_at_once(data, name) or _json_lines(data, name)
 
@@ -313,7 +313,7 @@ def _json_lines_at_once(data: bytes, name: str) -> RawTable | None:
         text = pa.schema([(key, pa.string()) for key, value in first.items() if isinstance(value, str)])
         options = pa.json.ParseOptions(explicit_schema=text)
         columns = pa.json.read_json(pa.BufferReader(data), parse_options=options)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
     if any(pa.types.is_timestamp(column.type) for column in columns.columns):
         return None
@@ -333,9 +333,16 @@ def _json_lines(data: bytes, name: str) -> RawTable:
     for _, line in places:
         try:
             rows.append(json.loads(line))
-        except ValueError as error:
-            rows.append(_NoRow(f"not JSON: {error}"))
+        except (ValueError, RecursionError) as error:
+            rows.append(_NoRow(f"not JSON: {_json_problem(error)}"))
     return _of_rows(rows, name, lambda number: places[number - 1])
+
+
+def _json_problem(error: Exception) -> str:
+    """What is wrong with one line; its place in the file is said beside it."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} (character {error.pos + 1})"
+    return "nested too deeply" if isinstance(error, RecursionError) else _one_line(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +357,10 @@ def _read_yaml(path: Path, name: str) -> RawTable:
         document = yaml.safe_load(path.read_text("utf-8"))
     except yaml.YAMLError as error:
         raise InputError(f"{path}: is not YAML: {_one_line(error)}") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: is nested too deeply") from error
+    except ValueError as error:
+        raise InputError(f"{path}: holds a date or number that does not exist: {_one_line(error)}") from error
     rows = document.get("rows") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise InputError(f"{path}: a YAML table is a list of rows, or a mapping with `rows`")
@@ -392,6 +403,4 @@ def _column_of(values: Sequence[Any]) -> pa.Array:
 def _text_of(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    return _as_json(value) if isinstance(value, bool | list | dict) else str(value)

@@ -264,6 +264,9 @@ def test_a_table_without_types_for_several_inputs_is_refused() -> None:
         ("e.json", "[1,", "is not JSON"),
         ("e.yaml", "a: [", "is not YAML"),
         ("e.yaml", "a: 1", "a YAML table is a list of rows"),
+        ("e.yaml", "[" * 3000, "is nested too deeply"),
+        ("e.json", "[" * 100_000, "is not JSON"),
+        ("e.yaml", "- {at: 2013-13-01}", "holds a date or number that does not exist"),
     ],
 )
 def test_a_file_that_cannot_be_a_table_is_refused(name: str, content: str, told: str, tmp_path: Path) -> None:
@@ -283,12 +286,20 @@ def test_source_time_is_not_asked_for_where_events_happen_when_they_arrive() -> 
 
 
 def test_json_lines(tmp_path: Path) -> None:
-    lines = [json.dumps(GOOD), "", json.dumps(GOOD | {"v": None, "name": "2020-01-01"}), "{broken", "[1]"]
+    lines = [
+        json.dumps(GOOD),
+        "",
+        json.dumps(GOOD | {"v": None, "name": "2020-01-01"}),
+        "{broken",
+        "[1]",
+        "[" * 100_000,
+    ]
     arrivals = read_arrivals(csv(tmp_path, "\n".join(lines), "e.jsonl"), ONE)
-    assert kinds(arrivals) == [0, 0, Kind.MALFORMED, Kind.MALFORMED]
+    assert kinds(arrivals) == [0, 0, Kind.MALFORMED, Kind.MALFORMED, Kind.MALFORMED]
     assert arrivals.table.column("name:string").to_pylist()[:2] == ["x", "2020-01-01"]
     assert (texts(arrivals)[2] or "").startswith("line 4: not JSON: ")
-    assert (texts(arrivals)[2] or "").endswith(": {broken")
+    assert (texts(arrivals)[2] or "").endswith(" (character 2): {broken")
+    assert (texts(arrivals)[4] or "").startswith("line 6: not JSON: nested too deeply: ")
     assert texts(arrivals)[3] == "line 5: not a mapping of names to values: [1]"
 
 
