@@ -79,8 +79,10 @@ def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:
 
 def is_path(text: str) -> bool:
     """Whether a text where queries are asked for is a path; text that can be neither raises InputError."""
-    if text.endswith(PATH_SUFFIXES) or _exists(text):
+    if text.endswith(PATH_SUFFIXES) or (text and _exists(text)):
         return True
+    if not text:
+        raise InputError("neither query text nor a path: it is empty")
     if not _NO_TEXT & set(text):
         raise InputError(f"{text}: no such file or folder")
     return False

@@ -30,6 +30,11 @@ def test_what_looks_like_a_path_and_is_not_there_is_a_missing_file(text: str) ->
         ensue.load(text)
 
 
+def test_an_empty_text_is_neither_a_query_nor_this_folder() -> None:
+    with pytest.raises(ensue.InputError, match="it is empty"):
+        ensue.load("")
+
+
 def test_all_mistakes_are_raised_at_once() -> None:
     with pytest.raises(ensue.QueryErrors) as raised:
         ensue.load(TEXT.replace("as b", "as b where b.idd > a.x"))
