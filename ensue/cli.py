@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DEPLOYMENT_SUFFIXES = (".yaml", ".yml")
 OUR_FAILURE = 3
+MOST_TOLD = 5
+"""Lines about rows that could not be used; of more only their number is told."""
 
 app = typer.Typer(
     name="ensue",
@@ -183,13 +185,32 @@ def _result_object(result: Replay) -> dict[str, Any]:
 
 
 def _tell_discards(result: Replay) -> None:
-    if len(result.discarded):
-        _complain(result.summary())
-        unreadable = result.discarded["text"].dropna()
-        for text in unreadable.head(5):
-            _complain(f"  {text}")
-        if len(unreadable) > 5:
-            _complain(f"  and {len(unreadable) - 5} more")
+    if not len(result.discarded):
+        return
+    _complain(result.summary())
+    told = [*_told_malformed(result), *_told_unknown_types(result)]
+    for text in told[:MOST_TOLD]:
+        _complain(f"  {text}")
+    if len(told) > MOST_TOLD:
+        _complain(f"  and {len(told) - MOST_TOLD} more")
+
+
+def _told_malformed(result: Replay) -> list[str]:
+    """One line a record that could not be read; where there are several tables, with its table."""
+    from ensue.report import shortened
+
+    malformed = result.discarded[result.discarded["reason"] == "malformed"]
+    is_one = len(result.records.sources) == 1
+    places = zip(malformed["source"], malformed["text"], strict=True)
+    return [shortened(text if is_one else f"{source}: {text}") for source, text in places]
+
+
+def _told_unknown_types(result: Replay) -> list[str]:
+    from ensue.report import counted
+
+    unknown = result.discarded[result.discarded["reason"] == "unknown_type"]
+    counts = unknown["text"].value_counts(sort=False).items()
+    return [f"unknown event type {name!r}: {counted(count, 'row')}" for name, count in counts]
 
 
 @app.command()

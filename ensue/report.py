@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from querylang.plan import Plan
-from runtime.interpreter import event_text
+from runtime.interpreter import event_text, text_of
 from runtime.plain import Plain
 from runtime.steps import Step
 from runtime.times import format_time
@@ -26,8 +26,8 @@ def steps_table(plan: Plan, steps: Sequence[Step]) -> str:
     rows = []
     for step in _without_echoes(steps):
         at, source, definitive = (_time(time, is_clock) for time in (step.at, step.source_time, step.definitive))
-        key = [", ".join(map(str, (step.key or {}).values()))] if is_keyed else []
-        rows.append([at, step.text or "", *key, source, definitive, "; ".join(step_outputs(plan, step))])
+        key = [_key(step.key or {})] if is_keyed else []
+        rows.append([at, shortened(step.text or ""), *key, source, definitive, "; ".join(step_outputs(plan, step))])
     return text_table(header, rows)
 
 
@@ -70,6 +70,11 @@ def _output(output: Plain) -> str:
             return str(output["text"])
 
 
+def _key(key: Plain) -> str:
+    """`7, true`: the values as `toString()` prints them."""
+    return ", ".join("null" if value is None else text_of(value) for value in key.values())
+
+
 def _time(micros: int | None, is_clock: bool) -> str:
     if micros is None:
         return ""
@@ -85,6 +90,11 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def shortened(text: str, most: int = 200) -> str:
+    """Text for people, cut where it is too long to be looked at."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

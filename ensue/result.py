@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from ensue.queries import Queries, load
 from ensue.report import counted, steps_table
+from querylang.errors import InputError
 from querylang.plan import Plan
 from runtime.batch import column_name
 from runtime.plain import Plain, plain_matches, plain_outputs
@@ -154,6 +155,10 @@ def plan_for(queries: Queries, tables: Sequence[Any], columns: Columns) -> Plan:
     event = inputs[0] if len(inputs) == 1 else ""
     named = {"arrival": columns.arrival, "type": columns.type, "source_time": columns.source_time}
     schemas = infer_schemas(*tables, **named, event=event)
+    if not schemas and not event:
+        raise InputError(
+            f"no table has rows with {columns.type or 'event'!r}, and the queries take {', '.join(inputs)}"
+        )
     return queries.plan({name: fields for name, fields in schemas.items() if name in queries.open_types})
 
 

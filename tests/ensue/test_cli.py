@@ -120,6 +120,16 @@ def test_replay_tells_what_could_not_be_read(ensue: Run) -> None:
     )
 
 
+def test_of_several_tables_each_unreadable_row_names_its_own(ensue: Run, folder: Path) -> None:
+    (folder / "f.csv").write_text("at,event,ts,id\n10:00:20,B,10:00:10,1\n10:00:20,B,10:00:10,1\n10:00:21,A,,x\n")
+    done = ensue("replay", "q.query", "e.csv", "f.csv", "--format", "outputs")
+    assert done.stderr.splitlines()[1:] == [
+        "  f.csv: line 4: 'x' is not a value of 'id' (integer): 10:00:21,A,,x",
+        "  e.csv: line 4: 'oops' in 'at' is not a time: oops,A,10:00:12,2",
+        "  unknown event type 'B': 2 rows",
+    ]
+
+
 def test_replay_as_one_object(ensue: Run) -> None:
     found = json.loads(ensue("replay", "q.query", "e.csv", "--json", "--no-flush").stdout)
     assert [len(found[name]) for name in ("matches", "outputs")] == [1, 1]

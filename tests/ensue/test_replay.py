@@ -248,3 +248,22 @@ def test_a_wrong_control_event_is_an_error_output_and_changes_nothing() -> None:
     assert result.outputs["kind"].tolist() == ["error", "print", "print"]
     assert result.steps[0]["outputs"][0]["kind"] == "error"
     assert result.steps[0]["event"] == "SetDelayedEventsLeeway"
+
+
+def test_keys_in_the_table_are_written_as_in_the_language() -> None:
+    rows = [{"at": 1, "n": 1, "up": True}, {"at": 2, "n": None, "up": False}]
+    result = ensue.replay(
+        "event B { integer n; boolean up; }\ninputs { B() key n, up retain 1; }\nfind B as b {}\n", rows
+    )
+    assert result.table().splitlines() == [
+        "correlator time  event          key          source time  definitive time  output",
+        "---------------  -------------  -----------  -----------  ---------------  -------------------",
+        "00:00:01         B(1,true)      1, true                   00:00:01         b=B(1,true)",
+        "00:00:02         B(null,false)  null, false                                discarded: null_key",
+    ]
+
+
+def test_a_table_without_types_for_several_undefined_events_is_one_clear_line() -> None:
+    query = "inputs { A() key k retain 1; B() key k retain 1; }\nfind A as a -> B as b\n"
+    with pytest.raises(ensue.InputError, match=r"^no table has rows with 'event', and the queries take A, B$"):
+        ensue.replay(query, [{"at": 1, "k": 1}])
