@@ -85,7 +85,7 @@ def test_check_for_machines(ensue: Run) -> None:
 
 
 def test_check_needs_the_language_only(folder: Path) -> None:
-    heavy = {"pandas", "numpy", "numba", "pyarrow", "pyspark", "rich"}
+    heavy = {"pandas", "numpy", "numba", "pyarrow", "pyspark", "rich", "pydantic"}
     code = (
         "import sys; sys.argv = ['ensue', 'check', 'q.query']\n"
         "from ensue.cli import main\n"
