@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from querylang.expression import Type
 from runtime.batch import ARROW_TYPES, NO_TIME
-from runtime.times import MICROSECONDS, NUMBER, cast_or_null, parse_times
+from runtime.times import MICROSECONDS, NUMBER, cast_or_null, is_text, parse_times
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",
@@ -57,15 +57,25 @@ def _seconds(column: pa.Array, type_: Type) -> Converted:
     missing = moments.micros == NO_TIME
     if type_ is Type.FLOAT:
         seconds = pa.array(np.where(missing, 0, moments.micros) / MICROSECONDS, mask=missing)
-        return Converted(seconds, _some(moments.bad))
+        written = _numbers_as_written(column)
+        return Converted(pc.coalesce(written, seconds), _some(moments.bad & written.is_null().to_numpy(False)))
     broken = ~missing & (moments.micros % MICROSECONDS != 0)
     whole = pa.array(np.where(missing, 0, moments.micros) // MICROSECONDS, mask=missing | broken)
     return Converted(whole, _some(moments.bad | broken))
 
 
+def _numbers_as_written(column: pa.Array) -> pa.Array:
+    """The numbers in a column of text, to their last digit: a time is rounded to microseconds, a field is not."""
+    if not is_text(column.type):
+        return pa.nulls(len(column), pa.float64())
+    text = pc.utf8_trim_whitespace(column)
+    is_number = pc.match_substring_regex(text, NUMBER)
+    return cast_or_null(pc.if_else(is_number, text, pa.scalar(None, text.type)), pa.float64())
+
+
 def _prepared(column: pa.Array, type_: Type) -> pa.Array:
     """Text that a number or boolean is read from may stand between spaces."""
-    if type_ is not Type.STRING and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if type_ is not Type.STRING and is_text(column.type):
         return pc.utf8_trim_whitespace(column)
     return column
 

@@ -18,6 +18,7 @@ from querylang.errors import InputError
 from querylang.expression import Type
 from runtime.convert import convert, is_moment
 from runtime.files import RawTable, read_raw
+from runtime.times import is_text
 
 PLACES = ("source", "partition", "offset")
 """Columns that say where a row came from; fields only where a definition says so."""
@@ -80,7 +81,7 @@ def _type_of(column: pa.Array, has_types: bool) -> Type | None:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _type_of(pc.cast(column, kind.value_type), has_types)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         narrow = () if has_types or column.null_count == len(column) else (Type.INTEGER, Type.FLOAT, Type.BOOLEAN)
         return next((type_ for type_ in narrow if convert(column, type_).bad is None), Type.STRING)
     if pa.types.is_boolean(kind):

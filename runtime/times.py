@@ -46,7 +46,7 @@ def parse_times(column: pa.Array) -> Moments:
         return _of_timestamps(column)
     if pa.types.is_time(kind):
         return _known(pc.cast(pc.cast(column, pa.time64("us"), safe=False), pa.int64()))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return _of_text(column)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _of_seconds(column)
@@ -65,6 +65,11 @@ def format_time(micros: int) -> str:
     """ISO 8601 with microseconds and Z: `1970-01-01T10:00:35.000000Z`."""
     moment = _EPOCH + timedelta(microseconds=micros)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _valid(column: pa.Array) -> NDArray[np.bool_]:

@@ -197,6 +197,12 @@ def test_history_goes_by_the_field_that_is_the_source_time() -> None:
     assert arrival(arrivals) == [parse_time("10:00:00"), parse_time("10:00:01")]
 
 
+def test_a_number_that_is_a_source_time_keeps_all_its_digits(tmp_path: Path) -> None:
+    arrivals = read_arrivals(csv(tmp_path, "at,event,id,ts\n1,B,x,4.9999999\n6,B,x,00:00:05\n7,B,x,\n8,B,x,no\n"), BOTH)
+    assert arrivals.table.column("ts:float").to_pylist() == [4.9999999, 5.0, None, None]
+    assert kinds(arrivals) == [1, 1, 1, Kind.MALFORMED]
+
+
 def test_arrival_never_goes_back_within_a_source_partition() -> None:
     table = {"at": [5, 3, 6, 2], "id": 1, "name": "", "v": 1.0, "ok": True, "ts": 1}
     assert arrival(read_arrivals(pd.DataFrame(table), ONE)) == [5_000_000, 5_000_000, 6_000_000, 6_000_000]
