@@ -110,7 +110,7 @@ class Replay:
         discarded = self.results.discarded
         reasons = Counter([] if discarded is None else discarded.column("reason").to_pylist())
         matches = sum(len(table) for table in self.results.matches.values())
-        told = [counted(len(self.records.rows), "row"), counted(matches, "match", "matches")]
+        told = [counted(len(self.records.until(self.until).rows), "row"), counted(matches, "match", "matches")]
         if reasons:
             told.append(f"{reasons.total()} discarded ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})")
         return ", ".join(told)

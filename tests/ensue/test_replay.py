@@ -267,3 +267,9 @@ def test_a_table_without_types_for_several_undefined_events_is_one_clear_line() 
     query = "inputs { A() key k retain 1; B() key k retain 1; }\nfind A as a -> B as b\n"
     with pytest.raises(ensue.InputError, match=r"^no table has rows with 'event', and the queries take A, B$"):
         ensue.replay(query, [{"at": 1, "k": 1}])
+
+
+def test_the_summary_counts_the_rows_that_were_taken() -> None:
+    rows = [{"at": at, "n": at} for at in (1, 2, 3)]
+    result = ensue.replay("event B { integer n; }\ninputs { B() retain 1; }\nfind B as b\n", rows, until=2)
+    assert result.summary() == "2 rows, 2 matches"
