@@ -105,7 +105,7 @@ def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) ->
         for path in batch.column(0).to_pylist():
             file = PurePosixPath(local_path(path))
             named = how if how.root is None else replace(how, source=str(file.relative_to(how.root)))
-            yield from _packed(named.arrivals(str(file), loaded.plan()), loaded)
+            yield from _packed(named.arrivals(str(file), loaded.plan()), loaded, how)
 
 
 def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -125,9 +125,9 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
         if "offset" not in table.column_names:
             numbered = _with_coordinates(_by_arrival(table, how.arrival or "at"), task, first)
             first += len(table)
-            yield from _packed(how.arrivals(numbered, loaded.plan()), loaded)
+            yield from _packed(how.arrivals(numbered, loaded.plan()), loaded, how)
         else:
-            yield from _packed(how.arrivals(table, loaded.plan()), loaded)
+            yield from _packed(how.arrivals(table, loaded.plan()), loaded, how)
 
 
 def pack_signals(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -138,10 +138,10 @@ def pack_signals(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
             yield pack_signal(loaded.buckets, flush=FLUSH_WORD in PurePosixPath(path).name)
 
 
-def _packed(parts: Iterator[Arrivals], program: Program) -> Iterator[pa.RecordBatch]:
+def _packed(parts: Iterator[Arrivals], program: Program, how: Reading) -> Iterator[pa.RecordBatch]:
     for arrivals in parts:
         if len(arrivals):
-            yield pack_arrivals(arrivals, program.groups(), program.buckets)
+            yield pack_arrivals(arrivals, program.groups(), program.buckets, is_control=how.is_control)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

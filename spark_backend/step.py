@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.errors import InputError
-from runtime.batch import Arrivals
+from runtime.batch import NO_TIME, Arrivals
+from runtime.controls import NEVER
 from runtime.engine import Engine
 from runtime.ledger import Account, ledger_table
 from runtime.results import Results
@@ -25,7 +26,7 @@ from spark_backend.groups import PartitionGroup, count_uses
 from spark_backend.program import Program
 from spark_backend.settings import Clock
 from spark_backend.tagged import Tag, TaggedRow, tagged_rows
-from spark_backend.transport import HOME, Packed, unpack_row
+from spark_backend.transport import HOME, Part, unpack_row
 
 STATE_VERSION = 1
 _USE = "state"
@@ -47,11 +48,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A bucket's state, opened: engines by group; the latest arrival (µs) and the batch (ms) that brought it."""
+    """A bucket's state, opened: engines by group; the latest arrival (µs) and the batch (ms) that brought it.
+
+    `held`: control events whose arrival the events have not reached yet.
+    """
 
     engines: tuple[Engine, ...]
     heard: int | None
     seen: int
+    held: tuple[Part, ...] = ()
 
 
 def run_step(
@@ -68,28 +73,39 @@ def run_step(
     clocks = [row.clock for row in packed if row.clock is not None]
     if clocks:
         saved = replace(saved, heard=max(clocks), seen=timestamp)
-    call = _Call(
-        packed=packed,
-        now=_now(program, saved, timestamp),
-        is_home=bucket % program.buckets == HOME,
-        has_own_clock=program.clock is Clock.PROCESSING,
-        flush=flush or any(row.flush for row in packed),
-    )
+    now = _now(program, saved, timestamp)
+    flush = flush or any(row.flush for row in packed)
+    has_own_clock = program.clock is Clock.PROCESSING
+    controls = [*saved.held, *(part for row in packed if row.is_control for part in row.parts)]
+    due, held = _divided(controls, NEVER if flush or has_own_clock else now)
+    saved = replace(saved, held=held)
+    parts = [*(part for row in packed if not row.is_control for part in row.parts), *due]
+    call = _Call(parts, now, is_home=bucket % program.buckets == HOME, has_own_clock=has_own_clock, flush=flush)
     results = [Results(ledger=row.ledger) for row in packed]
     for group, engine in zip(program.groups(index), saved.engines, strict=True):
         results.extend(call.results(group, engine))
     tagged = [row for result in results for row in tagged_rows(result)]
     data = close_state(program, saved)
-    taken = sum(len(part.arrivals) for row in packed for part in row.parts)
-    metric = _metric(bucket, taken, len(data), perf_counter() - started)
+    metric = _metric(bucket, sum(len(part.arrivals) for part in parts), len(data), perf_counter() - started)
     return Step(data, (*tagged, metric), _wake(program, saved, timestamp))
+
+
+def _divided(parts: Sequence[Part], now: int | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """What has arrived at `now`, and what has not: control events are taken in order of arrival with the events."""
+    sides: tuple[list[Part], list[Part]] = ([], [])
+    for part in parts:
+        arrived = part.arrivals.system("arrival") <= (NO_TIME if now is None else now)
+        for side, rows in zip(sides, (arrived, ~arrived), strict=True):
+            if rows.any():
+                side.append(replace(part, arrivals=part.arrivals.take(np.flatnonzero(rows))))
+    return tuple(sides[0]), tuple(sides[1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     """What all engines of a bucket are called with. `has_own_clock`: records arrive at `now`, whatever they say."""
 
-    packed: Sequence[Packed]
+    parts: Sequence[Part]
     now: int | None
     is_home: bool
     has_own_clock: bool
@@ -105,7 +121,7 @@ class _Call:
             yield engine.flush()
 
     def _arrivals(self, group: PartitionGroup, *, is_copy: bool) -> Arrivals:
-        parts = [part for row in self.packed for part in row.parts if part.group == group.number]
+        parts = [part for part in self.parts if part.group == group.number]
         chosen = [part.arrivals for part in parts if part.is_copy == is_copy]
         return Arrivals.concat(chosen) if chosen else Arrivals.empty(group.plan)
 
@@ -165,19 +181,31 @@ def open_state(program: Program, bucket: int, state: bytes | None) -> Saved:
         header, parts = unpack(_USE, STATE_VERSION, state)
     except ContainerError as error:
         raise InputError(f"the state of bucket {bucket} cannot be read: {error}") from error
-    if header["buckets"] != program.buckets or len(parts) != len(groups):
+    snapshots, held = parts[: header["groups"]], parts[header["groups"] :]
+    if header["buckets"] != program.buckets or header["groups"] != len(groups):
         raise InputError(
-            f"the state of bucket {bucket} was written for {header['buckets']} buckets and {len(parts)} partition"
+            f"the state of bucket {bucket} was written for {header['buckets']} buckets and {header['groups']} partition"
             f" groups; this run has {program.buckets} and {len(groups)}"
         )
     engines = tuple(
         Engine.restore(group.plan, bytes(part), program.matcher, program.sources)
-        for group, part in zip(groups, parts, strict=True)
+        for group, part in zip(groups, snapshots, strict=True)
     )
-    return Saved(engines, header["heard"], header["seen"])
+    controls = tuple(
+        Part(group, is_copy, Arrivals.from_bytes(bytes(part)))
+        for (group, is_copy), part in zip(header["held"], held, strict=True)
+    )
+    return Saved(engines, header["heard"], header["seen"], controls)
 
 
 def close_state(program: Program, saved: Saved) -> bytes:
     """The value to keep."""
-    header = {"buckets": program.buckets, "heard": saved.heard, "seen": saved.seen}
-    return pack(_USE, STATE_VERSION, header, [engine.snapshot() for engine in saved.engines])
+    header = {
+        "buckets": program.buckets,
+        "groups": len(saved.engines),
+        "heard": saved.heard,
+        "seen": saved.seen,
+        "held": [[part.group, part.is_copy] for part in saved.held],
+    }
+    held = [part.arrivals.to_bytes() for part in saved.held]
+    return pack(_USE, STATE_VERSION, header, [*(engine.snapshot() for engine in saved.engines), *held])

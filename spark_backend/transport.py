@@ -45,10 +45,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What one row says: the arrival clock (µs) or None, whether time shall run out, records, accounts of others."""
+    """What one row says: the arrival clock (µs) or None, whether time shall run out, records, accounts of others.
+
+    `is_control`: the records are of the control stream; they tell nothing about how far the events have come.
+    """
 
     clock: int | None
     flush: bool
+    is_control: bool
     parts: tuple[Part, ...]
     ledger: pa.Table
 
@@ -60,9 +64,11 @@ class _Piece:
     data: bytes
 
 
-def pack_arrivals(arrivals: Arrivals, groups: Sequence[PartitionGroup], buckets: int) -> pa.RecordBatch:
-    """A batch of records (at least one) as one row a bucket."""
-    clock = int(arrivals.system("arrival").max())
+def pack_arrivals(
+    arrivals: Arrivals, groups: Sequence[PartitionGroup], buckets: int, *, is_control: bool = False
+) -> pa.RecordBatch:
+    """A batch of records (at least one) as one row a bucket; `is_control`: of the control stream."""
+    clock = None if is_control else int(arrivals.system("arrival").max())
     pieces: list[list[_Piece]] = [[] for _ in range(buckets)]
     account = Account()
     varying, constants = _without_constants(arrivals.table)
@@ -72,7 +78,10 @@ def pack_arrivals(arrivals: Arrivals, groups: Sequence[PartitionGroup], buckets:
         for place, is_copy, table in _split(varying, route, buckets):
             pieces[place].append(_Piece(group.number, is_copy, _to_ipc(table, constants)))
     counts = ledger_table(account).to_pylist()
-    rows = [_row(clock, pieces[place], ledger=counts if place == HOME else []) for place in range(buckets)]
+    rows = [
+        _row(clock, pieces[place], is_control=is_control, ledger=counts if place == HOME else [])
+        for place in range(buckets)
+    ]
     return _batch(rows)
 
 
@@ -89,17 +98,22 @@ def unpack_row(data: bytes, plan: Plan) -> Packed:
         Part(group, is_copy, Arrivals(_from_ipc(part, schema)))
         for (group, is_copy), part in zip(header["parts"], parts, strict=True)
     )
-    return Packed(
-        header["clock"], header["flush"], restored, pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
-    )
+    ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
+    return Packed(header["clock"], header["flush"], header["control"], restored, ledger)
 
 
 def _row(
-    clock: int | None, pieces: Sequence[_Piece], *, flush: bool = False, ledger: Sequence[dict[str, Any]] = ()
+    clock: int | None,
+    pieces: Sequence[_Piece],
+    *,
+    flush: bool = False,
+    is_control: bool = False,
+    ledger: Sequence[dict[str, Any]] = (),
 ) -> bytes:
     header = {
         "clock": clock,
         "flush": flush,
+        "control": is_control,
         "ledger": list(ledger),
         "parts": [[piece.group, piece.is_copy] for piece in pieces],
     }

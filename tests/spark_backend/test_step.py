@@ -87,6 +87,31 @@ def test_buckets_and_batches_give_what_one_engine_gives(plan: Plan, buckets: int
     assert len(rows_of(tagged, Tag.DISCARDED)) == discarded
 
 
+def test_control_events_wait_for_the_events_that_arrive_before_them() -> None:
+    """All of the control stream is read at once, the events in three micro-batches."""
+    arrivals = with_system_rows(arrivals_of(2000))
+    arrivals = arrivals.take(np.roll(np.arange(2000), -500))  # arrival 500.. first: the controls are those of the end
+    arrivals = Arrivals(arrivals.table.set_column(1, "_arrival", [np.sort(arrivals.system("arrival"))]))
+    is_control = arrivals.system("kind") == Kind.CONTROL
+    events, controls = (arrivals.take(np.flatnonzero(rows)) for rows in (~is_control, is_control))
+    program = Program.of(PLAN, buckets=3)
+    tagged: list[TaggedRow] = []
+    states: dict[int, bytes] = {}
+    for number, rows in enumerate(np.array_split(np.arange(len(events)), 3)):
+        packed = pack_arrivals(events.take(rows), program.groups(), 3).column(1).to_pylist()
+        signals = pack_arrivals(controls, program.groups(), 3, is_control=True).column(1).to_pylist()
+        for bucket in range(3):
+            given = [packed[bucket], signals[bucket]] if number == 0 else [packed[bucket]]
+            step = run_step(program, bucket, states.get(bucket), given, number, flush=number == 2)
+            states[bucket] = step.state
+            tagged.extend(step.rows)
+    matches, outputs, ledger, discarded = embedded(PLAN, arrivals)
+    assert sorted(str(row["match_id"]) for row in rows_of(tagged, Tag.MATCH)) == matches
+    assert sorted(str(row["text"]) for row in rows_of(tagged, Tag.OUTPUT) + rows_of(tagged, Tag.ERROR)) == outputs
+    assert ledger_of(rows_of(tagged, Tag.LEDGER)) == ledger
+    assert len(rows_of(tagged, Tag.DISCARDED)) == discarded
+
+
 def test_state_of_another_bucket_count_is_refused_by_name() -> None:
     packed = pack_arrivals(arrivals_of(100), Program.of(PLAN, buckets=4).groups(), 4).to_pylist()[0]
     state = run_step(Program.of(PLAN, buckets=4), 0, None, [packed["data"]], 0).state
