@@ -78,6 +78,9 @@ class QueryChecker:
         def missing(name: ast.Name) -> QueryError | None:
             if not is_whole or name.text in self.silent:
                 return None
+            if name.text == "self":
+                reason = "it is no event; the pattern's names and the keys are what there is"
+                return QueryError.of(Mistake.NOT_IN_QUERIES, name.span, what="`self`", reason=reason)
             mistake = QueryError.of(Mistake.UNKNOWN_NAME, name.span, name=name.text)
             return mistake.suggesting(name.text, [*events, *values])
 

@@ -41,7 +41,7 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], bef
     if token.type in REFUSED:
         what = f"`{token.content}`"
         return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=what, reason=REFUSED[token.type])
-    if token.type in KEYWORDS.values() and "NAME" in kinds:
+    if token.type in KEYWORDS.values() and "NAME" in kinds and not _begins_section(token, before):
         return QueryError.of(Mistake.KEYWORD_AS_NAME, token.span, word=token.content)
     misspelt = _misspelt_statement(before)
     if misspelt is not None:
@@ -51,6 +51,11 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], bef
         return mistake
     keyword = nearest(token.content, [SPELLING[kind] for kind in kinds if kind in KEYWORDS.values()])
     return mistake.with_hint(None if keyword is None else f"did you mean `{keyword}`?")
+
+
+def _begins_section(token: Token, before: Sequence[Token]) -> bool:
+    """`inputs { A() within 3; find ...`: what misses is the brace before it; nobody means it as a name."""
+    return token.type in _STRUCTURE and bool(before) and before[-1].type in {"SEMICOLON", "LBRACE", "RBRACE"}
 
 
 def _misspelt_statement(before: Sequence[Token]) -> QueryError | None:
