@@ -116,11 +116,6 @@ class EventSchema:
         return [item.name for item in self.fields]
 
 
-def is_defined(method: str, type_: Type) -> bool:
-    """Whether values of the type have the method in this release."""
-    return type_ in METHODS.get(method, {})
-
-
 def methods_of(type_: Type) -> list[str]:
     """All methods of values of a type, those that come later included."""
     return [name for name, types in METHODS.items() if type_ in types] + list(LATER_METHODS[type_])

@@ -43,11 +43,6 @@ class TextEvent:
     name: str
     arguments: tuple[Value, ...]
 
-    @property
-    def short_name(self) -> str:
-        """The name without its package."""
-        return self.name.rpartition(".")[2]
-
 
 def parse_event_text(text: str) -> TextEvent:
     """Read one event; raises EventTextError."""
