@@ -125,11 +125,12 @@ def explain(
         list[Path] | None, typer.Argument(metavar="[EVENTS...]", help="Tables with the types that nothing defines.")
     ] = None,
 ) -> None:
-    """What a query compiles to: automaton, conditions and where each is checked, state, matcher."""
+    """What a query compiles to: automaton, conditions and where each is checked, state, matcher, pushdown."""
     import querylang
     from ensue.result import plan_for
     from runtime.matcher import why_not_kernel
     from runtime.tables import Columns
+    from spark_backend.pushdown import describe_pushdown
 
     queries = load(file)
     plan = plan_for(queries, events, Columns()) if events else queries.plan()
@@ -137,7 +138,8 @@ def explain(
     for query in plan.queries:
         reason = why_not_kernel(query)
         matcher = "kernel" if reason is None else f"reference: {reason}"
-        told.append(f"{querylang.describe(query)}\n  matcher\n    {matcher}")
+        pushed = "".join(f"\n    {line}" for line in describe_pushdown(plan, query))
+        told.append(f"{querylang.describe(query)}\n  matcher\n    {matcher}\n  before the shuffle, on Spark{pushed}")
     _print("\n\n".join(told))
 
 
@@ -263,10 +265,13 @@ def run(
     if as_json:
         counts = {"batches": report.batches, "records": report.records, "matches": dict(report.matches)}
         _print_json({**counts, "discarded": report.discarded, "ledger": ledger})
-        return
-    _print(f"{report.batches} batches, {report.records} records, {report.discarded} discarded, {report.seconds:.1f} s")
-    for query, count in report.matches.items():
-        _print(f"{query}: {count} match{'' if count == 1 else 'es'}")
+    else:
+        _print(f"{report.batches} batches, {report.records} records, {report.discarded} discarded, {report.seconds:.1f} s")
+        for query, count in report.matches.items():
+            _print(f"{query}: {count} match{'' if count == 1 else 'es'}")
+    if once and report.stopped_by is not None:
+        _complain("stopped before everything was taken; the next run goes on from here")
+        raise typer.Exit(128 + report.stopped_by)
 
 
 @app.command()

@@ -12,10 +12,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from querylang.plan import Plan
-from runtime.batch import field_columns
-from runtime.schemas import PLACES
 from spark_backend.program import Program
+from spark_backend.pushdown import needed_columns
 from spark_backend.reading import Reading
 from spark_backend.ship import on_worker
 from spark_backend.transport import PACKED_DDL
@@ -58,10 +56,3 @@ def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFr
     return frame.select(*columns).mapInArrow(
         on_worker("spark_backend.reading", "pack_rows", program.to_text(), reading.to_text()), PACKED_DDL
     )
-
-
-def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:
-    """The names of columns that a plan reads: those that say when and what, and its event types' fields."""
-    fields = {name.rpartition(":")[0] for name in field_columns(plan.events)}
-    when = {reading.arrival or "at", reading.type_field or "event", reading.source_time or "ts"}
-    return frozenset(fields | when | set(PLACES))

@@ -139,7 +139,7 @@ def test_explain_shows_the_automaton_and_the_matcher(ensue: Run) -> None:
     done = ensue("explain", "q.query")
     assert done.returncode == 0
     assert "automaton" in done.stdout
-    assert done.stdout.rstrip().endswith("matcher\n    kernel")
+    assert "\n  matcher\n    kernel\n  before the shuffle, on Spark\n" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,41 @@
+"""What is done with a record before it is shipped: columns left out, filters asked, times and keys taken.
+
+Takes a plan; gives the columns that it needs, and what `explain` says. The work itself is `runtime.selection`, on the workers that
+read, not a Spark expression: it means what the embedded replay means, to the last bit, and what is left behind is counted.
+"""
+
+from __future__ import annotations
+
+from querylang.plan import Input, Plan, QueryPlan
+from runtime.batch import field_columns
+from runtime.schemas import PLACES
+from spark_backend.reading import Reading
+
+
+def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:
+    """The names of columns that a plan reads: those that say when and what, and its event types' fields."""
+    fields = {name.rpartition(":")[0] for name in field_columns(plan.events)}
+    when = {reading.arrival or "at", reading.type_field or "event", reading.source_time or "ts"}
+    return frozenset(fields | when | set(PLACES))
+
+
+def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
+    """A line each for what a query has done before the shuffle."""
+    read = {event.name for event in plan.events if event.name in _types(query)}
+    fields = dict.fromkeys(field.name for event in plan.events if event.name in read for field in event.fields)
+    lines = [f"fields read: {', '.join(fields)}"] if fields else []
+    filtered = [item.event for item in query.inputs if item.filter is not None]
+    if filtered:
+        lines.append(f"filters of {', '.join(filtered)}: what they refuse is counted, not shipped")
+    lines.append("records of other types: counted, not shipped")
+    keys = query.inputs[0].keys
+    lines.append(f"bucket: by {', '.join(query.keys)}" if keys else "bucket: one, for all records")
+    return lines
+
+
+def _types(query: QueryPlan) -> set[str]:
+    return {name for item in query.inputs for name in _names(item)}
+
+
+def _names(item: Input) -> list[str]:
+    return [item.event] if item.heartbeat is None else [item.event, item.heartbeat.event]
