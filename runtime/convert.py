@@ -7,6 +7,7 @@ column that is in order costs one cast. What happens to a row with a marked cell
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,24 @@ def convert(column: pa.Array, type_: Type, is_source_time: bool = False) -> Conv
     if type_ in (Type.FLOAT, Type.INTEGER) and (is_source_time or is_moment(column.type)):
         return _seconds(column, type_)
     return _cast(_prepared(column, type_), target)
+
+
+def agrees(kind: pa.DataType, type_: Type, is_source_time: bool = False) -> bool:
+    """Whether a column that a schema gives this type can be the field: whole numbers may be kept as floats, seconds as
+    times; a source time may be text."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_null(kind):
+        return True
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    match type_:
+        case Type.BOOLEAN:
+            return bool(pa.types.is_boolean(kind))
+        case Type.STRING:
+            return is_text(kind)
+        case Type.INTEGER | Type.FLOAT:
+            return is_number or is_moment(kind) or (is_source_time and is_text(kind))
+    assert_never(type_)
 
 
 def is_moment(kind: pa.DataType) -> bool:

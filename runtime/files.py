@@ -47,7 +47,8 @@ Describe = Callable[[int], tuple[str, str]]
 class RawTable:
     """Columns of one table (or of a part of it); `numbers` are the rows' numbers in the whole table, from 1.
 
-    Without `has_types` all cells are text, whatever they stand for.
+    Without `has_types` all cells are text, whatever they stand for. `declared`: the columns whose type is said by a
+    schema, not found in their values.
     """
 
     name: str
@@ -56,6 +57,7 @@ class RawTable:
     describe: Describe
     unreadable: Sequence[Unreadable] = field(default=())
     has_types: bool = True
+    declared: frozenset[str] = frozenset()
 
 
 def read_raw(table: Any, name: str | None = None) -> RawTable:
@@ -65,7 +67,7 @@ def read_raw(table: Any, name: str | None = None) -> RawTable:
         return parts[0]
     columns = pa.concat_tables([part.columns for part in parts], promote_options="permissive")
     numbers = np.concatenate([part.numbers for part in parts])
-    return RawTable(parts[0].name, columns, numbers, _describe_rows(columns, "row"))
+    return RawTable(parts[0].name, columns, numbers, _describe_rows(columns, "row"), declared=parts[0].declared)
 
 
 def iter_raw(table: Any, name: str | None = None) -> Iterator[RawTable]:
@@ -76,8 +78,14 @@ def iter_raw(table: Any, name: str | None = None) -> Iterator[RawTable]:
         yield _of_mappings(table, name or "table", "row")
     else:
         columns = _as_arrow(table)
-        numbers = np.arange(1, len(columns) + 1)
-        yield RawTable(name or "table", columns, numbers, _describe_rows(columns, "row"))
+        numbers, describe = np.arange(1, len(columns) + 1), _describe_rows(columns, "row")
+        yield RawTable(name or "table", columns, numbers, describe, declared=_declared(table, columns))
+
+
+def _declared(table: Any, columns: pa.Table) -> frozenset[str]:
+    """All columns, but those of a pandas frame that hold objects of any kind."""
+    objects = table.select_dtypes("object").columns if _is_pandas(table) else ()
+    return frozenset(columns.column_names) - set(map(str, objects))
 
 
 def _read_path(path: Path, name: str) -> Iterator[RawTable]:
@@ -124,9 +132,13 @@ def _as_arrow(table: Any) -> pa.Table:
         return pa.Table.from_batches([table])
     if hasattr(table, "to_arrow"):
         return pa.table(table.to_arrow())
-    if hasattr(table, "iloc"):
+    if _is_pandas(table):
         return _of_pandas(table)
     raise InputError(f"a {type(table).__name__} is not a table; give a path or a pandas, Polars or Arrow table")
+
+
+def _is_pandas(table: Any) -> bool:
+    return hasattr(table, "iloc")
 
 
 def _of_pandas(frame: Any) -> pa.Table:
@@ -154,7 +166,8 @@ def _read_parquet(path: Path, name: str) -> Iterator[RawTable]:
         columns = file.read_row_group(group) if file.num_row_groups else file.read()
         numbers = np.arange(first, first + len(columns))
         describe = _describe_rows(columns, "row")
-        yield RawTable(name, columns, numbers, _shifted(describe, first - 1))
+        declared = frozenset(columns.column_names)
+        yield RawTable(name, columns, numbers, _shifted(describe, first - 1), declared=declared)
         first += len(columns)
 
 

@@ -23,7 +23,7 @@ from querylang.errors import InputError
 from querylang.expression import Type
 from querylang.plan import EventType, Field, Plan
 from runtime.batch import ARROW_TYPES, NO_TIME, Arrivals, Kind, arrivals_schema, column_name
-from runtime.convert import convert
+from runtime.convert import agrees, convert
 from runtime.event_column import event_index, read_event_column
 from runtime.event_text import TextEvent
 from runtime.files import RawTable, iter_raw, read_raw
@@ -114,6 +114,7 @@ class _Reading:
     def arrivals(self) -> Arrivals:
         self._read_kinds()
         self._check_columns()
+        self._check_types()
         fields = self._fields()
         source_time = self._source_times()
         moments = self._history(fields, source_time) if self.is_history else self._arrival_times()
@@ -176,6 +177,22 @@ class _Reading:
                 raise InputError(
                     f"{self.raw.name}: has no column 'ts', the source time of {event.name!r}"
                     f"{_did_you_mean('ts', self.names)}; another column can be named as the source time"
+                )
+
+    def _check_types(self) -> None:
+        """A schema must agree with a definition of each field; where several types of events share a column, with one."""
+        times = _source_time_fields(self.plan)
+        uses: dict[str, list[tuple[EventType, Field]]] = {}
+        for _, event in self._present_events():
+            for field in event.fields:
+                uses.setdefault(field.name, []).append((event, field))
+        for name, found in uses.items():
+            kind = self.raw.columns.schema.field(name).type
+            fits = any(agrees(kind, field.type, (event.name, name) in times) for event, field in found)
+            if name in self.raw.declared and not fits:
+                event, field = found[0]
+                raise InputError(
+                    f"{self.raw.name}: column {name!r} is {kind}, but field {name!r} of {event.name!r} is {field.type}"
                 )
 
     def _fields(self) -> dict[str, pa.Array]:

@@ -329,6 +329,26 @@ def test_values_of_mixed_types_are_read_one_by_one() -> None:
     assert arrivals.table.column("id:integer").to_pylist() == [1, 1, 8]
 
 
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (pa.array(["1"]), "column 'id' is string, but field 'id' of 'A' is integer"),
+        (pa.array([True]), "column 'id' is bool, but field 'id' of 'A' is integer"),
+        (pa.array([[1]]), "column 'id' is list<item: int64>, but field 'id' of 'A' is integer"),
+    ],
+)
+def test_a_schema_that_disagrees_with_the_definition_is_one_clear_line(values: pa.Array, told: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read_arrivals(pa.Table.from_pylist([GOOD]).drop_columns("id").append_column("id", values), ONE)
+    assert str(raised.value) == f"table: {told}"
+
+
+def test_a_schema_may_keep_whole_numbers_as_floats_and_columns_of_objects_have_none() -> None:
+    frame = pd.DataFrame([GOOD, GOOD])
+    assert kinds(read_arrivals(frame.assign(id=[1.0, np.nan]), ONE)) == [0, 0]
+    assert kinds(read_arrivals(frame.assign(id=["1", "x"]), ONE)) == [0, Kind.MALFORMED]
+
+
 def big_table(count: int) -> pa.Table:
     return pa.table(
         {
