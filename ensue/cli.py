@@ -49,9 +49,7 @@ class Format(StrEnum):
 
 
 QueryFile = Annotated[Path, typer.Argument(metavar="FILE", help="A query file or a folder of them.")]
-Events = Annotated[
-    list[Path], typer.Argument(metavar="EVENTS...", help="Event tables: CSV, JSON lines, Parquet, YAML.")
-]
+Events = Annotated[list[Path], typer.Argument(metavar="EVENTS", help="Event tables: CSV, JSON lines, Parquet, YAML.")]
 Arrival = Annotated[str | None, typer.Option(metavar="NAME", help="The column of arrival times, else `at`.")]
 TypeColumn = Annotated[
     str | None, typer.Option("--type", metavar="NAME", help="The column of event types, else `event`.")
@@ -64,8 +62,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...")], as_json: Json = False) -> None:
     """All mistakes of query and deployment files, each with its place."""
     deployments = [path for path in files if path.suffix in DEPLOYMENT_SUFFIXES]
-    queries = [path for path in files if path not in deployments]
-    errors: list[EnsueError] = []
+    missing = [path for path in files if path not in deployments and not path.exists()]
+    queries = [path for path in files if path not in deployments and path not in missing]
+    errors: list[EnsueError] = [InputError(f"{path}: no such file or folder") for path in missing]
     warnings: list[QueryError] = []
     count = len(deployments)
     if queries:
@@ -266,7 +265,9 @@ def run(
         counts = {"batches": report.batches, "records": report.records, "matches": dict(report.matches)}
         _print_json({**counts, "discarded": report.discarded, "ledger": ledger})
     else:
-        _print(f"{report.batches} batches, {report.records} records, {report.discarded} discarded, {report.seconds:.1f} s")
+        _print(
+            f"{report.batches} batches, {report.records} records, {report.discarded} discarded, {report.seconds:.1f} s"
+        )
         for query, count in report.matches.items():
             _print(f"{query}: {count} match{'' if count == 1 else 'es'}")
     if once and report.stopped_by is not None:

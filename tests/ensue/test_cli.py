@@ -79,6 +79,12 @@ def test_check_tells_mistakes_with_their_place(ensue: Run) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_missing_file_hides_no_mistakes_of_the_others(ensue: Run) -> None:
+    lines = ensue("check", "none.query", "bad.query").stderr.splitlines()
+    assert lines[0] == "none.query: no such file or folder"
+    assert lines[1].startswith("bad.query:3:20: ")
+
+
 def test_check_for_machines(ensue: Run) -> None:
     found = json.loads(ensue("check", "--json", "bad.query").stdout)
     assert [(error["path"], error["line"], error["column"]) for error in found["errors"]] == [("bad.query", 3, 20)]
