@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
+from querylang.plan import Plan
 from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error
 from spark_backend.program import Program
@@ -26,8 +27,10 @@ from spark_backend.session import own_session
 from spark_backend.settings import Deployment, Source, load_deployment
 from spark_backend.sinks import Accounts, FileFormat, FileSink, Written, remove_leftovers, write_atomically, write_batch
 from spark_backend.sources import file_stream, packed_files, packed_signals
+from spark_backend.stopping import StopRequest
 from spark_backend.streaming import tagged_stream
 from spark_backend.tagged import Tag, read_table
+from spark_backend.yaml_document import listed, near
 
 Ledger = dict[tuple[str, str, str], int]
 """Counts by query, source and word."""
@@ -55,7 +58,10 @@ Progress = Callable[[BatchReport], None]
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What a bounded run did; `ledger`: the checkpoint's accounts since its beginning."""
+    """What a run did; `ledger`: the checkpoint's accounts since its beginning.
+
+    `stopped_by`: the number of the signal that ended it.
+    """
 
     batches: int
     records: int
@@ -63,6 +69,7 @@ class RunReport:
     discarded: int
     seconds: float
     ledger: Ledger
+    stopped_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +159,8 @@ def deploy(path: Path | str, progress: Progress | None = None) -> Handle:
 def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: Progress | None = None) -> RunReport:
     """Run a deployment here and now: for ever, or with `once` until what is there has been taken.
 
-    `flush` then lets time go on until nothing is due. A run that was interrupted goes on where it stopped.
+    `flush` then lets time go on until nothing is due. Ctrl-C or SIGTERM ends it. A run that was interrupted goes on
+    where it stopped.
     """
     if flush and not once:
         raise InputError("time can only run out where input ends: --flush needs --once")
@@ -164,10 +172,11 @@ def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: 
         (progress or _ignore)(batch)
 
     started = time.monotonic()
-    _await(job, _start(job, report, is_bounded=once))
-    if flush:
-        job.signal(FLUSH_WORD)
-        _await(job, _start(job, report, is_bounded=True))
+    with StopRequest() as stop:
+        _await(job, _start(job, report, is_bounded=once), stop)
+        if flush and not stop.has_come:
+            job.signal(FLUSH_WORD)
+            _await(job, _start(job, report, is_bounded=True), stop)
     matches: dict[str, int] = {query.name: 0 for query in job.program.plan().queries}
     for batch in reports:
         for query, count in batch.matches.items():
@@ -179,6 +188,7 @@ def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: 
         discarded=sum(batch.discarded for batch in reports),
         seconds=time.monotonic() - started,
         ledger=job.accounts.total(),
+        stopped_by=stop.signal,
     )
 
 
@@ -186,12 +196,16 @@ def _ignore(_: BatchReport) -> None:
     pass
 
 
-def _await(job: _Job, query: StreamingQuery) -> None:
+def _await(job: _Job, query: StreamingQuery, stop: StopRequest) -> None:
+    handle = Handle(job, query)
     try:
-        Handle(job, query).await_termination()
-    finally:
-        if query.isActive:
-            query.stop()
+        while not stop.has_come and not handle.await_termination(1):
+            pass
+        if stop.has_come:
+            handle.stop()
+    except Exception:
+        if not stop.has_come:  # who stops a whole group of processes has stopped the JVM too
+            raise
 
 
 def _prepare(path: Path | str) -> _Job:
@@ -201,6 +215,7 @@ def _prepare(path: Path | str) -> _Job:
         _refuse_folder_without_files(source)
     kept = read_record(deployment.checkpoint)
     plan, schemas = compile_deployment(deployment, None if kept is None else kept.types())
+    _refuse_unknown_events(deployment, plan)
     program = Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, idle=deployment.idle)
     record = _settled(deployment, program, schemas, kept)
     job = _Job(deployment, program, record, own_session(f"ensue {deployment.name}"))
@@ -217,6 +232,16 @@ def _settled(deployment: Deployment, program: Program, schemas: Schemas, kept: R
         return kept
     write_record(deployment.checkpoint, wanted)
     return wanted
+
+
+def _refuse_unknown_events(deployment: Deployment, plan: Plan) -> None:
+    known = [event.name for event in plan.events]
+    for source in deployment.sources:
+        if source.event is not None and source.event not in known:
+            raise InputError(
+                f"{deployment.file}: the source '{source.name}' brings '{source.event}', which is no event of the"
+                f" queries{near(source.event, known) or f'; they know {listed(known)}'}"
+            )
 
 
 def _refuse_folder_without_files(source: Source) -> None:

@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+LOG_SETTINGS = Path(__file__).resolve().with_name("log4j2.properties")
+
 AT_RUN_TIME = {
     "spark.sql.session.timeZone": "UTC",
     # Rows are few and large here: one Arrow batch may hold all of a task's.
@@ -39,9 +41,13 @@ AT_START = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).resolve().with_name('log4j2.properties').as_uri()}",
+    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
 }
-"""Settings of a session that we start ourselves."""
+"""Settings of a session that we start ourselves.
+
+The deep stack is for a query that is stopped while its results are being written: Spark then searches a long message with a
+regular expression that recurses for each character.
+"""
 
 
 def get_session(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,26 +25,30 @@ print(json.dumps([[*key, count] for key, count in report.ledger.items()]), flush
 """
 
 
-def start(path: Path) -> subprocess.Popen[str]:
+def start(path: Path, *command: str) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-c", RUN, str(path)],
+        [sys.executable, *(command or ("-c", RUN)), str(path)],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE if command else subprocess.DEVNULL,
         text=True,
         env=environment,
         start_new_session=True,
     )
 
 
-def kill_when(process: subprocess.Popen[str], is_time: object) -> None:
-    """Kill the whole group, JVM and workers included."""
+def wait_until(process: subprocess.Popen[str], is_time: object) -> None:
     assert callable(is_time)
     limit = time.monotonic() + 120
     while not is_time():
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < limit
         time.sleep(0.01)
+
+
+def kill_when(process: subprocess.Popen[str], is_time: object) -> None:
+    """Kill the whole group, JVM and workers included."""
+    wait_until(process, is_time)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -71,3 +76,18 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str) -> N
     account = totals(ledger, "Rise")
     assert account.pop("received") == len(table()) == sum(account.values())
     assert not list((tmp_path / "out").rglob("*.draft"))
+
+
+@pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["Ctrl-C", "SIGTERM"])
+def test_a_run_that_is_told_to_stop_says_what_it_did(tmp_path: Path, send: Callable[[int, int], None]) -> None:
+    path = project(tmp_path, files=1)
+    add_files(tmp_path, table(300), 1)
+    process = start(path, "-m", "ensue.cli", "run")
+    wait_until(process, (tmp_path / "state" / "commits" / "0").exists)
+    send(process.pid, signal.SIGINT if send is os.killpg else signal.SIGTERM)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "300 records" in output
+    told = [line for line in errors.splitlines() if "incubator" not in line]
+    assert told
+    assert all(line.startswith("batch ") for line in told), errors
