@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ensue.queries import Queries, load
 from ensue.report import counted, steps_table
@@ -186,13 +187,15 @@ def _match_steps(result: Replay) -> list[Step]:
     outputs: dict[str, list[Plain]] = {}
     for output in result.output_objects():
         outputs.setdefault(output["match_id"], []).append(output)
-    return [
-        Step(
-            at=parse_time(match["emitted"]),
-            definitive=parse_time(match["definitive"]),
-            matches=[match],
-            outputs=outputs.get(match["match_id"], []),
-            key=match["key"],
-        )
-        for match in result.match_objects()
-    ]
+    times = {name: _micros(table) for name, table in result.results.matches.items()}
+    steps = []
+    for match, (name, row) in zip(result.match_objects(), matches_in_order(result.plan, result.results), strict=True):
+        at, definitive = times[name][row]
+        told = outputs.get(match["match_id"], [])
+        steps.append(Step(at=at, definitive=definitive, matches=[match], outputs=told, key=match["key"]))
+    return steps
+
+
+def _micros(table: pa.Table) -> list[tuple[int, int]]:
+    """When each match was emitted, and definitive time then."""
+    return list(zip(*(pc.cast(table[name], pa.int64()).to_pylist() for name in ("emitted", "definitive")), strict=True))
