@@ -146,8 +146,6 @@ class _Stepping:
             following = self.engine.next_wake()
             assert following is None or following > due, "what was due has been run"
             yield from self._timer_steps(due, results)
-        if until is not None:
-            self.engine.process(Arrivals.empty(self.plan), now=until)
 
     def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
         matches, outputs = self._matches(results), plain_outputs(in_order(self.plan, results).outputs)
