@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan import Plan
+from runtime.replay import source_names
 from spark_backend.decode import matches_frame
 from spark_backend.program import Program
 from spark_backend.reading import Reading
@@ -63,6 +64,6 @@ def match_files(
 ) -> DataFrame:
     """All that the engine gives for files of events, as tagged rows; workers read the files themselves."""
     findable(session)
-    program = Program.of(plan, buckets=buckets)
+    program = Program.of(plan, buckets=buckets, sources=source_names(paths))
     packed = packed_files(file_list(session, paths), program, reading or Reading())
     return tagged_bounded(packed, program, flush=flush)

@@ -8,7 +8,7 @@ micro-batch number, and the record beside the checkpoint refuses to go on with s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -277,13 +277,21 @@ def _start(job: _Job, report: Progress, *, is_bounded: bool) -> StreamingQuery:
 def _packed(job: _Job, program: Program) -> DataFrame:
     """All sources in their order for good: by name, control, signals."""
     frames = []
-    for source in all_sources(job.deployment):
+    prefixes = prefixes_of(job.deployment.sources)
+    for place, source in enumerate(all_sources(job.deployment)):
         options = {"pathGlobFilter": PATTERNS[source.format]} | dict(source.options)
         paths = file_stream(job.session, source.path.resolve(), options)
         root = str(source.path.resolve())
         is_control = source is job.deployment.control
         reading = Reading(
-            source.event, source.type_field, source.source_time, source.arrival, root=root, is_control=is_control
+            source.event,
+            source.type_field,
+            source.source_time,
+            source.arrival,
+            root=root,
+            prefix=prefixes.get(source.name, ""),
+            place=place,
+            is_control=is_control,
         )
         frames.append(packed_files(paths, program, reading))
     frames.append(packed_signals(file_stream(job.session, job.signals.resolve(), {}), program))
@@ -291,6 +299,16 @@ def _packed(job: _Job, program: Program) -> DataFrame:
     for frame in frames[1:]:
         union = union.union(frame)
     return union
+
+
+def prefixes_of(sources: Sequence[Source]) -> dict[str, str]:
+    """What stands before the names of a source's files: its own name, where several sources may bring the same type.
+
+    Otherwise two records of that type, in files of one name, would be the same record to whoever looks at a match.
+    """
+    events = {source.event for source in sources}
+    are_apart = len(sources) == 1 or (None not in events and len(events) == len(sources))
+    return {source.name: "" if are_apart else f"{source.name}/" for source in sources}
 
 
 @dataclass(slots=True)

@@ -35,7 +35,8 @@ class Reading:
     """The names of columns that say when and what, as the reader takes them; `event`: every row is of this type.
 
     `root`: the folder of a source; a file in a folder below it is called by its path from there, so that files of one
-    name are told apart. Without it a file is called by its name, as in a replay. `is_control`: the control stream; what is no
+    name are told apart, with `prefix` before it. Without it a file is called by its name, as in a replay. `place`: of
+    records that agree in their coordinates otherwise, those of the lower place come first. `is_control`: the control stream; what is no
     event of the plan there is meant for the engine, which says what is wrong with it.
     """
 
@@ -45,6 +46,8 @@ class Reading:
     arrival: str | None = None
     source: str | None = None
     root: str | None = None
+    prefix: str = ""
+    place: int = 0
     is_control: bool = False
 
     def to_text(self) -> str:
@@ -99,12 +102,13 @@ def _taking(plan: Plan, event: str) -> QueryPlan:
 
 
 def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow` over a column of paths: read each file and pack it."""
+    """For `mapInArrow` over a column of paths: read each file and pack it. A second column names their sources."""
     loaded, how = load_program(program), Reading(**json.loads(reading))
     for batch in batches:
-        for path in batch.column(0).to_pylist():
+        for path, *source in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             file = PurePosixPath(local_path(path))
-            named = how if how.root is None else replace(how, source=str(file.relative_to(how.root)))
+            names = source if how.root is None else [how.prefix + str(file.relative_to(how.root))]
+            named = replace(how, source=names[0]) if names else how
             yield from _packed(named.arrivals(str(file), loaded.plan()), loaded, how)
 
 
@@ -141,7 +145,7 @@ def pack_signals(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 def _packed(parts: Iterator[Arrivals], program: Program, how: Reading) -> Iterator[pa.RecordBatch]:
     for arrivals in parts:
         if len(arrivals):
-            yield pack_arrivals(arrivals, program.groups(), program.buckets, is_control=how.is_control)
+            yield pack_arrivals(arrivals, program.groups(), program.buckets, place=how.place, is_control=how.is_control)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from querylang.plan import Plan
+from runtime.replay import source_names
 from spark_backend.program import Program
 from spark_backend.pushdown import needed_columns
 from spark_backend.reading import Reading
@@ -32,9 +35,11 @@ def file_stream(session: SparkSession, folder: Path | str, options: Mapping[str,
 
 
 def file_list(session: SparkSession, paths: Sequence[Path | str]) -> DataFrame:
-    """The paths of known files, each a task of its own."""
-    rows = [(str(Path(path).resolve()),) for path in paths]
-    return session.createDataFrame(session.sparkContext.parallelize(rows, max(1, len(rows))), "path string")
+    """The paths of known files and the names of their sources, as in a replay; each a task of its own."""
+    rows = [(str(Path(path).resolve()), name) for path, name in zip(paths, source_names(paths), strict=True)]
+    return session.createDataFrame(
+        session.sparkContext.parallelize(rows, max(1, len(rows))), "path string, source string"
+    )
 
 
 def packed_files(paths: DataFrame, program: Program, reading: Reading) -> DataFrame:
@@ -50,9 +55,19 @@ def packed_signals(paths: DataFrame, program: Program) -> DataFrame:
 
 
 def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFrame:
-    """Pack a DataFrame's rows; only the columns that the plan needs leave the JVM."""
+    """Pack a DataFrame's rows; only the columns that the plan needs leave the JVM.
+
+    Raises InputError for columns that are declared and not there.
+    """
     wanted = needed_columns(program.plan(), reading)
-    columns = [f.col(f"`{name}`") for name in frame.columns if name in wanted]
-    return frame.select(*columns).mapInArrow(
+    chosen = frame.select(*(f.col(f"`{name}`") for name in frame.columns if name in wanted))
+    _refuse_other_columns(chosen, program.plan(), reading)
+    return chosen.mapInArrow(
         on_worker("spark_backend.reading", "pack_rows", program.to_text(), reading.to_text()), PACKED_DDL
     )
+
+
+def _refuse_other_columns(frame: DataFrame, plan: Plan, reading: Reading) -> None:
+    """Reads a table of these columns and no rows: what is wrong with them is said here, not by a worker."""
+    for _ in reading.arrivals(to_arrow_schema(frame.schema, timezone="UTC").empty_table(), plan):
+        pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from time import perf_counter
 
 import numpy as np
@@ -68,7 +69,7 @@ def run_step(
     """
     started = perf_counter()
     index = program.plan_index(bucket)
-    packed = [unpack_row(row, program.plan(index)) for row in rows]
+    packed = sorted((unpack_row(row, program.plan(index)) for row in rows), key=attrgetter("place"))
     saved = open_state(program, bucket, state)
     clocks = [row.clock for row in packed if row.clock is not None]
     if clocks:

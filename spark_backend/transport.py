@@ -47,9 +47,10 @@ class Part:
 class Packed:
     """What one row says: the arrival clock (µs) or None, whether time shall run out, records, accounts of others.
 
-    `is_control`: the records are of the control stream; they tell nothing about how far the events have come.
+    `place`: where the source stands among all of them. `is_control`: the records are of the control stream; they tell nothing about how far the events have come.
     """
 
+    place: int
     clock: int | None
     flush: bool
     is_control: bool
@@ -65,9 +66,9 @@ class _Piece:
 
 
 def pack_arrivals(
-    arrivals: Arrivals, groups: Sequence[PartitionGroup], buckets: int, *, is_control: bool = False
+    arrivals: Arrivals, groups: Sequence[PartitionGroup], buckets: int, *, place: int = 0, is_control: bool = False
 ) -> pa.RecordBatch:
-    """A batch of records (at least one) as one row a bucket; `is_control`: of the control stream."""
+    """A batch of records (at least one) as one row a bucket; `place`, `is_control`: see `Packed`."""
     clock = None if is_control else int(arrivals.system("arrival").max())
     pieces: list[list[_Piece]] = [[] for _ in range(buckets)]
     account = Account()
@@ -75,12 +76,12 @@ def pack_arrivals(
     for group in groups:
         route = group.route(arrivals, buckets)
         account.update(route.account)
-        for place, is_copy, table in _split(varying, route, buckets):
-            pieces[place].append(_Piece(group.number, is_copy, _to_ipc(table, constants)))
+        for bucket, is_copy, table in _split(varying, route, buckets):
+            pieces[bucket].append(_Piece(group.number, is_copy, _to_ipc(table, constants)))
     counts = ledger_table(account).to_pylist()
     rows = [
-        _row(clock, pieces[place], is_control=is_control, ledger=counts if place == HOME else [])
-        for place in range(buckets)
+        _row(clock, pieces[bucket], place=place, is_control=is_control, ledger=counts if bucket == HOME else [])
+        for bucket in range(buckets)
     ]
     return _batch(rows)
 
@@ -99,7 +100,7 @@ def unpack_row(data: bytes, plan: Plan) -> Packed:
         for (group, is_copy), part in zip(header["parts"], parts, strict=True)
     )
     ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
-    return Packed(header["clock"], header["flush"], header["control"], restored, ledger)
+    return Packed(header["place"], header["clock"], header["flush"], header["control"], restored, ledger)
 
 
 def _row(
@@ -107,10 +108,12 @@ def _row(
     pieces: Sequence[_Piece],
     *,
     flush: bool = False,
+    place: int = 0,
     is_control: bool = False,
     ledger: Sequence[dict[str, Any]] = (),
 ) -> bytes:
     header = {
+        "place": place,
         "clock": clock,
         "flush": flush,
         "control": is_control,

@@ -50,17 +50,20 @@ def test_match_writes_parquet_and_verify_compares(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("q.query").write_text(TEXT)
-    TABLE.drop(columns="offset").to_csv("e.csv", index=False)
+    Path("b").mkdir()
+    files = ["e.csv", "b/e.csv", "a.csv"]  # two of one name; ties in the order given
+    for file in files:
+        TABLE.drop(columns="offset").to_csv(file, index=False)
     for arguments in (
-        ["match", "q.query", "e.csv", "--out", "found"],
-        ["verify", "q.query", "e.csv", "--batches", "2"],
+        ["match", "q.query", *files, "--out", "found"],
+        ["verify", "q.query", *files, "--batches", "2"],
     ):
         monkeypatch.setattr(sys, "argv", ["ensue", *arguments])
         with pytest.raises(SystemExit) as end:
             cli.main()
         assert not end.value.code
-    wanted = ensue.replay("q.query", "e.csv").matches
-    assert set(pyarrow.parquet.read_table("found")["match_id"].to_pylist()) == set(wanted["match_id"])
+    wanted = ensue.replay("q.query", files).matches
+    assert sorted(pyarrow.parquet.read_table("found")["match_id"].to_pylist()) == sorted(wanted["match_id"])
     assert capsys.readouterr().out == (
-        "2 matches in found\nembedded = batch = stream (2 micro-batches): 2 matches, 0 outputs, 1 discard\n"
+        "6 matches in found\nembedded = batch = stream (2 micro-batches): 6 matches, 0 outputs, 3 discards\n"
     )

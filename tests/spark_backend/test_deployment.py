@@ -16,7 +16,8 @@ import querylang
 from querylang.errors import InputError
 from runtime.engine import Engine
 from runtime.tables import read_arrivals
-from spark_backend.deployment import BatchReport, deploy, run
+from spark_backend.deployment import BatchReport, deploy, prefixes_of, run
+from spark_backend.settings import Source
 
 QUERY = """\
 @TimeFrom("getTime")
@@ -147,15 +148,19 @@ def test_files_in_several_batches_and_runs_give_what_one_engine_gives(
         assert "pending" not in account
 
 
-def test_files_of_one_name_in_folders_below_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_one_name_are_told_apart_by_their_folders_and_sources(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path)
-    path.write_text(path.read_text().replace("{maxFilesPerTrigger: 1}", "{recursiveFileLookup: true}"))
-    rows = table(1000)
-    for number, part in enumerate(np.array_split(np.arange(1000), 2)):
-        (tmp_path / "data" / f"day{number}").mkdir()
-        rows.iloc[part].to_parquet(tmp_path / "data" / f"day{number}" / "part.parquet")
+    other = "\n  more: {format: parquet, path: more, event: Reading}\ncontrol"
+    text = path.read_text().replace("{maxFilesPerTrigger: 1}", "{recursiveFileLookup: true}")
+    path.write_text(text.replace("\ncontrol", other))
+    rows = table(1500)
+    folders = ["data/day0", "data/day1", "more"]
+    for folder, part in zip(folders, np.array_split(np.arange(1500), 3), strict=True):
+        (tmp_path / folder).mkdir()
+        rows.iloc[part].to_parquet(tmp_path / folder / "part.parquet")
     report = run(path, once=True, flush=True)
-    assert {source for _, source, _ in report.ledger} == {"day0/part.parquet", "day1/part.parquet"}
+    files = {"readings/day0/part.parquet", "readings/day1/part.parquet", "more/part.parquet"}
+    assert {source for _, source, _ in report.ledger} == files
     found = pd.read_parquet(tmp_path / "out" / "matches" / "Rise")
     assert len(found) == found["match_id"].nunique() > 100
 
@@ -275,6 +280,14 @@ def test_a_file_that_is_no_table_ends_the_run_with_one_clear_line(spark: SparkSe
         run(path, once=True)
 
 
+def test_an_event_that_the_queries_do_not_know_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path)
+    path.write_text(path.read_text().replace("path: data", "path: data, event: Raeding"))
+    with pytest.raises(InputError, match=r"'readings' brings 'Raeding', .* did you mean 'Reading'"):
+        run(path, once=True)
+    assert not (tmp_path / "state").exists()
+
+
 def test_a_folder_of_other_files_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path, kind="csv")
     add_files(tmp_path, table(100), 1)
@@ -316,3 +329,10 @@ def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Pa
     finally:
         handle.stop()
     assert streamed(tmp_path) == as_lists(embedded(tmp_path))
+
+
+def test_sources_of_one_type_each_need_no_name_before_their_files() -> None:
+    sources = [Source(name, "csv", Path(name), event=event) for name, event in (("a", "A"), ("b", "B"), ("c", "B"))]
+    assert prefixes_of(sources[:2]) == {"a": "", "b": ""}
+    assert prefixes_of(sources[1:]) == {"b": "b/", "c": "c/"}
+    assert prefixes_of([Source("a", "csv", Path("a"))]) == {"a": ""}

@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import querylang
+from querylang.errors import InputError
 from querylang.plan import Plan
 from runtime.engine import Engine
 from runtime.tables import read_arrivals
 from spark_backend.bounded import match, match_tagged
 from spark_backend.decode import decode
+from spark_backend.reading import Reading
 from spark_backend.ship import on_worker
 from spark_backend.streaming import stream
 from spark_backend.tagged import Tag
@@ -65,6 +67,15 @@ def test_rows_without_coordinates_get_some_that_do_not_repeat(spark: SparkSessio
     plan, rows = plan_of("Rise"), table(1000)
     found = match(spark.createDataFrame(rows).repartition(4), plan)
     assert found.count() == len(ids(plan, rows, "Rise")) == found.select("match_id").distinct().count()
+
+
+@pytest.mark.parametrize("reading", [Reading(arrival="time"), Reading(type_field="kind"), Reading(source_time="date")])
+def test_a_column_that_is_declared_and_not_there_is_refused_before_anything_runs(
+    spark: SparkSession, reading: Reading
+) -> None:
+    frame = spark.createDataFrame(table(3))
+    with pytest.raises(InputError, match=r"has no column '(time|kind|date)'"):
+        match(frame, plan_of("Rise"), reading=reading)
 
 
 @pytest.mark.parametrize("has_places", [True, False])

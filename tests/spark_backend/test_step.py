@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from querylang.errors import InputError
@@ -110,6 +111,19 @@ def test_control_events_wait_for_the_events_that_arrive_before_them() -> None:
     assert sorted(str(row["text"]) for row in rows_of(tagged, Tag.OUTPUT) + rows_of(tagged, Tag.ERROR)) == outputs
     assert ledger_of(rows_of(tagged, Tag.LEDGER)) == ledger
     assert len(rows_of(tagged, Tag.DISCARDED)) == discarded
+
+
+def test_records_of_equal_coordinates_are_taken_in_the_order_of_their_sources() -> None:
+    program = Program.of(PLAN, buckets=1)
+    same = arrivals_of(200, keys=1)
+    other = Arrivals(same.table.set_column(0, "_kind", pa.array(1 - same.system("kind") % 2, pa.int16())))
+    packed = [
+        pack_arrivals(part, program.groups(), 1, place=place).to_pylist()[0]["data"]
+        for place, part in enumerate([same, other])
+    ]
+    found = [rows_of(list(run_step(program, 0, None, rows, 0).rows), Tag.MATCH) for rows in (packed, packed[::-1])]
+    assert found[0]
+    assert found[0] == found[1]
 
 
 def test_state_of_another_bucket_count_is_refused_by_name() -> None:
