@@ -7,6 +7,7 @@ micro-batch number, and the record beside the checkpoint refuses to go on with s
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -213,6 +214,8 @@ def _prepare(path: Path | str) -> _Job:
     deployment = load_deployment(path)
     for source in deployment.sources:
         _refuse_folder_without_files(source)
+    for folder in (deployment.checkpoint, *(sink.path for sink in deployment.sinks.values())):
+        _refuse_unwritable(folder)
     kept = read_record(deployment.checkpoint)
     plan, schemas = compile_deployment(deployment, None if kept is None else kept.types())
     _refuse_unknown_events(deployment, plan)
@@ -232,6 +235,15 @@ def _settled(deployment: Deployment, program: Program, schemas: Schemas, kept: R
         return kept
     write_record(deployment.checkpoint, wanted)
     return wanted
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """Whatever is there, or else the nearest folder above it, must be a folder that can be written to."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise InputError(f"{folder}: cannot be written: '{there.name}' is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: cannot be written: no permission to write to '{there}'")
 
 
 def _refuse_unknown_events(deployment: Deployment, plan: Plan) -> None:

@@ -69,6 +69,8 @@ def read_record(checkpoint: Path) -> Record | None:
     if not file.exists():
         if (checkpoint / "offsets").exists():
             raise InputError(f"{checkpoint}: is a Spark checkpoint that Ensue has not made; choose another folder")
+        if checkpoint.is_dir() and any(not path.name.startswith(".") for path in checkpoint.iterdir()):
+            raise InputError(f"{checkpoint}: holds other things than a checkpoint; choose an empty or a new folder")
         return None
     try:
         data: dict[str, Any] = json.loads(file.read_text("utf-8"))

@@ -280,6 +280,21 @@ def test_a_file_that_is_no_table_ends_the_run_with_one_clear_line(spark: SparkSe
         run(path, once=True)
 
 
+def test_folders_that_are_something_else_are_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path)
+    text = path.read_text()
+    for old, new, message in [
+        ("checkpoint: state", "checkpoint: data", "data: holds other things than a checkpoint"),
+        ("checkpoint: state", "checkpoint: sensors.query", r"cannot be written: 'sensors\.query' is no folder"),
+        ("path: out/matches", "path: sensors.query/matches", r"cannot be written: 'sensors\.query' is no folder"),
+    ]:
+        (tmp_path / "data" / "notes.parquet").write_text("x")
+        path.write_text(text.replace(old, new))
+        with pytest.raises(InputError, match=message):
+            run(path, once=True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["control", "data", "sensors.query", "sensors.yaml"]
+
+
 def test_an_event_that_the_queries_do_not_know_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path)
     path.write_text(path.read_text().replace("path: data", "path: data, event: Raeding"))
