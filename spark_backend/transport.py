@@ -151,11 +151,14 @@ def _narrow(bucket: NDArray[np.int64], buckets: int) -> NDArray[Any]:
 
 
 def _without_constants(table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
-    """The columns that vary, and the value of each system column that does not; null columns of fields are dropped."""
+    """The columns that vary, and the value of each system column that does not; null columns of fields are dropped.
+
+    Offsets always stay: a table without a column would have no rows.
+    """
     constants: dict[str, Any] = {}
     for field in SYSTEM_FIELDS:
         column = table.column(field.name)
-        if _is_constant(column):
+        if field.name != "_offset" and _is_constant(column):
             constants[field.name] = column[0].as_py()
     empty = {name for name in table.column_names if table.column(name).null_count == len(table)}
     kept = [name for name in table.column_names if name not in constants and name not in empty]

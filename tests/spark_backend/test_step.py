@@ -16,7 +16,7 @@ from spark_backend.program import Program
 from spark_backend.settings import Clock
 from spark_backend.step import run_step
 from spark_backend.tagged import Tag, TaggedRow
-from spark_backend.transport import pack_arrivals
+from spark_backend.transport import pack_arrivals, unpack_row
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
 
 
@@ -86,6 +86,18 @@ def test_buckets_and_batches_give_what_one_engine_gives(plan: Plan, buckets: int
     assert len(rows_of(tagged, Tag.ERROR)) == 1
     assert ledger_of(rows_of(tagged, Tag.LEDGER)) == ledger
     assert len(rows_of(tagged, Tag.DISCARDED)) == discarded
+
+
+@pytest.mark.parametrize("row", [10, 40, 60, 70, 71, 100])
+def test_one_record_alone_arrives_as_it_was(row: int) -> None:
+    """Whatever it is; in a batch of one record every column is constant."""
+    arrivals = with_system_rows(arrivals_of(200)).take(np.array([row]))
+    groups = Program.of(PLAN, buckets=2).groups()
+    rows = [unpack_row(data.as_py(), PLAN) for data in pack_arrivals(arrivals, groups, 2).column(1)]
+    tables = [part.arrivals.table for packed in rows for part in packed.parts]
+    counted = sum(packed.ledger.num_rows for packed in rows)
+    assert tables or counted
+    assert all(table.to_pylist() == arrivals.table.to_pylist() for table in tables)
 
 
 def test_control_events_wait_for_the_events_that_arrive_before_them() -> None:
