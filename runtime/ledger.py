@@ -38,10 +38,12 @@ def count_records(query: str, sources: pa.DictionaryArray, use: NDArray[np.int8]
 
     One entry a record: its source, its use, and for events the verdict (ADMITTED for all others).
     """
-    outcome = np.where(verdict == Verdict.LATE, _OUTCOMES.index("late"), use.astype(np.int64))
-    outcome = np.where(verdict == Verdict.OUT_OF_ORDER, _OUTCOMES.index("out_of_order"), outcome)
+    outcome = use.copy()
+    outcome[verdict == Verdict.LATE] = _OUTCOMES.index("late")
+    outcome[verdict == Verdict.OUT_OF_ORDER] = _OUTCOMES.index("out_of_order")
     names = sources.dictionary.to_pylist()
-    counts = np.bincount(sources.indices.to_numpy() * len(_OUTCOMES) + outcome)
+    places = outcome if len(names) == 1 else sources.indices.to_numpy() * len(_OUTCOMES) + outcome
+    counts = np.bincount(places)
     account: Account = Counter()
     for place in np.flatnonzero(counts):
         source, word = names[place // len(_OUTCOMES)], _OUTCOMES[place % len(_OUTCOMES)]

@@ -81,6 +81,16 @@ class _Work:
     admitted: Admitted
 
 
+def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
+    """For each wanted key number a row that has it."""
+    if not len(wanted):
+        return wanted
+    some_row = np.zeros(count, np.int64)
+    known = np.flatnonzero(numbers >= 0)
+    some_row[numbers[known]] = known
+    return some_row[wanted]
+
+
 class QueryRunner:
     """Runs one query of a plan; see `Engine` for what `matcher` may be."""
 
@@ -265,10 +275,7 @@ class QueryRunner:
         delay = self._policies.delay
         anyway = np.maximum(np.where(delay == NO_WAIT, NEVER, clock - delay), self._everywhere)
         number, item = np.nonzero(work.bounds > anyway)
-        some_row = np.zeros(len(work.bounds), np.int64)
-        known = work.numbers >= 0
-        some_row[work.numbers[known]] = np.flatnonzero(known)
-        index = pa.array(some_row[number])
+        index = pa.array(_rows_of(number, work.numbers, len(work.bounds)))
         columns = {f"key{place}": column.take(index) for place, column in enumerate(work.keys)}
         columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(work.bounds[number, item])}
         return pa.table(columns)
