@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan, QueryPlan
 from runtime.admission import Waited
-from runtime.batch import ARROW_TYPES, NO_TIME, column_name
+from runtime.batch import ARROW_TYPES, column_name
 from runtime.compiled import kernel
 from runtime.keys import key_columns, mix, one_chunk
-from runtime.results import TIMESTAMP, fields_struct, key_struct, match_schema, member_struct
+from runtime.results import fields_struct, key_struct, match_schema, member_struct, moments
 
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
@@ -51,9 +51,9 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, time: NDArray[np.
         pa.repeat(pa.scalar(query.name), count),
         pa.repeat(pa.scalar(""), count),
         _struct(keys, key_struct(plan, query), count),
-        _timestamps(matched.time),
-        _timestamps(matched.definitive),
-        _timestamps(matched.emitted),
+        moments(matched.time),
+        moments(matched.definitive),
+        moments(matched.emitted),
         _WAITED.take(pa.array(matched.waited)),
         pa.StructArray.from_arrays(terms, names=[term.name for term in query.terms]),
         pa.array(matched.step),
@@ -73,9 +73,9 @@ def _member(event: EventType, table: pa.Table, time: NDArray[np.int64], rows: ND
     ]
     columns = [
         pa.repeat(pa.scalar(event.name), len(rows)),
-        _timestamps(time[rows]),
-        _timestamps(table.column("_source_time").to_numpy()[rows]),
-        _timestamps(table.column("_arrival").to_numpy()[rows]),
+        moments(time[rows]),
+        moments(table.column("_source_time").to_numpy()[rows]),
+        moments(table.column("_arrival").to_numpy()[rows]),
         _sources(one_chunk(table.column("_source")), index),
         one_chunk(table.column("_partition")).take(index),
         one_chunk(table.column("_offset")).take(index),
@@ -94,11 +94,6 @@ def _struct(columns: list[pa.Array], type_: pa.StructType, count: int) -> pa.Str
     if not columns:
         return pa.array([{}] * count, type_)
     return pa.StructArray.from_arrays(columns, fields=list(type_))
-
-
-def _timestamps(micros: NDArray[np.int64]) -> pa.Array:
-    missing = micros == NO_TIME
-    return pa.array(micros, mask=missing if missing.any() else None).cast(TIMESTAMP)
 
 
 def match_ids(query: str, table: pa.Table, members: NDArray[np.int64]) -> pa.StringArray:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from querylang.plan import Plan
 from runtime.batch import ARROW_TYPES, NO_TIME, Kind, field_columns
 from runtime.keys import one_chunk
-from runtime.results import TIMESTAMP, discard_schema
+from runtime.results import discard_schema, moments
 
 _REASONS = {Kind.MALFORMED: "malformed", Kind.UNKNOWN_TYPE: "unknown_type"}
 
@@ -64,9 +64,3 @@ def refused(
         pa.array(rows),
     ]
     return pa.table(columns, schema=schema)
-
-
-def moments(micros: NDArray[np.int64]) -> pa.Array:
-    """Microseconds as timestamps; NO_TIME is null."""
-    missing = micros == NO_TIME
-    return pa.array(micros, mask=missing if missing.any() else None).cast(TIMESTAMP)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan, QueryPlan
-from runtime.batch import ARROW_TYPES, field_columns
+from runtime.batch import ARROW_TYPES, NO_TIME, field_columns
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -19,6 +21,12 @@ ORDER = ("emitted", "_step")
 """What rows are sorted by where they are shown: the moment of their step, then the step itself (a timer is -1, a
 record its number in order of arrival), then query, key, match time and the order of the *recent* policy (`_rank`).
 The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay.in_order`)."""
+
+
+def moments(micros: NDArray[np.int64]) -> pa.Array:
+    """Microseconds as timestamps; NO_TIME is null."""
+    missing = micros == NO_TIME
+    return pa.array(micros, mask=missing if missing.any() else None).cast(TIMESTAMP)
 
 
 def fields_struct(event: EventType) -> pa.DataType:
