@@ -1,42 +1,55 @@
 """What a text says, as a tree: the grammar's shape with a place on every node, nothing resolved or judged.
 
-The parser makes it, the checker reads it. Parts of the language that are read but not yet supported are whole nodes
-where the checker will need them, else an `Unsupported` with their name.
+The parser makes it; the checker and the printer read it. Trees are equal if they say the same: places do not count.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 
-from querylang.expression import Type
 from querylang.source import Source, Span
+
+
+def _place() -> Span:
+    """Where a node stands; no part of what it says."""
+    return field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name as written; a qualified one holds its points."""
+    """A name as written, without `#`; a qualified one holds its points, a leading one too."""
 
     text: str
-    span: Span
+    span: Span = _place()
 
 
 @dataclass(frozen=True, slots=True)
-class Unsupported:
-    """A part of the language that is known and refused; `what` is how the message calls it.
+class Refused:
+    """A part of the vendor's larger language that queries cannot use, with the reason: `on`, `spawn`, `die` ..."""
 
-    `names` are those that it would bring: about their use nothing more is said.
-    """
-
-    span: Span
+    span: Span = _place()
     what: str
-    names: tuple[Name, ...] = ()
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
     """Something that could not be parsed; its mistake is reported already."""
 
-    span: Span
+    span: Span = _place()
+
+
+# Types
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    """A type as written: `float`, `sequence<float>`, `com.example.A`. `of`: what stands between `<` and `>`."""
+
+    span: Span = _place()
+    word: str
+    of: tuple[TypeName, ...] = ()
 
 
 # Expressions
@@ -44,11 +57,10 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal. An integer may be too large yet: a minus sign in front decides."""
+    """A literal. An integer may be too large yet: a minus sign in front decides. Decimals: `1.5d`."""
 
-    span: Span
-    type: Type
-    value: bool | int | float | str
+    span: Span = _place()
+    value: bool | int | float | Decimal | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +79,8 @@ class NameUse:
 class TypeConstant:
     """`float.INFINITY`."""
 
-    span: Span
-    type: str
+    span: Span = _place()
+    type: TypeName
     name: Name
 
 
@@ -76,26 +88,69 @@ class TypeConstant:
 class Member:
     """`receiver.name`."""
 
-    span: Span
+    span: Span = _place()
     receiver: Expression
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`receiver.name(arguments)`, or `name(arguments)` without a receiver."""
+    """`receiver.name(arguments)`, or `name(arguments)` without a receiver; `name` of the latter may be qualified."""
 
-    span: Span
+    span: Span = _place()
     receiver: Expression | None
     name: Name
     arguments: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class TypeCall:
+    """`integer.parse(text)`, `location(1.0, 2.0, 3.0, 4.0)` (then without a name), `sequence<float>()`."""
+
+    span: Span = _place()
+    type: TypeName
+    name: Name | None
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """`new sequence<float>`: an empty one."""
+
+    span: Span = _place()
+    type: TypeName
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`receiver[index]`."""
+
+    span: Span = _place()
+    receiver: Expression
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceLiteral:
+    """`[a, b]`."""
+
+    span: Span = _place()
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryLiteral:
+    """`{k: v, l: w}`: pairs of key and value."""
+
+    span: Span = _place()
+    items: tuple[tuple[Expression, Expression], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unary:
     """`-x`, `not x`."""
 
-    span: Span
+    span: Span = _place()
     operator: str
     operand: Expression
 
@@ -104,94 +159,334 @@ class Unary:
 class Binary:
     """`left operator right`."""
 
-    span: Span
+    span: Span = _place()
     operator: str
     left: Expression
     right: Expression
 
 
-Expression = Constant | NameUse | TypeConstant | Member | Call | Unary | Binary | Unsupported | Broken
+Expression = (
+    Constant
+    | NameUse
+    | TypeConstant
+    | Member
+    | Call
+    | TypeCall
+    | New
+    | Index
+    | SequenceLiteral
+    | DictionaryLiteral
+    | Unary
+    | Binary
+    | Refused
+    | Broken
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLiteral:
     """`1 min 30 sec`: numbers with their units."""
 
-    span: Span
+    span: Span = _place()
     parts: tuple[tuple[Constant, Name], ...]
 
 
 Duration = TimeLiteral | Expression
 
 
+# Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """`print text;`."""
+
+    span: Span = _place()
+    text: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """`log text at LEVEL;`; without a level `level` is None."""
+
+    span: Span = _place()
+    text: Expression
+    level: Name | None
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """`send event to channel;`; what an event is to be made of may be an event or the name of the type."""
+
+    span: Span = _place()
+    event: Expression
+    channel: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """`emit event;`, `emit event to channel;`."""
+
+    span: Span = _place()
+    event: Expression
+    channel: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`route event;`."""
+
+    span: Span = _place()
+    event: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class VendorSend:
+    """`%send("eventType":"T", ..., "channel":"\\"c\\"", "fields":{"f":"expression"});`, written by the vendor's editor.
+
+    The expressions in the strings are parsed already, with places in the strings. `channel` None: none was given.
+    `extra`: the other items as written, kept for the printer.
+    """
+
+    span: Span = _place()
+    event: Name
+    channel: Expression | None
+    fields: tuple[tuple[Name, Expression], ...]
+    extra: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VendorCustom:
+    """`%custom("title":"...") { statements }`: a block; `items` as written, kept for the printer."""
+
+    span: Span = _place()
+    items: tuple[tuple[str, str], ...]
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """`float x := 1.0;`; without a value the type's default."""
+
+    span: Span = _place()
+    type: TypeName
+    name: Name
+    value: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`target := value;`; a target is a name, a member or an index."""
+
+    span: Span = _place()
+    target: Expression
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """An expression as a statement: a call."""
+
+    span: Span = _place()
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """`if condition { ... } else { ... }`; `else if` is an else part of one `If`. No else part: None."""
+
+    span: Span = _place()
+    condition: Expression
+    then: Block
+    otherwise: Block | None
+
+
+@dataclass(frozen=True, slots=True)
+class IfPresent:
+    """`ifpresent a as b, c { ... } else { ... }`: unpacks optionals; without `as` a name keeps its own."""
+
+    span: Span = _place()
+    bindings: tuple[tuple[Expression, Name], ...]
+    then: Block
+    otherwise: Block | None
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """`while condition { ... }`."""
+
+    span: Span = _place()
+    condition: Expression
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for name in sequence { ... }`."""
+
+    span: Span = _place()
+    name: Name
+    sequence: Expression
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """`break;`."""
+
+    span: Span = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """`continue;`."""
+
+    span: Span = _place()
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """`return value;`."""
+
+    span: Span = _place()
+    value: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`{ ... }`; also a statement of its own."""
+
+    span: Span = _place()
+    statements: tuple[Statement, ...]
+
+
+Statement = (
+    Print
+    | Log
+    | Send
+    | Emit
+    | Route
+    | VendorSend
+    | VendorCustom
+    | Declaration
+    | Assignment
+    | Evaluation
+    | If
+    | IfPresent
+    | While
+    | For
+    | Break
+    | Continue
+    | Return
+    | Block
+    | Refused
+    | Broken
+)
+
+
 # Event types
 
 
 @dataclass(frozen=True, slots=True)
-class TypeName:
-    """A type as written, parameters included: `float`, `sequence<float>`, `com.example.A`."""
-
-    text: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class Annotation:
-    """`@name(arguments)`; `name` may be qualified."""
+    """`@name(arguments)`; `name` may be qualified. An annotation without brackets has `arguments` None."""
 
-    span: Span
+    span: Span = _place()
     name: Name
-    arguments: tuple[Constant | Unsupported, ...]
+    arguments: tuple[Constant | Broken, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDefinition:
     """`type name;` of an event."""
 
+    span: Span = _place()
+    type: TypeName
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantDefinition:
+    """`constant type name := literal;` of an event; `value` is a literal or a minus sign before one."""
+
+    span: Span = _place()
+    type: TypeName
+    name: Name
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`type name` of an action."""
+
+    span: Span = _place()
     type: TypeName
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
 class ActionDefinition:
-    """`action name(...) returns type { ... }`; `returned` is the name in `return name;` if that is the whole body."""
+    """`action name(...) returns type { ... }` of an event or of a query; `span` ends with its head."""
 
-    span: Span
+    span: Span = _place()
     name: Name
-    has_parameters: bool
+    parameters: tuple[Parameter, ...]
     returns: TypeName | None
-    returned: Name | None
+    body: Block
 
 
 @dataclass(frozen=True, slots=True)
 class EventDefinition:
-    """An event type; `is_broken`: some of its members could not be parsed."""
+    """An event type; Broken members are those that could not be parsed."""
 
-    span: Span
+    span: Span = _place()
     package: str | None
     name: Name
     annotations: tuple[Annotation, ...]
-    fields: tuple[FieldDefinition, ...]
-    actions: tuple[ActionDefinition, ...]
-    unsupported: tuple[Unsupported, ...]
-    is_broken: bool
+    members: tuple[FieldDefinition | ConstantDefinition | ActionDefinition | Refused | Broken, ...]
 
 
 # Queries
 
 
 @dataclass(frozen=True, slots=True)
+class Metadata:
+    """`metadata { "key": "value" ... }`."""
+
+    span: Span = _place()
+    items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterDefinition:
+    """`float period := 60.0;` of a query; without a value an instance must give one."""
+
+    span: Span = _place()
+    type: TypeName
+    name: Name
+    value: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """`parameters { ... }`."""
+
+    span: Span = _place()
+    items: tuple[ParameterDefinition | Broken, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Anything:
     """The filter `*`."""
 
-    span: Span
+    span: Span = _place()
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A filter: the field in relation to a value; a bare expression means equality."""
 
-    span: Span
+    span: Span = _place()
     operator: str
     value: Expression
 
@@ -200,7 +495,7 @@ class Compared:
 class Range:
     """A filter: the field between two values."""
 
-    span: Span
+    span: Span = _place()
     low: Expression
     high: Expression
     includes_low: bool
@@ -211,26 +506,26 @@ class Range:
 class Filter:
     """One filter of an input; without a name it is by position."""
 
-    span: Span
+    span: Span = _place()
     field: Name | None
     test: Anything | Compared | Range
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`field [as name]`, or an action as a key."""
+    """`field [as name]`; an action has `arguments`: `action(...) as name`. Of `with unique` too, without `as`."""
 
-    span: Span
-    field: Name
-    is_action: bool
+    span: Span = _place()
+    source: Name
+    arguments: tuple[Expression, ...] | None
     name: Name | None
 
 
 @dataclass(frozen=True, slots=True)
 class Clocking:
-    """`[time from name] [wait duration [or Type]]` of an input."""
+    """`[time from name] wait duration [or Type]` of an input."""
 
-    span: Span
+    span: Span = _place()
     time_from: Name | None
     wait: Duration | None
     heartbeat: Name | None
@@ -240,30 +535,29 @@ class Clocking:
 class InputDefinition:
     """One input of a query."""
 
-    span: Span
+    span: Span = _place()
     event: Name
     filters: tuple[Filter, ...]
     keys: tuple[Key, ...]
     within: Duration | None
     retain: Expression | None
-    unique: Unsupported | None
+    unique: tuple[Key, ...]
     clocking: Clocking | None
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """`inputs { ... }`; `is_broken`: some of them could not be parsed."""
+    """`inputs { ... }`; Broken ones could not be parsed."""
 
-    span: Span
-    items: tuple[InputDefinition, ...]
-    is_broken: bool
+    span: Span = _place()
+    items: tuple[InputDefinition | Broken, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PatternTerm:
     """`Type as name`."""
 
-    span: Span
+    span: Span = _place()
     event: Name
     name: Name
 
@@ -272,16 +566,16 @@ class PatternTerm:
 class PatternWait:
     """`wait(duration) as name`."""
 
-    span: Span
+    span: Span = _place()
     duration: Duration
     name: Name | None
 
 
 @dataclass(frozen=True, slots=True)
 class PatternJoin:
-    """Parts joined by `->`, `and` or `or`."""
+    """Parts joined by `->`, `and` or `or`; two or more."""
 
-    span: Span
+    span: Span = _place()
     operator: str
     parts: tuple[Pattern, ...]
 
@@ -290,78 +584,126 @@ Pattern = PatternTerm | PatternWait | PatternJoin
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """`between (a b ...)`."""
+
+    span: Span = _place()
+    names: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Where:
     """`where condition`."""
 
-    span: Span
+    span: Span = _place()
     condition: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """`within duration`."""
+    """`within duration [between (...)]`."""
 
-    span: Span
+    span: Span = _place()
     duration: Duration
-
-
-Clause = Where | Within | Unsupported | Broken
-
-
-@dataclass(frozen=True, slots=True)
-class Print:
-    """`print text;`."""
-
-    span: Span
-    text: Expression
+    between: Between | None
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """`send event to channel;`."""
+class Without:
+    """`without Type as name [where condition] [between (...)]`; `where`: the clause that stands behind it."""
 
-    span: Span
-    event: Expression
-    channel: Expression
+    span: Span = _place()
+    event: Name
+    name: Name
+    where: Where | None
+    between: Between | None
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
-    """`return value;`."""
+class Select:
+    """`select expression as name`."""
 
-    span: Span
-    value: Expression | None
+    span: Span = _place()
+    value: Expression
+    name: Name
 
 
-Statement = Print | Send | Return | Unsupported | Broken
+@dataclass(frozen=True, slots=True)
+class Having:
+    """`having condition`."""
+
+    span: Span = _place()
+    condition: Expression
+
+
+Clause = Where | Within | Without | Select | Having | Broken
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """`find pattern clauses block`; `every` is the word's place."""
+    """`find [every] pattern clauses block`; `span` is the place of these words. Without a block: None."""
 
-    span: Span
-    every: Span | None
+    span: Span = _place()
+    is_every: bool
     pattern: Pattern | Broken
     clauses: tuple[Clause, ...]
-    block: tuple[Statement, ...]
+    block: Block | None
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query. A bare body has no name of its own. A part that is missing or broken is None, and reported."""
+    """One query. A bare body has no name of its own. A part that is missing is None, one that is broken Broken."""
 
-    span: Span
+    span: Span = _place()
     name: Name | None
-    inputs: Inputs | None
-    find: Find | None
-    unsupported: tuple[Unsupported, ...]
+    metadata: Metadata | Broken | None
+    parameters: Parameters | Broken | None
+    inputs: Inputs | Broken | None
+    find: Find | Broken | None
+    actions: tuple[ActionDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """`package com.example;`."""
+
+    span: Span = _place()
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Using:
+    """`using com.example.Name;`, `using com.example.*;` (then `is_all`)."""
+
+    span: Span = _place()
+    name: Name
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment as written, its marks included; the printer puts it back where it was."""
+
+    text: str
+    span: Span = _place()
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What one text holds."""
+    """What one text holds. `items`: event types and queries in text order. `comments`: not part of what it says."""
 
-    source: Source
-    events: tuple[EventDefinition, ...]
-    queries: tuple[Query, ...]
+    source: Source = field(compare=False)
+    package: Package | None
+    usings: tuple[Using, ...]
+    items: tuple[EventDefinition | Query, ...]
+    comments: tuple[Comment, ...] = field(default=(), compare=False)
+
+    @property
+    def events(self) -> tuple[EventDefinition, ...]:
+        """The event types."""
+        return tuple(item for item in self.items if isinstance(item, EventDefinition))
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The queries."""
+        return tuple(item for item in self.items if isinstance(item, Query))

@@ -1,40 +1,121 @@
 """Checked expressions as plain data: one typed tree, read by everything that evaluates.
 
-Takes nothing; gives frozen nodes and their dict form. What an operator means is not said here: every reading
-of the tree (numpy columns, kernel program, per-match Python) lives in `runtime.expressions`.
+Takes nothing; gives frozen nodes. What an operator or method means is not said here: the readings of the tree (numpy
+columns, kernel program, per-match Python) live in `runtime`. Nothing converts by itself, every node knows its type.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, assert_never
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from typing import Any
 
+from querylang.value_types import Type
 
-class Type(StrEnum):
-    """A value type of the language; the value is the word that users write."""
-
-    BOOLEAN = "boolean"
-    INTEGER = "integer"
-    FLOAT = "float"
-    STRING = "string"
+__all__ = [
+    "NODES",
+    "Aggregate",
+    "Binary",
+    "Call",
+    "EventOf",
+    "Expression",
+    "FieldOf",
+    "IndexOf",
+    "Invoke",
+    "Items",
+    "KeyOf",
+    "Literal",
+    "LocalOf",
+    "MemberOf",
+    "New",
+    "ParameterOf",
+    "SelectOf",
+    "Type",
+    "Unary",
+    "children",
+    "rewritten",
+    "terms_of",
+    "walk",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant of the query text."""
+    """A constant: of the query text, of an event type, or a parameter's value. Python's value of the type."""
 
     type: Type
-    value: bool | int | float | str
+    value: bool | int | float | Decimal | str
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterOf:
+    """A parameter of the query; in the plan of an instance there are none left."""
+
+    type: Type
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOf:
+    """A key of the partition, by its position in `QueryPlan.keys`."""
+
+    type: Type
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
 class FieldOf:
-    """A field of the event bound to a term; in an input's filter term 0 is the event itself."""
+    """A field of the event bound to a term; in an input's own expressions term 0 is the event itself.
+
+    In the condition of a `without`, the number behind the last term is the `without` event.
+    """
 
     type: Type
     term: int
     field: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventOf:
+    """The event bound to a term, whole. In a block an `or` term is an optional of its event type."""
+
+    type: Type
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class SelectOf:
+    """What the `select` clause of this position gave: in `having` and in the block of a `find every`."""
+
+    type: Type
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOf:
+    """A local variable or an action's parameter, by its slot. In an event's action slot 0 is the event itself."""
+
+    type: Type
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOf:
+    """A field of an event that is a value: of a local variable, of a field, of what a call gave."""
+
+    type: Type
+    receiver: Expression
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOf:
+    """An element of a sequence (from 0), a value of a dictionary; none there is a failure."""
+
+    type: Type
+    receiver: Expression
+    index: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +129,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Both operands have one type: nothing converts by itself."""
+    """Both operands have one type."""
 
     type: Type
     operator: str
@@ -58,7 +139,11 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A built-in method of a value: `receiver.method(arguments)`."""
+    """A built-in method of a value: `receiver.method(arguments)`; of an event `toString getTime clone`.
+
+    One that belongs to a type (`integer.parse(text)`) has that type's name before a point, `integer.parse`, and its
+    first argument as receiver.
+    """
 
     type: Type
     method: str
@@ -67,78 +152,109 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class EventText:
-    """`w.toString()` of the event bound to a term: `A(1,"x",2.5)`."""
+class Invoke:
+    """A call of an action that the text defines: of the query (`receiver` None), or of the receiver's event type.
 
-    term: int
-    type: Type = Type.STRING
+    `type` is None where the action returns nothing.
+    """
+
+    type: Type | None
+    action: str
+    receiver: Expression | None
+    arguments: tuple[Expression, ...]
 
 
-Expression = Literal | FieldOf | Unary | Binary | Call | EventText
+@dataclass(frozen=True, slots=True)
+class New:
+    """An event, a location or an optional made of its parts, one a field; for an optional one or none."""
+
+    type: Type
+    arguments: tuple[Expression, ...]
 
 
-def terms_of(expression: Expression) -> frozenset[int]:
-    """The indexes of the terms that the expression mentions."""
-    match expression:
-        case Literal():
-            return frozenset()
-        case FieldOf(term=term) | EventText(term=term):
-            return frozenset((term,))
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A sequence of its elements, or a dictionary of keys and values in turn."""
+
+    type: Type
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate over all candidates: `avg(a.x)`; only in `select` and `having`. Its arguments are over terms."""
+
+    type: Type
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+Expression = (
+    Literal
+    | ParameterOf
+    | KeyOf
+    | FieldOf
+    | EventOf
+    | SelectOf
+    | LocalOf
+    | MemberOf
+    | IndexOf
+    | Unary
+    | Binary
+    | Call
+    | Invoke
+    | New
+    | Items
+    | Aggregate
+)
+
+NODES: tuple[type, ...] = (
+    *(Literal, ParameterOf, KeyOf, FieldOf, EventOf, SelectOf, LocalOf, MemberOf, IndexOf, Unary, Binary, Call),
+    *(Invoke, New, Items, Aggregate),
+)
+
+
+def children(node: Expression) -> tuple[Expression, ...]:
+    """The expressions right below, in text order."""
+    match node:
+        case MemberOf(receiver=receiver):
+            return (receiver,)
+        case IndexOf(receiver=receiver, index=index):
+            return (receiver, index)
         case Unary(operand=operand):
-            return terms_of(operand)
+            return (operand,)
         case Binary(left=left, right=right):
-            return terms_of(left) | terms_of(right)
+            return (left, right)
         case Call(receiver=receiver, arguments=arguments):
-            return frozenset().union(terms_of(receiver), *map(terms_of, arguments))
-    assert_never(expression)
+            return (receiver, *arguments)
+        case Invoke(receiver=receiver, arguments=arguments):
+            return arguments if receiver is None else (receiver, *arguments)
+        case New(arguments=inner) | Items(items=inner) | Aggregate(arguments=inner):
+            return inner
+        case _:
+            return ()
 
 
-def to_dict(expression: Expression) -> dict[str, Any]:
-    """Plain data: JSON can hold it, whatever its values (an infinity is text)."""
-    match expression:
-        case Literal(type=type_, value=value):
-            return {"is": "literal", "type": str(type_), "value": repr(value) if type_ is Type.FLOAT else value}
-        case FieldOf(type=type_, term=term, field=field):
-            return {"is": "field", "type": str(type_), "term": term, "field": field}
-        case Unary(type=type_, operator=operator, operand=operand):
-            return {"is": "unary", "type": str(type_), "operator": operator, "operand": to_dict(operand)}
-        case Binary(type=type_, operator=operator, left=left, right=right):
-            return {
-                "is": "binary",
-                "type": str(type_),
-                "operator": operator,
-                "left": to_dict(left),
-                "right": to_dict(right),
-            }
-        case Call(type=type_, method=method, receiver=receiver, arguments=arguments):
-            return {
-                "is": "call",
-                "type": str(type_),
-                "method": method,
-                "receiver": to_dict(receiver),
-                "arguments": [to_dict(argument) for argument in arguments],
-            }
-        case EventText(term=term):
-            return {"is": "event_text", "term": term}
-    assert_never(expression)
+def walk(node: Expression) -> Iterator[Expression]:
+    """The expression and all below it, each before its parts."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
 
 
-def from_dict(data: dict[str, Any]) -> Expression:
-    """The inverse of `to_dict`; raises ValueError for a kind of node that this version does not know."""
-    match data["is"]:
-        case "literal":
-            type_ = Type(data["type"])
-            return Literal(type_, float(data["value"]) if type_ is Type.FLOAT else data["value"])
-        case "field":
-            return FieldOf(Type(data["type"]), data["term"], data["field"])
-        case "unary":
-            return Unary(Type(data["type"]), data["operator"], from_dict(data["operand"]))
-        case "binary":
-            return Binary(Type(data["type"]), data["operator"], from_dict(data["left"]), from_dict(data["right"]))
-        case "call":
-            arguments = tuple(from_dict(argument) for argument in data["arguments"])
-            return Call(Type(data["type"]), data["method"], from_dict(data["receiver"]), arguments)
-        case "event_text":
-            return EventText(data["term"])
-        case kind:
-            raise ValueError(f"expression of unknown kind {kind!r}")
+def terms_of(node: Expression) -> frozenset[int]:
+    """The indexes of the terms that the expression mentions."""
+    return frozenset(item.term for item in walk(node) if isinstance(item, FieldOf | EventOf))
+
+
+def rewritten(node: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """The expression with `change` applied to each node, parts first."""
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(inner(item) for item in value)
+        return rewritten(value, change) if isinstance(value, NODES) else value
+
+    if not children(node):
+        return change(node)
+    return change(replace(node, **{item.name: inner(getattr(node, item.name)) for item in fields(node)}))

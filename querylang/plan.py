@@ -1,7 +1,8 @@
 """The plan: all that an executor needs to run a set of queries, as frozen data with a dict form.
 
 Takes nothing from the stages before it: the compiler fills it, `to_dict`/`from_dict` carry it to executors and into
-checkpoints. Durations and times are integer microseconds.
+checkpoints. Durations and times are integer microseconds; where a duration mentions a parameter it is an expression in
+seconds until `querylang.instances` makes it a number.
 """
 
 from __future__ import annotations
@@ -12,13 +13,142 @@ from typing import Any
 
 from querylang import expression as expressions
 from querylang.automaton import Automaton, State, Transition
-from querylang.expression import Expression, Type
+from querylang.expression import Expression, Literal, Type
+from querylang.plain import Codec
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 class PlanVersionError(ValueError):
     """A plan of a version that this release cannot read."""
+
+
+# Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """`print text;`"""
+
+    text: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """`log text at LEVEL;`; `level` is one of `querylang.types.LOG_LEVELS`."""
+
+    text: Expression
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """`send event to "channel";`."""
+
+    event: Expression
+    channel: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """`emit event;`, with a channel or without."""
+
+    event: Expression
+    channel: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`route event;`."""
+
+    event: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`target := value`; a declaration too. `target` is a LocalOf, MemberOf or IndexOf."""
+
+    target: Expression
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """A call for what it does."""
+
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """`if`; without an else part `otherwise` is empty."""
+
+    condition: Expression
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IfPresent:
+    """Runs `then` if all `values` (optionals) are set, each unpacked into its slot; else `otherwise`."""
+
+    values: tuple[Expression, ...]
+    slots: tuple[int, ...]
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """`while condition { ... }`."""
+
+    condition: Expression
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for x in sequence { ... }`; `slot` is x's."""
+
+    slot: int
+    sequence: Expression
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """`break;`"""
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """`continue;`"""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """`return value;`; ends an action, or the block."""
+
+    value: Expression | None
+
+
+Statement = (
+    Print | Log | Send | Emit | Route | Assign | Evaluate | If | IfPresent | While | For | Break | Continue | Return
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action. Its parameters are the first slots; in an event's action they stand behind slot 0, the event."""
+
+    name: str
+    parameters: tuple[Type, ...]
+    slots: int
+    returns: Type | None
+    body: tuple[Statement, ...]
+
+
+# Event types
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +165,7 @@ class EventType:
 
     name: str
     fields: tuple[Field, ...]
+    actions: tuple[Action, ...] = ()
 
     def type_of(self, field: str) -> Type:
         """The type of a field; KeyError if there is none of that name."""
@@ -43,79 +174,180 @@ class EventType:
                 return candidate.type
         raise KeyError(field)
 
+    def action(self, name: str) -> Action:
+        """The action of that name; KeyError if there is none."""
+        return _named(self.actions, name)
+
+
+# Queries
+
+Duration = int | Expression
+"""Microseconds; or, before parameters are known, seconds as an expression (float or integer) over parameters."""
+
+Count = int | Expression
+"""A number of events; or, before parameters are known, an integer expression over parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a query; `default` None: an instance must give a value."""
+
+    name: str
+    type: Type
+    default: Literal | None
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The event type that says "this input has delivered everything up to my time".
 
-    `keys` are its fields that carry the input's key, in the order of the input's keys; empty with a keyed input:
-    it counts for every partition. `time_from` as in `Input`.
+    `keys`: where its events carry the input's key, as `Input.keys`; empty with a keyed input: it counts for every
+    partition. `time_from` as in `Input`.
     """
 
     event: str
-    keys: tuple[str, ...]
-    time_from: str | None
+    keys: tuple[Expression, ...]
+    time_from: Expression | None
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input of a query.
+    """One input of a query. Its expressions see its event as term 0.
 
-    `event` is the type's name, `keys` its fields that make the partition key. `within` and `wait` are microseconds.
-    `time_from` names the field that holds the source time (float or integer seconds); None: the column that the source
-    declares. `filter` sees the event as term 0. `wait` None: the event's time is its arrival.
+    `event` is the type's name, `keys` give the partition key, `unique` what `with unique` compares. `time_from` gives
+    the source time (float or integer seconds); None: the column that the source declares. `wait` None: the event's
+    time is its arrival. `within` and `retain`: at least one is there.
     """
 
     event: str
-    keys: tuple[str, ...]
+    keys: tuple[Expression, ...]
     filter: Expression | None
-    within: int | None
-    retain: int | None
-    wait: int | None
-    time_from: str | None
+    within: Duration | None
+    retain: Count | None
+    unique: tuple[Expression, ...]
+    wait: Duration | None
+    time_from: Expression | None
     out_of_order: bool
     heartbeat: Heartbeat | None
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A named event of the pattern: its name and the index of its input."""
+    """A named event of the pattern: its name and the index of its input. `is_optional`: it stands under an `or`."""
 
     name: str
     input: int
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Print:
-    """`print text;`"""
+class Wait:
+    """`wait(duration) as name` before or behind a pattern."""
 
-    text: Expression
+    duration: Duration
+    name: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """`send T(a, b) to "channel";` with one argument a field of `event`."""
+class Between:
+    """The names of a range: terms by index, the leading and the trailing wait by a flag each."""
 
-    event: str
-    arguments: tuple[Expression, ...]
-    channel: Expression
+    terms: tuple[int, ...]
+    leading: bool = False
+    trailing: bool = False
 
 
-Statement = Print | Send
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A part of a `where` clause between its outer `and`s. `mentions`: the terms that the whole clause names."""
+
+    condition: Expression
+    mentions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The range is shorter than `duration`; `between` None: all events of the pattern."""
+
+    duration: Duration
+    between: Between | None
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """No event of the input for which `condition` holds lies in the range; `between` None: the whole pattern.
+
+    In `condition` the event is the term behind the last one of the pattern.
+    """
+
+    input: int
+    name: str
+    condition: Expression | None
+    between: Between | None
+
+
+Condition = Where | Within | Without
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`select value as name`; `value` mentions terms in aggregates only."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """What makes a `find every`: its selects in order, its `having` clauses."""
+
+    selects: tuple[Select, ...]
+    having: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a query: the name by which it goes, and its type."""
+
+    name: str
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """One query: `conditions` are and-ed conjuncts of `where`, referred to by the automaton's checks."""
+    """One query. `conditions` are referred to by the automaton's checks and by `decided_late`.
+
+    `decided_late`: the conditions that reach the trailing wait, decided when it is over. `slots`: how many local
+    variables the block has. `metadata`: pairs as written.
+    """
 
     name: str
-    keys: tuple[str, ...]
+    keys: tuple[Key, ...]
     inputs: tuple[Input, ...]
     terms: tuple[Term, ...]
     automaton: Automaton
-    conditions: tuple[Expression, ...]
-    within: int | None
+    conditions: tuple[Condition, ...]
     block: tuple[Statement, ...]
+    slots: int = 0
+    actions: tuple[Action, ...] = ()
+    leading: Wait | None = None
+    trailing: Wait | None = None
+    decided_late: tuple[int, ...] = ()
+    every: Every | None = None
+    parameters: tuple[Parameter, ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
+    instance: str = ""
+
+    @property
+    def within(self) -> int | None:
+        """The shortest `within` over the whole pattern, in microseconds; None: there is none. Of an instance only."""
+        whole = [item.duration for item in self.conditions if isinstance(item, Within) and item.between is None]
+        return min((known(duration) for duration in whole), default=None)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The keys' names in order."""
+        return tuple(key.name for key in self.keys)
 
     def input_of(self, event: str) -> int | None:
         """The index of the input that takes this event type."""
@@ -124,150 +356,66 @@ class QueryPlan:
                 return index
         return None
 
+    def action(self, name: str) -> Action:
+        """The query's own action of that name; KeyError if there is none."""
+        return _named(self.actions, name)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A set of queries over a set of event types; names are unique in each."""
+    """A set of queries over a set of event types; names are unique in each, of queries together with the instance."""
 
     events: tuple[EventType, ...]
     queries: tuple[QueryPlan, ...]
 
     def event(self, name: str) -> EventType:
         """The event type of that name; KeyError if there is none."""
-        for candidate in self.events:
-            if candidate.name == name:
+        return _named(self.events, name)
+
+    def query(self, name: str, instance: str = "") -> QueryPlan:
+        """The query of that name; KeyError if there is none."""
+        for candidate in self.queries:
+            if (candidate.name, candidate.instance) == (name, instance):
                 return candidate
         raise KeyError(name)
 
-    def query(self, name: str) -> QueryPlan:
-        """The query of that name; KeyError if there is none."""
-        for candidate in self.queries:
-            if candidate.name == name:
-                return candidate
-        raise KeyError(name)
+
+def known(number: Duration | Count) -> int:
+    """A duration or count of an instance, in which no parameter is left."""
+    assert isinstance(number, int), "the plan's parameters have values before it runs"
+    return number
+
+
+def plain_field(expression: Expression | None) -> str | None:
+    """The field, if the expression is nothing but a field of its event."""
+    return expression.field if isinstance(expression, expressions.FieldOf) else None
+
+
+_CODEC = Codec(
+    (
+        *expressions.NODES,
+        *(Print, Log, Send, Emit, Route, Assign, Evaluate, If, IfPresent, While, For, Break, Continue, Return),
+        *(Action, Field, EventType, Parameter, Heartbeat, Input, Term, Wait, Between, Where, Within, Without),
+        *(Select, Every, Key, QueryPlan, Plan, Automaton, State, Transition),
+    )
+)
 
 
 def to_dict(plan: Plan) -> dict[str, Any]:
     """Plain data that JSON can hold."""
-    return {
-        "version": PLAN_VERSION,
-        "events": [
-            {"name": event.name, "fields": [{"name": field.name, "type": str(field.type)} for field in event.fields]}
-            for event in plan.events
-        ],
-        "queries": [_query_to_dict(query) for query in plan.queries],
-    }
+    return {"version": PLAN_VERSION, "plan": _CODEC.encode(plan)}
 
 
 def from_dict(data: Mapping[str, Any]) -> Plan:
-    """The inverse of `to_dict`; raises PlanVersionError for a plan of another version."""
+    """The inverse of `to_dict`; raises PlanVersionError for a plan of another version, ValueError for a broken one."""
     if data.get("version") != PLAN_VERSION:
         raise PlanVersionError(f"plan of version {data.get('version')!r}; this release reads version {PLAN_VERSION}")
-    events = tuple(
-        EventType(event["name"], tuple(Field(field["name"], Type(field["type"])) for field in event["fields"]))
-        for event in data["events"]
-    )
-    return Plan(events, tuple(_query_from_dict(query) for query in data["queries"]))
+    plan: Plan = _CODEC.decode(data["plan"])
+    return plan
 
 
-def _query_to_dict(query: QueryPlan) -> dict[str, Any]:
-    return {
-        "name": query.name,
-        "keys": list(query.keys),
-        "inputs": [_input_to_dict(item) for item in query.inputs],
-        "terms": [{"name": term.name, "input": term.input} for term in query.terms],
-        "automaton": [
-            [
-                {
-                    "input": transition.input,
-                    "binds": list(transition.binds),
-                    "checks": list(transition.checks),
-                    "target": transition.target,
-                }
-                for transition in state.transitions
-            ]
-            for state in query.automaton.states
-        ],
-        "conditions": [expressions.to_dict(condition) for condition in query.conditions],
-        "within": query.within,
-        "block": [_statement_to_dict(statement) for statement in query.block],
-    }
-
-
-def _query_from_dict(data: Mapping[str, Any]) -> QueryPlan:
-    states = tuple(
-        State(
-            tuple(
-                Transition(item["input"], tuple(item["binds"]), tuple(item["checks"]), item["target"]) for item in state
-            )
-        )
-        for state in data["automaton"]
-    )
-    return QueryPlan(
-        name=data["name"],
-        keys=tuple(data["keys"]),
-        inputs=tuple(_input_from_dict(item) for item in data["inputs"]),
-        terms=tuple(Term(term["name"], term["input"]) for term in data["terms"]),
-        automaton=Automaton(states),
-        conditions=tuple(expressions.from_dict(condition) for condition in data["conditions"]),
-        within=data["within"],
-        block=tuple(_statement_from_dict(statement) for statement in data["block"]),
-    )
-
-
-def _input_to_dict(item: Input) -> dict[str, Any]:
-    heartbeat = item.heartbeat
-    return {
-        "event": item.event,
-        "keys": list(item.keys),
-        "filter": None if item.filter is None else expressions.to_dict(item.filter),
-        "within": item.within,
-        "retain": item.retain,
-        "wait": item.wait,
-        "time_from": item.time_from,
-        "out_of_order": item.out_of_order,
-        "heartbeat": None
-        if heartbeat is None
-        else {"event": heartbeat.event, "keys": list(heartbeat.keys), "time_from": heartbeat.time_from},
-    }
-
-
-def _input_from_dict(data: Mapping[str, Any]) -> Input:
-    heartbeat = data["heartbeat"]
-    return Input(
-        event=data["event"],
-        keys=tuple(data["keys"]),
-        filter=None if data["filter"] is None else expressions.from_dict(data["filter"]),
-        within=data["within"],
-        retain=data["retain"],
-        wait=data["wait"],
-        time_from=data["time_from"],
-        out_of_order=data["out_of_order"],
-        heartbeat=None
-        if heartbeat is None
-        else Heartbeat(heartbeat["event"], tuple(heartbeat["keys"]), heartbeat["time_from"]),
-    )
-
-
-def _statement_to_dict(statement: Statement) -> dict[str, Any]:
-    match statement:
-        case Print(text=text):
-            return {"is": "print", "text": expressions.to_dict(text)}
-        case Send(event=event, arguments=arguments, channel=channel):
-            return {
-                "is": "send",
-                "event": event,
-                "arguments": [expressions.to_dict(argument) for argument in arguments],
-                "channel": expressions.to_dict(channel),
-            }
-
-
-def _statement_from_dict(data: Mapping[str, Any]) -> Statement:
-    match data["is"]:
-        case "print":
-            return Print(expressions.from_dict(data["text"]))
-        case "send":
-            arguments = tuple(expressions.from_dict(argument) for argument in data["arguments"])
-            return Send(data["event"], arguments, expressions.from_dict(data["channel"]))
-        case kind:
-            raise ValueError(f"statement of unknown kind {kind!r}")
+def _named(items: tuple[Any, ...], name: str) -> Any:
+    for candidate in items:
+        if candidate.name == name:
+            return candidate
+    raise KeyError(name)

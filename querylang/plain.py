@@ -1,0 +1,63 @@
+"""Frozen data classes as plain data that JSON can hold, and back.
+
+Takes the classes that a format consists of; gives dictionaries with the class's name under `is`. Tuples become lists,
+floats that JSON has no words for, decimals and types become text. Nothing but the listed classes is ever made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from querylang.value_types import Type
+
+
+class Codec:
+    """Encodes and decodes instances of `classes`, however nested, and of nothing else."""
+
+    def __init__(self, classes: Iterable[type]) -> None:
+        self._fields: dict[type, tuple[str, ...]] = {
+            kind: tuple(item.name for item in dataclasses.fields(kind)) for kind in classes
+        }
+        self._kinds = {kind.__name__: kind for kind in self._fields}
+
+    def encode(self, value: Any) -> Any:
+        """Plain data."""
+        match value:
+            case None | bool() | int() | str():
+                return value
+            case float():
+                return {"is": "float", "value": repr(value)}
+            case Decimal():
+                return {"is": "decimal", "value": str(value)}
+            case Type():
+                return {"is": "type", "value": str(value)}
+            case tuple():
+                return [self.encode(item) for item in value]
+        fields = self._fields[type(value)]
+        return {"is": type(value).__name__, **{name: self.encode(getattr(value, name)) for name in fields}}
+
+    def decode(self, data: Any) -> Any:
+        """The inverse of `encode`; raises ValueError for what this version does not know."""
+        match data:
+            case list():
+                return tuple(self.decode(item) for item in data)
+            case {"is": "float", "value": str(text)}:
+                return float(text)
+            case {"is": "decimal", "value": str(text)}:
+                return Decimal(text)
+            case {"is": "type", "value": str(text)}:
+                return Type.parse(text)
+            case {"is": str(name), **values}:
+                return self._made(name, values)
+            case None | bool() | int() | str():
+                return data
+        raise ValueError(f"{data!r} is not plain data of this format")
+
+    def _made(self, name: str, values: dict[str, Any]) -> Any:
+        kind = self._kinds.get(name)
+        if kind is None or values.keys() != set(self._fields[kind]):
+            raise ValueError(f"a {name!r} with {', '.join(values) or 'nothing'} is of no kind that this version knows")
+        return kind(**{field: self.decode(value) for field, value in values.items()})
