@@ -111,6 +111,12 @@ class Mistake(Enum):
     NOT_A_VALUE = "type", "'{name}' is an event, not a value"
     NOT_AN_EVENT = "type", "`send` takes an event: a name of the pattern or `Type(...)`"
 
+    # aggregates
+    AGGREGATE_PLACE = "aggregate", "an aggregate like `{name}` stands in `select` and `having` of a `find every` only"
+    AGGREGATE_NESTED = "aggregate", "`{name}` stands in an aggregate: an aggregate takes plain expressions"
+    UNKNOWN_AGGREGATE = "unknown-function", "there is no aggregate '{name}'"
+    AGGREGATE_TYPES = "type", "the aggregate `{name}` does not take {found}"
+
     # warnings
     IDLE_HEARTBEAT = "idle-heartbeat", "@Heartbeat has no effect here: it serves types with @TimeFrom only"
     UNSEEN_EVENT = "unseen-event", "nothing says which fields '{name}' has: neither a definition nor the data"
