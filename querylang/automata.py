@@ -52,9 +52,9 @@ def build(query: CheckedQuery) -> tuple[Automaton, tuple[int, ...]]:
     assert query.pattern is not None, "a query without mistakes has a pattern"
     late = tuple(index for index, condition in enumerate(query.conditions) if _is_late(condition, query))
     placement = _Placement(query, frozenset(late))
-    start = (query.pattern, frozenset[int]())
-    numbers: dict[tuple[Rest, frozenset[int]], int] = {start: 0}
-    waiting, states, size = [start], list[State](), 0
+    start: tuple[Rest, frozenset[int]] = (query.pattern, frozenset())
+    numbers, waiting = {start: 0}, [start]
+    states, size = list[State](), 0
     while len(states) < len(waiting):
         rest, bound = waiting[len(states)]
         transitions = []
@@ -196,12 +196,12 @@ class _Placement:
 
 def _needed(condition: Condition, terms: tuple[Term, ...]) -> frozenset[int]:
     """The terms without which nothing can be said."""
-    optional = {term for term in _mentions(condition, len(terms)) if terms[term].is_optional}
+    optional = frozenset(term for term in _mentions(condition, len(terms)) if terms[term].is_optional)
     match condition:
         case Where(condition=expression):
             return optional | terms_of(expression)
         case Within(between=between) | Without(condition=None, between=between):
-            return frozenset(optional | _if_leading(between))
+            return optional | _if_leading(between)
         case Without(condition=expression, between=between):
             assert expression is not None
             return optional | _if_leading(between) | (terms_of(expression) - {len(terms)})
