@@ -339,6 +339,11 @@ class QueryPlan:
     instance: str = ""
 
     @property
+    def title(self) -> str:
+        """What tells it from the other queries of a plan: its name, with the instance's behind a slash if it has one."""
+        return f"{self.name}/{self.instance}" if self.instance else self.name
+
+    @property
     def within(self) -> int | None:
         """The shortest `within` over the whole pattern, in microseconds; None: there is none. Of an instance only."""
         whole = [item.duration for item in self.conditions if isinstance(item, Within) and item.between is None]
@@ -363,7 +368,7 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A set of queries over a set of event types; names are unique in each, of queries together with the instance."""
+    """A set of queries over a set of event types; names are unique in the first, titles in the second."""
 
     events: tuple[EventType, ...]
     queries: tuple[QueryPlan, ...]
@@ -372,18 +377,24 @@ class Plan:
         """The event type of that name; KeyError if there is none."""
         return _named(self.events, name)
 
-    def query(self, name: str, instance: str = "") -> QueryPlan:
-        """The query of that name; KeyError if there is none."""
+    def query(self, title: str) -> QueryPlan:
+        """The query of that title (`QueryPlan.title`: of a query without instances its name); KeyError if none has it."""
         for candidate in self.queries:
-            if (candidate.name, candidate.instance) == (name, instance):
+            if candidate.title == title:
                 return candidate
-        raise KeyError(name)
+        raise KeyError(title)
 
 
 def known(number: Duration | Count) -> int:
     """A duration or count of an instance, in which no parameter is left."""
     assert isinstance(number, int), "the plan's parameters have values before it runs"
     return number
+
+
+def expression_to_dict(expression: Expression) -> dict[str, Any]:
+    """Plain data that says what the expression says; equal for equal expressions."""
+    encoded: dict[str, Any] = _CODEC.encode(expression)
+    return encoded
 
 
 def plain_field(expression: Expression | None) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from runtime.keys import one_chunk
+from runtime.arrow import one_chunk
 
 
 def in_arrival_order(table: pa.Table, first_sources: Sequence[str] = ()) -> pa.Table:

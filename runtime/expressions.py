@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from querylang.expression import Binary, Call, EventText, Expression, FieldOf, Literal, Type, Unary
 from runtime.batch import ARROW_TYPES, column_name
 from runtime.compiled import kernel
-from runtime.keys import one_chunk
+from querylang.plan import EventType, Plan
+from runtime.arrow import arrow_type, one_chunk
 
 Mask = NDArray[np.bool_]
 
@@ -93,6 +94,18 @@ def holds(expression: Expression, table: pa.Table) -> Mask:
     column = evaluate(expression, table)
     values: Mask = column.values
     return values if column.valid is None else values & column.valid
+
+
+def as_array(expression: Expression, table: pa.Table, plan: Plan, event: EventType) -> pa.Array:
+    """The value of any expression over one event (term 0, of type `event`) on every row, null where it has none."""
+    if isinstance(expression, FieldOf):
+        name = column_name(expression.field, expression.type)
+        missing = pa.nulls(len(table), arrow_type(expression.type, plan))
+        return one_chunk(table.column(name)) if name in table.column_names else missing
+    column = evaluate(expression, table)
+    if expression.type == Type.STRING:
+        return column.values
+    return pa.array(column.values, mask=None if column.valid is None else ~column.valid)
 
 
 def _constant(type_: Type, value: Any, length: int) -> Column:

@@ -22,7 +22,7 @@ from runtime.compiled import inlined, kernel
 from runtime.controls import NEVER
 from runtime.expressions import Column, evaluate
 from runtime.kernel_program import STACK, Conditions, KernelProgram, Stacks, build_program, holds
-from runtime.keys import one_chunk
+from runtime.arrow import one_chunk
 from runtime.matcher import Found, Ordered
 from runtime.windows import WindowColumns, window_columns
 

@@ -6,58 +6,67 @@ function of the key's value: it is part of the checkpoint's layout and must neve
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan, QueryPlan
-from runtime.batch import Arrivals, column_name
+from querylang.expression import Expression
+from querylang.plan import Plan, QueryPlan, expression_to_dict, plain_field
+from runtime.arrow import arrow_type
+from runtime.batch import Arrivals
 from runtime.compiled import kernel
+from runtime.expressions import as_array
 
 NO_KEY = -1
 """The dense number of a record with a null in its key."""
 
 
-def key_fields(query: QueryPlan) -> dict[str, tuple[str, ...]]:
-    """For each event type that carries the query's key, the fields that make it; equal for queries of one group."""
-    fields = {item.event: item.keys for item in query.inputs}
+def key_sources(query: QueryPlan) -> dict[str, tuple[Expression, ...]]:
+    """For each event type that carries the query's key, what makes it, over the event as term 0."""
+    sources = {item.event: item.keys for item in query.inputs}
     for item in query.inputs:
         if item.heartbeat is not None and item.heartbeat.keys:
-            fields[item.heartbeat.event] = item.heartbeat.keys
-    return fields
+            sources[item.heartbeat.event] = item.heartbeat.keys
+    return sources
+
+
+def key_identity(query: QueryPlan) -> list[list[Any]]:
+    """What key_sources says as plain data, sorted: equal for queries of one group. A plain field is its name."""
+    return sorted(
+        [event, [plain_field(source) or json.dumps(expression_to_dict(source)) for source in sources]]
+        for event, sources in key_sources(query).items()
+    )
 
 
 def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan) -> list[pa.Array]:
     """One column a key of the query; null on records that carry no key."""
-    by_event = key_fields(query)
+    sources = key_sources(query)
     columns = []
-    for position in range(len(query.inputs[0].keys)):
-        wanted: dict[str, list[int]] = {}
+    for position, key in enumerate(query.keys):
+        wanted: dict[Expression, list[int]] = {}
         for kind, event in enumerate(plan.events):
-            if event.name in by_event:
-                field = by_event[event.name][position]
-                wanted.setdefault(column_name(field, event.type_of(field)), []).append(kind)
-        columns.append(_coalesce(table, kinds, wanted))
+            if event.name in sources:
+                wanted.setdefault(sources[event.name][position], []).append(kind)
+        columns.append(_coalesce(table, kinds, plan, wanted, arrow_type(key.type, plan)))
     return columns
 
 
-def _coalesce(table: pa.Table, kinds: NDArray[np.int64], wanted: dict[str, list[int]]) -> pa.Array:
-    names = [name for name in wanted if name in table.column_names]
-    column = one_chunk(table.column(names[0])) if names else pa.nulls(len(table))
-    for name in names[1:]:
-        mask = pa.array(np.isin(kinds, wanted[name]))
-        column = pc.if_else(mask, one_chunk(table.column(name)), column)
-    return column
-
-
-def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The same values as one Arrow array."""
-    if isinstance(column, pa.Array):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+def _coalesce(
+    table: pa.Table, kinds: NDArray[np.int64], plan: Plan, wanted: dict[Expression, list[int]], type_: pa.DataType
+) -> pa.Array:
+    """Each record's key by the expression of its kind; one column serves for all where kinds share a field."""
+    column = None
+    for source, its_kinds in wanted.items():
+        part = as_array(source, table, plan, plan.events[its_kinds[0]])
+        if part.null_count == len(part):
+            continue
+        column = part if column is None else pc.if_else(pa.array(np.isin(kinds, its_kinds)), part, column)
+    return pa.nulls(len(table), type_) if column is None else column
 
 
 def number_keys(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int64], int]:
@@ -85,11 +94,11 @@ def _number(column: pa.Array) -> tuple[NDArray[np.int64], int]:
 def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) -> NDArray[np.int64]:
     """The bucket (0 to buckets - 1) of each record by its key under `query`; -1 where it carries no complete key.
 
-    Queries with equal `key_fields` give equal buckets. Without keys every record of the query's types is in bucket 0.
+    Queries of equal `key_identity` give equal buckets. Without keys every record of the query's types is in bucket 0.
     """
     kinds = arrivals.system("kind")
-    by_event = key_fields(query)
-    keyed = np.array([event.name in by_event for event in plan.events] or [False])
+    sources = key_sources(query)
+    keyed = np.array([event.name in sources for event in plan.events] or [False])
     carries = (kinds >= 0) & keyed[np.maximum(kinds, 0)]
     columns = key_columns(arrivals.table, kinds, plan, query)
     hashes = np.zeros(len(arrivals), np.uint64)

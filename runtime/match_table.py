@@ -17,7 +17,8 @@ from querylang.plan import EventType, Plan, QueryPlan
 from runtime.admission import Waited
 from runtime.batch import ARROW_TYPES, column_name
 from runtime.compiled import kernel
-from runtime.keys import key_columns, mix, one_chunk
+from runtime.arrow import one_chunk
+from runtime.keys import key_columns, mix
 from runtime.results import fields_struct, key_struct, match_schema, member_struct, moments
 
 _WAITED = pa.array([waited.name.lower() for waited in Waited])

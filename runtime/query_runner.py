@@ -20,7 +20,8 @@ from runtime.admission import Admitted, Punctuation, Released, Rows, Standing, a
 from runtime.batch import ARROW_TYPES, NO_TIME, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
 from runtime.controls import NEVER
-from runtime.keys import group_rows, key_columns, key_fields, number_keys, one_chunk
+from runtime.arrow import one_chunk
+from runtime.keys import group_rows, key_columns, key_fields, number_keys
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
 from runtime.matcher import Ordered, choose_matcher

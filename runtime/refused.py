@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.batch import ARROW_TYPES, NO_TIME, Kind, field_columns
-from runtime.keys import one_chunk
+from runtime.arrow import one_chunk
 from runtime.results import discard_schema, moments
 
 _REASONS = {Kind.MALFORMED: "malformed", Kind.UNKNOWN_TYPE: "unknown_type"}

@@ -17,7 +17,8 @@ from querylang.expression import Type
 from querylang.plan import Plan, QueryPlan
 from runtime.batch import NO_TIME, Kind, column_name
 from runtime.expressions import holds
-from runtime.keys import key_columns, key_fields, one_chunk
+from runtime.arrow import one_chunk
+from runtime.keys import key_columns, key_fields
 
 SECOND = 1_000_000
 LATEST_TIME = 320_000_000_000 * SECOND

@@ -1,0 +1,44 @@
+"""Types of the language as Arrow types, and small things done to Arrow arrays everywhere.
+
+boolean is bool, integer int64, float float64, decimal decimal128(38, 18), string string, a location a struct of four
+floats, sequence list, dictionary map, optional the type of what it holds (empty is null), an event a struct of its
+fields. Needs the plan, which says what the fields of event types are.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from querylang.plan import Plan
+from querylang.value_types import Kind, Type
+
+_SIMPLE: dict[Kind, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.DECIMAL: pa.decimal128(38, 18),
+    Kind.STRING: pa.string(),
+    Kind.LOCATION: pa.struct([(name, pa.float64()) for name in ("x1", "y1", "x2", "y2")]),
+}
+
+
+def arrow_type(type_: Type, plan: Plan) -> pa.DataType:
+    """The Arrow type of a type; KeyError for an event type that the plan does not have."""
+    match type_.kind:
+        case Kind.SEQUENCE:
+            return pa.list_(arrow_type(type_.of[0], plan))
+        case Kind.DICTIONARY:
+            return pa.map_(arrow_type(type_.of[0], plan), arrow_type(type_.of[1], plan))
+        case Kind.OPTIONAL:
+            return arrow_type(type_.of[0], plan)
+        case Kind.EVENT:
+            return pa.struct([(field.name, arrow_type(field.type, plan)) for field in plan.event(type_.name).fields])
+        case kind:
+            return _SIMPLE[kind]
+
+
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The same values as one Arrow array."""
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
