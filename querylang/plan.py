@@ -318,7 +318,7 @@ class QueryPlan:
     """One query. `conditions` are referred to by the automaton's checks and by `decided_late`.
 
     `decided_late`: the conditions that reach the trailing wait, decided when it is over. `slots`: how many local
-    variables the block has. `metadata`: pairs as written.
+    variables the block has. `metadata`: pairs as written. `pattern`: the pattern without its waits, for people.
     """
 
     name: str
@@ -337,6 +337,7 @@ class QueryPlan:
     parameters: tuple[Parameter, ...] = ()
     metadata: tuple[tuple[str, str], ...] = ()
     instance: str = ""
+    pattern: str = ""
 
     @property
     def title(self) -> str:
