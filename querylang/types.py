@@ -1,66 +1,36 @@
-"""What exists: operators, methods, units, annotations, and what they do to which types.
+"""What exists: operators, methods, constants, aggregates, units, and what they do to which types.
 
-Tables only; the checker reads them. What an operator means stands in `runtime.expressions`.
+Tables only, one row a method; the checker, the documents and editors' completion read them. What a method means stands
+in `runtime.interpreter` under the same name; a test holds that each row has a meaning. Names and results are those of
+the vendor's EPL (Apama 10.15 help) where the language has them from there; `log` is the natural logarithm. What gives
+another answer each time (`rand`, `getUnique`) does not exist: the same events always give the same matches.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 
-from querylang.errors import QueryError
-from querylang.expression import Type
-from querylang.plan import Field
-from querylang.source import Span
+from querylang.value_types import NUMBERS, Kind, Type
 
-NUMBERS = (Type.INTEGER, Type.FLOAT)
-ALL_TYPES = tuple(Type)
+ANNOTATIONS = ("TimeFrom", "Heartbeat", "OutOfOrder", "DefaultWait")
 
-BINARY: dict[str, dict[Type, Type]] = {
-    **{word: {Type.BOOLEAN: Type.BOOLEAN} for word in ("and", "or", "xor")},
-    **{sign: dict.fromkeys(ALL_TYPES, Type.BOOLEAN) for sign in ("=", "!=")},
-    **{sign: dict.fromkeys((*NUMBERS, Type.STRING), Type.BOOLEAN) for sign in ("<", "<=", ">", ">=")},
-    **{sign: {type_: type_ for type_ in NUMBERS} for sign in ("-", "*", "/", "%")},
-    "+": {type_: type_ for type_ in (*NUMBERS, Type.STRING)},
-}
-"""Operator, then the type of both operands, then the type of the result."""
+LOG_LEVELS = ("CRIT", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
+DEFAULT_LOG_LEVEL = "INFO"
 
-UNARY: dict[str, tuple[Type, ...]] = {"not": (Type.BOOLEAN,), "-": NUMBERS}
-"""Operator, then the types it takes and keeps."""
+LOCATION_FIELDS = ("x1", "y1", "x2", "y2")
+"""A location's members, floats: two corners of a rectangle."""
 
-METHODS: dict[str, dict[Type, Type]] = {
-    "toString": dict.fromkeys(ALL_TYPES, Type.STRING),
-    "toFloat": dict.fromkeys(NUMBERS, Type.FLOAT),
-    "toInteger": dict.fromkeys(NUMBERS, Type.INTEGER),
-}
-"""Method without arguments, then the type it is called on, then the type it gives."""
+SMALLEST_INTEGER, LARGEST_INTEGER = -(1 << 63), (1 << 63) - 1
 
-_OF_NUMBERS = (
-    *("abs", "ceil", "floor", "round", "sqrt", "pow", "exp", "log", "min", "max"),
-    *("isNaN", "isFinite", "toDecimal"),
-)
-_OF_STRINGS = (
-    *("length", "find", "substring", "toUpper", "toLower", "ltrim", "rtrim", "startsWith", "endsWith", "contains"),
-    *("matches", "split", "replaceAll", "toInteger", "toFloat"),
-)
-LATER_METHODS: dict[Type, tuple[str, ...]] = {
-    Type.BOOLEAN: (),
-    Type.INTEGER: _OF_NUMBERS,
-    Type.FLOAT: _OF_NUMBERS,
-    Type.STRING: _OF_STRINGS,
-}
-"""Methods of the language that this release refuses by name."""
+DECIMAL_PLACES = 18
+"""Digits behind a decimal's point; results are rounded to them, half to even."""
 
-LATER_EVENT_METHODS = ("clone", "getTime")
-"""Of events; `getTime` is here unless the event defines it."""
-
-LATER_TYPES = ("decimal", "location", "sequence", "dictionary", "optional")
-
-AGGREGATES = (
-    *("count", "sum", "avg", "mean", "min", "max", "first", "last", "nth", "percentile", "stddev", "stddev2"),
-    *("wavg", "countUnique"),
-)
-
-FLOAT_CONSTANTS: dict[str, float] = {"INFINITY": float("inf"), "NAN": float("nan")}
+DECIMAL_LIMIT = Decimal("1e20")
+"""A decimal is smaller than this, its sign aside."""
 
 UNITS: dict[str, int] = {
     **dict.fromkeys(("day", "days"), 86_400_000_000),
@@ -71,64 +41,359 @@ UNITS: dict[str, int] = {
 }
 """Unit to microseconds."""
 
-ANNOTATIONS = ("TimeFrom", "Heartbeat", "OutOfOrder", "DefaultWait")
+# Operators: both sides have one type. `and or xor not` of integers work on their bits.
 
-SMALLEST_INTEGER, LARGEST_INTEGER = -(1 << 63), (1 << 63) - 1
+_ORDERED = (*NUMBERS, Type.STRING)
+
+LOGICAL = ("and", "or", "xor")
+EQUALITY = ("=", "!=")
+ORDER = ("<", "<=", ">", ">=")
+ARITHMETIC = ("+", "-", "*", "/", "%")
+BINARY_OPERATORS = (*LOGICAL, *EQUALITY, *ORDER, *ARITHMETIC)
+UNARY_OPERATORS = ("not", "-")
+
+
+def binary_result(operator: str, left: Type, right: Type) -> Type | None:
+    """The type that `left operator right` has; None: there is no such operation."""
+    if left != right:
+        return None
+    if operator in LOGICAL:
+        return left if left in (Type.BOOLEAN, Type.INTEGER) else None
+    if operator in EQUALITY:
+        return Type.BOOLEAN
+    if operator in ORDER:
+        return Type.BOOLEAN if left in _ORDERED else None
+    if operator in ARITHMETIC:
+        return left if left in NUMBERS or (operator == "+" and left == Type.STRING) else None
+    return None
+
+
+def unary_result(operator: str, operand: Type) -> Type | None:
+    """The type that `operator operand` has; None: there is no such operation."""
+    takes = {"not": (Type.BOOLEAN, Type.INTEGER), "-": NUMBERS}.get(operator, ())
+    return operand if operand in takes else None
+
+
+# Methods
 
 
 @dataclass(frozen=True, slots=True)
-class EventSchema:
-    """An event type as queries see it. Equal if it says the same, wherever it stands.
+class Signature:
+    """How a method is called on a certain type.
 
-    `actions`: name of an action without arguments → the field that it returns. `time_from`, `heartbeat`: the arguments
-    of the annotations. `is_open`: not all is known, so an unknown field is no mistake. `is_unseen`:
-    nothing defines it and no data of it has been seen. `problems`: mistakes of a
-    definition beside the query, reported if a query uses the type.
+    `required`: how many of the parameters must be given. `result` None: it gives nothing, so it stands only as a
+    statement; its `Call` then has the receiver's type.
+    """
+
+    parameters: tuple[Type, ...]
+    result: Type | None
+    required: int
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A row of the table.
+
+    Types may be `self` (the receiver's own), and `element`, `key`, `value` (what it is made of).
+    """
+
+    kinds: tuple[Kind, ...]
+    name: str
+    parameters: tuple[Type, ...]
+    required: int
+    result: Type | None
+    summary: str
+
+    def on(self, receiver: Type) -> Signature:
+        """Its signature for a receiver of this type."""
+        parts = _parts(receiver)
+        result = None if self.result is None else _resolved(self.result, parts)
+        return Signature(tuple(_resolved(item, parts) for item in self.parameters), result, self.required)
+
+
+def _parts(receiver: Type) -> dict[Type, Type]:
+    names = ("key", "value") if receiver.kind is Kind.DICTIONARY else ("element",)
+    return {_SELF: receiver, **{Type.event(name): type_ for name, type_ in zip(names, receiver.of, strict=False)}}
+
+
+def _resolved(type_: Type, parts: dict[Type, Type]) -> Type:
+    if type_ in parts:
+        return parts[type_]
+    return Type(type_.kind, tuple(_resolved(inner, parts) for inner in type_.of), type_.name) if type_.of else type_
+
+
+_SELF = Type.event("self")
+
+
+def _row(kinds: str, signature: str, summary: str) -> Method:
+    """A row from text: the kinds of receivers, `name(parameters) result`; `?` marks a parameter that may be left out."""
+    name, _, rest = signature.partition("(")
+    inside, _, result = rest.rpartition(")")
+    words = inside.split()
+    return Method(
+        kinds=tuple(Kind) if kinds == "any" else tuple(Kind(word) for word in kinds.split()),
+        name=name,
+        parameters=tuple(Type.parse(word.rstrip("?")) for word in words),
+        required=sum(not word.endswith("?") for word in words),
+        result=Type.parse(result.strip()) if result.strip() else None,
+        summary=summary,
+    )
+
+
+METHODS: tuple[Method, ...] = (
+    _row("any", "toString() string", "The value as text; a string is its own text."),
+    _row("any", "clone() self", "A copy that shares nothing with the value."),
+    # Numbers
+    _row("integer float decimal", "abs() self", "Without its sign."),
+    _row("integer float decimal", "min(self) self", "The smaller of the two."),
+    _row("integer float decimal", "max(self) self", "The larger of the two."),
+    _row("integer float decimal", "pow(self) self", "Raised to that power."),
+    _row("integer float decimal", "ceil() integer", "The next integer that is not smaller."),
+    _row("integer float decimal", "floor() integer", "The next integer that is not larger."),
+    _row("integer float decimal", "round() integer", "The nearest integer; halves go away from zero."),
+    _row("integer float decimal", "toInteger() integer", "What stands before the point."),
+    _row("integer float decimal", "toFloat() float", "The nearest float."),
+    _row("integer float decimal", "toDecimal() decimal", "As a decimal, rounded to 18 places."),
+    _row("integer float decimal", "isNaN() boolean", "Whether it is not a number."),
+    _row("integer float decimal", "isFinite() boolean", "Whether it is neither infinite nor NaN."),
+    _row("integer float decimal", "isInfinite() boolean", "Whether it is an infinity."),
+    _row("integer float", "sqrt() float", "The square root."),
+    _row("integer float", "exp() float", "e raised to that power."),
+    _row("integer float", "ln() float", "The natural logarithm."),
+    _row("integer float", "log() float", "The natural logarithm, as `ln`."),
+    _row("integer float", "log10() float", "The logarithm to base 10."),
+    _row("decimal", "sqrt() decimal", "The square root."),
+    _row("decimal", "exp() decimal", "e raised to that power."),
+    _row("decimal", "ln() decimal", "The natural logarithm."),
+    _row("decimal", "log() decimal", "The natural logarithm, as `ln`."),
+    _row("decimal", "log10() decimal", "The logarithm to base 10."),
+    _row("float", "sin() float", "The sine of an angle in radians."),
+    _row("float", "cos() float", "The cosine of an angle in radians."),
+    _row("float", "tan() float", "The tangent of an angle in radians."),
+    _row("float", "asin() float", "The inverse sine, in radians."),
+    _row("float", "acos() float", "The inverse cosine, in radians."),
+    _row("float", "atan() float", "The inverse tangent, in radians."),
+    _row("float", "atan2(float) float", "The angle of the point whose ordinate this is, given the abscissa."),
+    _row("float", "sinh() float", "The hyperbolic sine."),
+    _row("float", "cosh() float", "The hyperbolic cosine."),
+    _row("float", "tanh() float", "The hyperbolic tangent."),
+    _row("float", "asinh() float", "The inverse hyperbolic sine."),
+    _row("float", "acosh() float", "The inverse hyperbolic cosine."),
+    _row("float", "atanh() float", "The inverse hyperbolic tangent."),
+    _row("float", "cbrt() float", "The cube root."),
+    _row("float", "erf() float", "The error function."),
+    _row("float", "fmod(float) float", "What division leaves, with the sign of the value."),
+    _row("float", "exponent() integer", "The power of two beside a mantissa from 0.5 up to 1."),
+    _row("float", "mantissa() float", "The value without that power of two."),
+    _row("float decimal", "integralPart() self", "What stands before the point, with its sign."),
+    _row("float decimal", "fractionalPart() self", "What stands behind the point, with its sign."),
+    _row("float decimal", "bitEquals(self) boolean", "Whether both are the same; NaN equals itself, -0.0 not 0.0."),
+    _row("float decimal", "formatFixed(integer) string", "As text with that many digits behind the point."),
+    _row("float decimal", "formatScientific(integer) string", "As text with that many significant digits, `1.50e3`."),
+    # Strings
+    _row("string", "length() integer", "How many characters."),
+    _row("string", "isEmpty() boolean", "Whether it has no characters."),
+    _row("string", "contains(string) boolean", "Whether that text occurs in it."),
+    _row("string", "startsWith(string) boolean", "Whether it begins with that text."),
+    _row("string", "endsWith(string) boolean", "Whether it ends with that text."),
+    _row("string", "find(string) integer", "Where that text first occurs, from 0; -1: nowhere."),
+    _row("string", "findFrom(string integer) integer", "As `find`, from that place on."),
+    _row("string", "substring(integer integer?) string", "From one place up to another; negative: from the end."),
+    _row("string", "toUpper() string", "In capital letters."),
+    _row("string", "toLower() string", "In small letters."),
+    _row("string", "ltrim() string", "Without white space at the beginning."),
+    _row("string", "rtrim() string", "Without white space at the end."),
+    _row("string", "matches(string) boolean", "Whether all of it fits the regular expression (RE2)."),
+    _row("string", "search(string) sequence<string>", "All parts that fit the regular expression (RE2)."),
+    _row("string", "groupSearch(string) sequence<string>", "The groups of the first part that fits (RE2)."),
+    _row("string", "replace(string string) string", "Parts that fit the regular expression replaced; `$1`: a group."),
+    _row("string", "replaceAll(string string) string", "All occurrences of one text replaced by another."),
+    _row("string", "split(string) sequence<string>", "That text, split where this separator occurs."),
+    _row("string", "tokenize(string) sequence<string>", "The parts of that text between any of these characters."),
+    _row("string", "join(sequence<string>) string", "Those texts with this separator between them."),
+    _row("string", "intern() string", "The string itself."),
+    _row("string", "toInteger() integer", "The number that it begins with; 0 if there is none."),
+    _row("string", "toFloat() float", "The number that it begins with; 0.0 if there is none."),
+    _row("string", "toDecimal() decimal", "The number that it begins with; 0.0 if there is none."),
+    # Sequences
+    _row("sequence", "size() integer", "How many elements."),
+    _row("sequence", "isEmpty() boolean", "Whether there are no elements."),
+    _row("sequence", "contains(element) boolean", "Whether that element is in it."),
+    _row("sequence", "indexOf(element) integer", "Where that element first is, from 0; -1: nowhere."),
+    _row("sequence", "getOr(integer element) element", "The element at that place, or else the second argument."),
+    _row("sequence", "join(string) string", "The elements' texts with a separator between them."),
+    _row("sequence", "append(element)", "Puts an element behind the last."),
+    _row("sequence", "appendSequence(self)", "Puts all elements of another behind the last."),
+    _row("sequence", "insert(element integer)", "Puts an element before that place."),
+    _row("sequence", "remove(integer)", "Takes the element at that place out."),
+    _row("sequence", "clear()", "Takes all elements out."),
+    _row("sequence", "setSize(integer)", "Cuts it to that size, or fills it up with default values."),
+    _row("sequence", "setCapacity(integer)", "A hint about memory, without effect."),
+    _row("sequence", "sort()", "Puts the elements in ascending order."),
+    _row("sequence", "reverse()", "Turns the order round."),
+    # Dictionaries
+    _row("dictionary", "size() integer", "How many keys."),
+    _row("dictionary", "isEmpty() boolean", "Whether there are no keys."),
+    _row("dictionary", "hasKey(key) boolean", "Whether that key is there."),
+    _row("dictionary", "getOr(key value) value", "The key's value, or else the second argument."),
+    _row(
+        "dictionary", "getOrDefault(key value?) value", "The key's value, or else the second argument or default value."
+    ),
+    _row("dictionary", "getOrAdd(key value) value", "The key's value; one that is not there is put in first."),
+    _row("dictionary", "getOrAddDefault(key) value", "As `getOrAdd`, with the type's default value."),
+    _row("dictionary", "keys() sequence<key>", "The keys in ascending order."),
+    _row("dictionary", "values() sequence<value>", "The values in the order of their keys."),
+    _row("dictionary", "add(key value)", "Puts a key and its value in, in place of an older one."),
+    _row("dictionary", "remove(key)", "Takes a key out; it must be there."),
+    _row("dictionary", "clear()", "Takes all keys out."),
+    # The rest
+    _row("optional", "empty() boolean", "Whether it holds nothing."),
+    _row("optional", "getOrThrow() element", "What it holds; it must hold something."),
+    _row("optional", "getOr(element) element", "What it holds, or else the argument."),
+    _row("location", "expand(float) location", "Larger by that much in each direction."),
+    _row("location", "inside(location) boolean", "Whether it lies within the other one."),
+    _row("event", "getTime() float", "The event's time in seconds since 1970, after any adjustment."),
+    _row("event", "getName() string", "The name of its type."),
+    _row("event", "getFieldNames() sequence<string>", "The names of its fields."),
+    _row("event", "getFieldTypes() sequence<string>", "The types of its fields."),
+    _row("event", "getFieldValues() sequence<string>", "Its fields' values as text."),
+)
+"""Methods of values. An event type's own action of a name goes before a method of that name."""
+
+STATIC_METHODS: tuple[Method, ...] = (
+    _row("any", "parse(string) self", "The value that the text says, as `toString` writes it."),
+    _row("any", "canParse(string) boolean", "Whether `parse` gives a value."),
+    _row("integer float decimal", "min(self self) self", "The smaller of the two."),
+    _row("integer float decimal", "max(self self) self", "The larger of the two."),
+)
+"""Methods of types: `integer.parse("7")`."""
+
+
+def _by_kind(methods: Sequence[Method]) -> dict[Kind, dict[str, Method]]:
+    return {kind: {method.name: method for method in methods if kind in method.kinds} for kind in Kind}
+
+
+_METHODS = _by_kind(METHODS)
+_STATIC_METHODS = _by_kind(STATIC_METHODS)
+
+
+def method_of(receiver: Type, name: str) -> Signature | None:
+    """The signature of a method of values of a type; None: it has none of that name."""
+    method = _METHODS[receiver.kind].get(name)
+    return None if method is None else method.on(receiver)
+
+
+def methods_of(receiver: Type) -> list[str]:
+    """The names of all methods of values of a type."""
+    return list(_METHODS[receiver.kind])
+
+
+def static_method_of(type_: Type, name: str) -> Signature | None:
+    """The signature of a method of the type itself; None: it has none of that name."""
+    method = _STATIC_METHODS[type_.kind].get(name)
+    return None if method is None else method.on(type_)
+
+
+def static_methods_of(type_: Type) -> list[str]:
+    """The names of all methods of the type itself."""
+    return list(_STATIC_METHODS[type_.kind])
+
+
+_CONSTANTS: dict[Type, dict[str, int | float | Decimal]] = {
+    Type.INTEGER: {"MAX": LARGEST_INTEGER, "MIN": SMALLEST_INTEGER},
+    Type.FLOAT: {
+        "INFINITY": math.inf,
+        "NAN": math.nan,
+        "MAX": sys.float_info.max,
+        "MIN": sys.float_info.min,
+        "EPSILON": sys.float_info.epsilon,
+        "E": math.e,
+        "PI": math.pi,
+    },
+    Type.DECIMAL: {
+        "MAX": DECIMAL_LIMIT - Decimal(1).scaleb(-DECIMAL_PLACES),
+        "MIN": Decimal(1).scaleb(-DECIMAL_PLACES),
+        "EPSILON": Decimal(1).scaleb(-DECIMAL_PLACES),
+        "E": Decimal("2.718281828459045235"),
+        "PI": Decimal("3.141592653589793238"),
+    },
+}
+
+
+def type_constants(type_: Type) -> dict[str, int | float | Decimal]:
+    """The constants of a type by name: `float.INFINITY`."""
+    return _CONSTANTS.get(type_, {})
+
+
+# Aggregates
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate: which types each argument may have (None: any), how many must be given, what it gives.
+
+    `result` None: the type of its first argument.
     """
 
     name: str
-    fields: tuple[Field, ...]
-    actions: tuple[tuple[str, str], ...] = ()
-    time_from: str | None = None
-    heartbeat: str | None = None
-    out_of_order: bool = False
-    is_open: bool = False
-    is_unseen: bool = False
-    package: str | None = field(default=None, compare=False)
-    span: Span | None = field(default=None, compare=False)
-    problems: tuple[QueryError, ...] = field(default=(), compare=False)
+    takes: tuple[tuple[Type, ...] | None, ...]
+    required: int
+    result: Type | None
+    summary: str
 
-    def type_of(self, name: str) -> Type | None:
-        """The type of a field; None if there is none of that name."""
-        return next((item.type for item in self.fields if item.name == name), None)
-
-    def field_of_action(self, name: str) -> str | None:
-        """The field that an action returns; None if there is no such action."""
-        return dict(self.actions).get(name)
-
-    def time_field(self, name: str) -> str | None:
-        """The field behind a `time from` name, be it an action's or its own."""
-        return self.field_of_action(name) or (name if self.type_of(name) else None)
-
-    @property
-    def field_names(self) -> list[str]:
-        """The fields' names in order."""
-        return [item.name for item in self.fields]
+    def result_of(self, arguments: Sequence[Type]) -> Type | None:
+        """The type that it gives for arguments of these types; None: it does not take them."""
+        if not self.required <= len(arguments) <= len(self.takes):
+            return None
+        if any(types is not None and given not in types for given, types in zip(arguments, self.takes, strict=False)):
+            return None
+        return arguments[0] if self.result is None else self.result
 
 
-def methods_of(type_: Type) -> list[str]:
-    """All methods of values of a type, those that come later included."""
-    return [name for name, types in METHODS.items() if type_ in types] + list(LATER_METHODS[type_])
+_NUMBER, _INTEGER = NUMBERS, (Type.INTEGER,)
+
+AGGREGATES: dict[str, Aggregate] = {
+    rule.name: rule
+    for rule in (
+        Aggregate(
+            "count",
+            ((Type.BOOLEAN, Type.FLOAT, Type.DECIMAL),),
+            0,
+            Type.INTEGER,
+            "How many candidates; for how many the argument is true, or is a number.",
+        ),
+        Aggregate("countUnique", (None,), 1, Type.INTEGER, "How many different values."),
+        Aggregate("sum", (_NUMBER,), 1, None, "The sum; integers wrap."),
+        Aggregate("avg", (_NUMBER,), 1, Type.FLOAT, "The arithmetic mean."),
+        Aggregate("mean", (_NUMBER,), 1, Type.FLOAT, "The arithmetic mean, as `avg`."),
+        Aggregate("min", (_ORDERED,), 1, None, "The smallest value."),
+        Aggregate("max", (_ORDERED,), 1, None, "The largest value."),
+        Aggregate("first", (None,), 1, None, "The value of the oldest candidate."),
+        Aggregate("last", (None,), 1, None, "The value of the latest candidate."),
+        Aggregate("nth", (None, _INTEGER), 2, None, "The value of the candidate at that place, from 0, oldest first."),
+        Aggregate(
+            "percentile", (_NUMBER, _NUMBER), 2, Type.FLOAT, "The value below which that many of 100 values lie."
+        ),
+        Aggregate("stddev", (_NUMBER,), 1, Type.FLOAT, "The standard deviation of all there is."),
+        Aggregate("stddev2", (_NUMBER,), 1, Type.FLOAT, "The standard deviation of a sample."),
+        Aggregate("wavg", (_NUMBER, _NUMBER), 2, Type.FLOAT, "The mean, each value weighted by the second argument."),
+    )
+}
+
+
+def aggregate_result(name: str, arguments: Sequence[Type]) -> Type | None:
+    """The type of an aggregate for arguments of these types; None: there is none of that name, or not for these."""
+    rule = AGGREGATES.get(name)
+    return None if rule is None else rule.result_of(arguments)
 
 
 def conversion(found: Type, wanted: Type) -> str | None:
     """How to make one type of the other: a hint for messages."""
-    match found, wanted:
-        case (Type.INTEGER, Type.FLOAT):
-            return "convert the integer with `.toFloat()`"
-        case (Type.FLOAT, Type.INTEGER):
-            return "convert the float with `.toInteger()`"
-        case (_, Type.STRING) if found is not Type.STRING:
-            return f"convert the {found} with `.toString()`"
-        case _:
-            return None
+    method = {Type.INTEGER: "toInteger", Type.FLOAT: "toFloat", Type.DECIMAL: "toDecimal"}.get(wanted)
+    if found.kind is Kind.OPTIONAL and found.of[0] == wanted:
+        return "take what it holds with `.getOrThrow()`, or `.getOr(...)` with a value for an empty one"
+    if wanted == Type.STRING and found != wanted:
+        return f"convert the {found} with `.toString()`"
+    if method is not None and found != wanted and found in (*NUMBERS, Type.STRING):
+        return f"convert the {found} with `.{method}()`"
+    return None
