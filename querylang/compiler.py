@@ -1,13 +1,14 @@
-"""Checked queries to the plan: the automaton is built and each condition placed on a transition.
+"""Checked queries to the plan: the automaton is built and each condition placed on its transitions.
 
 Takes what the checker has accepted; so it has no failures that a user could see.
 """
 
 from __future__ import annotations
 
-from querylang.automaton import ACCEPT, Automaton, State, Transition
-from querylang.checked import Checked, CheckedQuery
-from querylang.expression import terms_of
+from typing import assert_never
+
+from querylang import automata
+from querylang.checked import Both, Checked, CheckedQuery, Either, Pattern, Sequence, TermOf
 from querylang.plan import Plan, QueryPlan
 
 
@@ -17,30 +18,45 @@ def compile_checked(checked: Checked) -> Plan:
 
 
 def compile_query(query: CheckedQuery) -> QueryPlan:
-    """The plan of one query."""
+    """The plan of one query; with parameters it is a template (`querylang.instances`)."""
+    assert query.pattern is not None, "a query without mistakes has a pattern"
+    automaton, decided_late = automata.build(query)
     return QueryPlan(
         name=query.name,
         keys=query.keys,
         inputs=query.inputs,
         terms=query.terms,
-        automaton=backward_sequence(query),
+        automaton=automaton,
         conditions=query.conditions,
-        within=query.within,
         block=query.block,
+        slots=query.slots,
+        actions=query.actions,
+        leading=query.leading,
+        trailing=query.trailing,
+        decided_late=decided_late,
+        every=query.every,
+        parameters=query.parameters,
+        metadata=query.metadata,
+        pattern=_text(query.pattern, query),
     )
 
 
-def backward_sequence(query: CheckedQuery) -> Automaton:
-    """The automaton of terms in a row: state 0 consumes the last term, the final state the first one.
+def _text(pattern: Pattern, query: CheckedQuery) -> str:
+    """The pattern as a user would write it: `A as a -> (B as b or C as c)`."""
+    match pattern:
+        case TermOf(index=index):
+            term = query.terms[index]
+            return f"{query.inputs[term.input].event} as {term.name}"
+        case Sequence(parts=parts):
+            return " -> ".join(_part(part, query, Sequence) for part in parts)
+        case Either(parts=parts):
+            return " or ".join(_part(part, query, Sequence, Either) for part in parts)
+        case Both(parts=parts):
+            return " and ".join(_part(part, query, Sequence, Either, Both) for part in parts)
+    assert_never(pattern)
 
-    A condition is checked as soon as all its names are bound: going back, that is at the earliest term it mentions.
-    One that mentions none is checked at once.
-    """
-    last = len(query.terms) - 1
-    decided_at = [min(terms_of(condition), default=last) for condition in query.conditions]
-    states = []
-    for term in range(last, -1, -1):
-        checks = tuple(index for index, decided in enumerate(decided_at) if decided == term)
-        target = ACCEPT if term == 0 else last - term + 1
-        states.append(State((Transition(query.terms[term].input, (term,), checks, target),)))
-    return Automaton(tuple(states))
+
+def _part(pattern: Pattern, query: CheckedQuery, *looser: type) -> str:
+    """A part of a join; in parentheses if it binds no tighter than the join."""
+    text = _text(pattern, query)
+    return f"({text})" if isinstance(pattern, looser) else text

@@ -1,21 +1,25 @@
-"""A query's plan as text for people: inputs, automaton, conditions and where each is checked, the state at most.
+"""A query's plan for people: inputs, automaton, conditions and where each is checked, the state at most; and a graph.
 
-Takes a compiled plan; gives lines. `explain` prints them and adds what other rooms know.
+Takes a compiled plan, of a template or of an instance; gives lines. `explain` prints them and adds what other rooms know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from querylang.automaton import ACCEPT
-from querylang.expression import Binary, Call, EventText, Expression, FieldOf, Literal, Type, Unary
-from querylang.plan import Input, Plan, Print, QueryPlan, Send, Statement
-
-_BINDING = {"or": 1, "xor": 2, "and": 3, "not": 4, "=": 5, "!=": 5, "<": 5, "<=": 5, ">": 5, ">=": 5}
-_ARITHMETIC = {"+": 6, "-": 6, "*": 7, "/": 7, "%": 7}
-_UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute"))
+from querylang.expression import Expression, FieldOf
+from querylang.plan import Between, Condition, Input, Parameter, Plan, QueryPlan, Wait, Where, Within, Without
+from querylang.plan_text import (
+    OWN,
+    Names,
+    count_text,
+    duration_text,
+    expression_text,
+    literal_text,
+    statement_lines,
+)
 
 
 def describe_plan(plan: Plan) -> str:
@@ -25,90 +29,123 @@ def describe_plan(plan: Plan) -> str:
 
 def describe(query: QueryPlan) -> str:
     """One query as text."""
-    names = [term.name for term in query.terms]
+    names = Names.of(query)
+    block = statement_lines(query.block, names)
     sections = [
-        f"query {query.name}",
+        f"query {query.title}",
+        _section("metadata", [f"{key}: {value}" for key, value in query.metadata]),
+        _section("parameters", [_parameter(parameter) for parameter in query.parameters]),
         _section("inputs", [line for item in query.inputs for line in _input(item, query)]),
-        _section("pattern", _pattern(query)),
-        _section("automaton, read backwards from the latest event", _automaton(query, names)),
+        _section("pattern", [_pattern(query)]),
+        _section("automaton, read backwards from the latest event", _automaton(query)),
         _section("conditions", _conditions(query, names)),
-        _section("for each match", [statement_text(statement, names) for statement in query.block] or ["output"]),
-        _section("state", [_bound(item) for item in query.inputs]),
+        _section("over all matches of the windows", list(_every(query, names))),
+        _section("for each match" if query.every is None else "whenever they hold", block or ["output"]),
+        *(_section(f"action {item.name}", statement_lines(item.body, names)) for item in query.actions),
+        _section("state", list(_bounds(query))),
     ]
     return "\n".join(section for section in sections if section)
 
 
-def duration_text(length: int) -> str:
-    """Microseconds in the language's own words: `10 minutes`, `1 minute 30 seconds`."""
-    parts = []
-    for size, unit in _UNITS:
-        number, length = divmod(length, size)
-        if number:
-            parts.append(f"{number} {unit}{'' if number == 1 else 's'}")
-    if length or not parts:
-        seconds = Fraction(length, 1_000_000)
-        number_text = str(seconds.numerator) if seconds.denominator == 1 else f"{length / 1_000_000:f}".rstrip("0")
-        parts.append(f"{number_text} second{'' if seconds == 1 else 's'}")
-    return " ".join(parts)
+def to_dot(query: QueryPlan) -> str:
+    """The automaton as a graph in the language of graphviz: states as circles, transitions with what they take."""
+    names = Names.of(query)
+    lines = [
+        f"digraph {_quoted(query.title)} {{",
+        "  rankdir=LR;",
+        '  node [shape=circle, fontname="sans-serif"];',
+        '  edge [fontname="sans-serif"];',
+        *(f"  {number};" for number in range(len(query.automaton.states))),
+        "  match [shape=doublecircle];",
+    ]
+    for number, state in enumerate(query.automaton.states):
+        for transition in state.transitions:
+            bound = ", ".join(names.terms[term] for term in transition.binds)
+            label = [f"{bound} ← {query.inputs[transition.input].event}"]
+            label += [condition_text(query.conditions[check], query, names) for check in transition.checks]
+            target = "match" if transition.target == ACCEPT else str(transition.target)
+            lines.append(f"  {number} -> {target} [label={_quoted(chr(10).join(label))}];")
+    return "\n".join([*lines, "}"])
 
 
-def expression_text(node: Expression, names: Sequence[str]) -> str:
-    """An expression as a user would write it; `names` are the terms'."""
-    return _text(node, names, 0)
-
-
-def statement_text(statement: Statement, names: Sequence[str]) -> str:
-    """A statement of the block as a user would write it."""
-    match statement:
-        case Print(text=text):
-            return f"print {expression_text(text, names)}"
-        case Send(event=event, arguments=arguments, channel=channel):
-            values = ", ".join(expression_text(argument, names) for argument in arguments)
-            return f"send {event}({values}) to {expression_text(channel, names)}"
-    assert_never(statement)
+def condition_text(condition: Condition, query: QueryPlan, names: Names) -> str:
+    """A condition as a clause."""
+    match condition:
+        case Where(condition=expression):
+            return f"where {expression_text(expression, names)}"
+        case Within(duration=duration, between=between):
+            return f"within {duration_text(duration, names)}{_between(between, query)}"
+        case Without(input=number, name=name, condition=expression, between=between):
+            head = f"without {query.inputs[number].event} as {name}"
+            where = "" if expression is None else f" where {expression_text(expression, names.with_term(name))}"
+            return f"{head}{where}{_between(between, query)}"
+    assert_never(condition)
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
     return "\n".join([f"  {title}", *(f"    {line}" for line in lines)]) if lines else ""
 
 
+def _parameter(parameter: Parameter) -> str:
+    default = parameter.default
+    value = "" if default is None else f" := {literal_text(default.type, default.value)}"
+    return f"{parameter.type} {parameter.name}{value}"
+
+
 def _input(item: Input, query: QueryPlan) -> list[str]:
     head = item.event
     if query.keys:
-        keys = [name if name == key else f"{key} as {name}" for name, key in zip(query.keys, item.keys, strict=True)]
-        head += f" key {', '.join(keys)}"
+        pairs = zip(query.key_names, item.keys, strict=True)
+        head += f" key {', '.join(_key(name, expression) for name, expression in pairs)}"
     head += f" within {duration_text(item.within)}" if item.within is not None else ""
-    head += f" retain {item.retain}" if item.retain is not None else ""
+    head += f" retain {count_text(item.retain)}" if item.retain is not None else ""
     lines = [head]
     if item.filter is not None:
-        lines.append(f"  only {_text(item.filter, [''], 0)}")
+        lines.append(f"  only {expression_text(item.filter, OWN)}")
+    if item.unique:
+        lines.append(f"  of the same {_listed(item.unique)} only the newest")
     lines.append(f"  time: {_time(item)}")
     if item.heartbeat is not None:
         heartbeat = item.heartbeat
-        scope = f"for its {', '.join(heartbeat.keys)}" if heartbeat.keys else "for every key"
+        scope = f"for its {_listed(heartbeat.keys)}" if heartbeat.keys else "for every key"
         lines.append(f"  heartbeat: {heartbeat.event}, {scope if query.keys else 'for the input'}")
     return lines
+
+
+def _key(name: str, expression: Expression) -> str:
+    is_plain = isinstance(expression, FieldOf) and expression.field == name
+    return name if is_plain else f"{expression_text(expression, OWN)} as {name}"
+
+
+def _listed(expressions: tuple[Expression, ...]) -> str:
+    return ", ".join(expression_text(item, OWN) for item in expressions)
 
 
 def _time(item: Input) -> str:
     if item.wait is None:
         return "arrival"
-    origin = item.time_from if item.time_from is not None else "the source's column"
+    origin = expression_text(item.time_from, OWN) if item.time_from is not None else "the source's column"
     order = "out of order" if item.out_of_order else "in order"
     return f"{origin}, {order}, wait {duration_text(item.wait)}"
 
 
-def _pattern(query: QueryPlan) -> list[str]:
-    terms = [f"{query.inputs[term.input].event} as {term.name}" for term in query.terms]
-    within = [f"within {duration_text(query.within)}"] if query.within is not None else []
-    return [" -> ".join(terms), *within]
+def _pattern(query: QueryPlan) -> str:
+    parts = [_wait(query.leading), query.pattern, _wait(query.trailing)]
+    return " -> ".join(part for part in parts if part)
 
 
-def _automaton(query: QueryPlan, names: Sequence[str]) -> list[str]:
+def _wait(wait: Wait | None) -> str:
+    if wait is None:
+        return ""
+    name = f" as {wait.name}" if wait.name is not None else ""
+    return f"wait({duration_text(wait.duration)}){name}"
+
+
+def _automaton(query: QueryPlan) -> list[str]:
     rows = [("state", "consumes", "for", "checks", "then")]
     for number, state in enumerate(query.automaton.states):
         for transition in state.transitions:
-            bound = ", ".join(names[term] for term in transition.binds)
+            bound = ", ".join(query.terms[term].name for term in transition.binds)
             checks = ", ".join(str(check + 1) for check in transition.checks) or "-"
             target = "match" if transition.target == ACCEPT else str(transition.target)
             rows.append((str(number), query.inputs[transition.input].event, bound, checks, target))
@@ -116,71 +153,72 @@ def _automaton(query: QueryPlan, names: Sequence[str]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _conditions(query: QueryPlan, names: Sequence[str]) -> list[str]:
-    places = {
-        check: number
-        for number, state in enumerate(query.automaton.states)
-        for transition in state.transitions
-        for check in transition.checks
-    }
+def _conditions(query: QueryPlan, names: Names) -> list[str]:
+    places: dict[int, list[int]] = {index: [] for index in range(len(query.conditions))}
+    for number, state in enumerate(query.automaton.states):
+        for check in sorted({check for transition in state.transitions for check in transition.checks}):
+            places[check].append(number)
     return [
-        f"{index + 1}  {expression_text(condition, names)}, checked in state {places[index]}"
+        f"{index + 1}  {condition_text(condition, query, names)}, {_place(places[index], index in query.decided_late)}"
         for index, condition in enumerate(query.conditions)
     ]
 
 
-def _bound(item: Input) -> str:
-    """What must be kept of an input; an event waits for definitive time before it enters its window."""
-    limits = []
+def _place(states: list[int], is_late: bool) -> str:
+    if is_late:
+        return "decided when the wait at the end is over"
+    if not states:
+        return "which always holds"
+    return f"checked in state{'' if len(states) == 1 else 's'} {', '.join(map(str, states))}"
+
+
+def _between(between: Between | None, query: QueryPlan) -> str:
+    if between is None:
+        return ""
+    waits = [(query.leading, between.leading), (query.trailing, between.trailing)]
+    leading, trailing = ([wait.name or "wait"] if wait is not None and named else [] for wait, named in waits)
+    names = [*leading, *(query.terms[term].name for term in between.terms), *trailing]
+    return f" between ({' '.join(names)})"
+
+
+def _every(query: QueryPlan, names: Names) -> Iterator[str]:
+    if query.every is not None:
+        for select in query.every.selects:
+            yield f"select {expression_text(select.value, names)} as {select.name}"
+        for condition in query.every.having:
+            yield f"having {expression_text(condition, names)}"
+
+
+def _bounds(query: QueryPlan) -> Iterator[str]:
+    """What is kept at most. An event waits for definitive time before it enters its window."""
+    per_key = ", per key" if query.keys else ""
+    late = {item.input for item in query.conditions if isinstance(item, Without) and _reaches_end(item, query)}
+    for index, item in enumerate(query.inputs):
+        held = f"; before that, held for at most {_length(item.wait)}" if item.wait is not None else ""
+        longer = "; longer while a match waits for its end" if index in late else ""
+        yield f"{item.event}: at most {_window(item)}{per_key}{longer}{held}"
+    if query.trailing is not None:
+        yield f"matches that wait for their end: at most those of {_length(query.trailing.duration)}{per_key}"
+
+
+def _reaches_end(condition: Without, query: QueryPlan) -> bool:
+    return query.trailing is not None and (condition.between is None or condition.between.trailing)
+
+
+def _window(item: Input) -> str:
+    events = ""
     if item.retain is not None:
-        limits.append(f"the {item.retain} most recent")
-    if item.within is not None:
-        limits.append(f"those of the last {duration_text(item.within)}")
-    kept = " and of these ".join(reversed(limits)) if len(limits) > 1 else limits[0]
-    per_key = " for each key" if item.keys else ""
-    waiting = f", and those that wait: at most {duration_text(item.wait)}" if item.wait is not None else ""
-    return f"{item.event}: {kept}{per_key}{waiting}"
+        events = f"{count_text(item.retain)} event{'' if item.retain == 1 else 's'}"
+    if item.within is None:
+        return events
+    return f"the events of {_length(item.within)}" + (f", and of these {events}" if events else "")
 
 
-def _text(node: Expression, names: Sequence[str], outer: int) -> str:
-    """With parentheses where the surroundings bind tighter than the node."""
-    match node:
-        case Literal(type=type_, value=value):
-            return _literal(type_, value)
-        case FieldOf(term=term, field=field):
-            return f"{names[term]}.{field}" if names[term] else field
-        case EventText(term=term):
-            return f"{names[term]}.toString()"
-        case Call(method=method, receiver=receiver, arguments=arguments):
-            values = ", ".join(_text(argument, names, 0) for argument in arguments)
-            return f"{_text(receiver, names, 9)}.{method}({values})"
-        case Unary(operator=operator, operand=operand):
-            binding = _BINDING["not"] if operator == "not" else 8
-            return _grouped(
-                f"{operator} " if operator == "not" else "-", _text(operand, names, binding), binding, outer
-            )
-        case Binary(operator=operator, left=left, right=right):
-            binding = _BINDING.get(operator) or _ARITHMETIC[operator]
-            # Comparisons do not chain, so both sides of one need parentheses; else the right side does.
-            left_text = _text(left, names, binding + (binding == _BINDING["="]))
-            return _grouped(f"{left_text} {operator} ", _text(right, names, binding + 1), binding, outer)
-    assert_never(node)
+def _length(duration: int | Expression) -> str:
+    text = duration_text(duration)
+    return text if isinstance(duration, int) else f"{text} seconds"
 
 
-def _grouped(before: str, after: str, binding: int, outer: int) -> str:
-    return f"({before}{after})" if binding < outer else f"{before}{after}"
-
-
-def _literal(type_: Type, value: bool | float | str) -> str:
-    match type_:
-        case Type.BOOLEAN:
-            return "true" if value else "false"
-        case Type.STRING:
-            text = str(value)
-            for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
-                text = text.replace(character, escape)
-            return f'"{text}"'
-        case Type.FLOAT if value in {float("inf"), float("-inf")}:
-            return "infinity" if float(value) > 0 else "-infinity"
-        case _:
-            return repr(value)
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,248 @@
+"""What stands in a plan as a user would write it: expressions, durations, statements.
+
+Takes parts of a plan and the names that they go by; gives text. Local variables have no names in a plan: they are
+called `v1`, `v2` ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import assert_never
+
+from querylang import plan
+from querylang.expression import (
+    Aggregate,
+    Binary,
+    Call,
+    EventOf,
+    Expression,
+    FieldOf,
+    IndexOf,
+    Invoke,
+    Items,
+    KeyOf,
+    Literal,
+    LocalOf,
+    MemberOf,
+    New,
+    ParameterOf,
+    SelectOf,
+    Unary,
+)
+from querylang.plan import QueryPlan, Statement
+from querylang.value_types import Kind, Type
+
+_BINDING = {
+    **{"or": 1, "xor": 2, "and": 3, "not": 4},
+    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), 5),
+    **{"+": 6, "-": 6, "*": 7, "/": 7, "%": 7},
+}
+_TIGHTEST = 9
+_UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute"))
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How expressions name what they mention. A term called `""` is the event itself: its fields stand alone."""
+
+    terms: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    selects: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, query: QueryPlan) -> Names:
+        """Those of a query's conditions and block."""
+        selects = () if query.every is None else tuple(item.name for item in query.every.selects)
+        return cls(tuple(term.name for term in query.terms), query.key_names, selects)
+
+    def with_term(self, name: str) -> Names:
+        """With one more name, of a `without`."""
+        return Names((*self.terms, name), self.keys, self.selects)
+
+
+OWN = Names(("",))
+"""In an input's own expressions."""
+
+
+def duration_text(length: plan.Duration, names: Names = OWN) -> str:
+    """Microseconds in the language's own words: `10 minutes`, `1 minute 30 seconds`; an expression as written."""
+    if not isinstance(length, int):
+        return expression_text(length, names)
+    parts = []
+    for size, unit in _UNITS:
+        number, length = divmod(length, size)
+        if number:
+            parts.append(f"{number} {unit}{'' if number == 1 else 's'}")
+    if length or not parts:
+        seconds = Fraction(length, 1_000_000)
+        number_text = str(seconds.numerator) if seconds.denominator == 1 else f"{length / 1_000_000:f}".rstrip("0")
+        parts.append(f"{number_text} second{'' if seconds == 1 else 's'}")
+    return " ".join(parts)
+
+
+def count_text(count: plan.Count, names: Names = OWN) -> str:
+    """A number of events, or the expression that gives it."""
+    return str(count) if isinstance(count, int) else expression_text(count, names)
+
+
+def expression_text(node: Expression, names: Names) -> str:
+    """An expression; parentheses only where they are needed."""
+    return _text(node, names, 0)
+
+
+def literal_text(type_: Type, value: bool | int | float | Decimal | str) -> str:
+    """A literal of the language, or `infinity`, which stands for one."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value.translate(_ESCAPES)}"'
+        case Decimal():
+            return f"{value:f}d"
+        case float() if value in {float("inf"), float("-inf")}:
+            return "infinity" if value > 0 else "-infinity"
+        case float() if value != value:
+            return "float.NAN"
+        case _:
+            return repr(value)
+
+
+def statement_lines(statements: tuple[Statement, ...], names: Names) -> list[str]:
+    """Statements, a line each; those within others four spaces further in."""
+    return [line for statement in statements for line in _lines(statement, names)]
+
+
+def _lines(statement: Statement, names: Names) -> Iterator[str]:
+    def text(node: Expression) -> str:
+        return expression_text(node, names)
+
+    match statement:
+        case plan.Print(text=value):
+            yield f"print {text(value)}"
+        case plan.Log(text=value, level=level):
+            yield f"log {text(value)} at {level}"
+        case plan.Send(event=event, channel=channel):
+            yield f"send {text(event)} to {text(channel)}"
+        case plan.Emit(event=event, channel=channel):
+            yield f"emit {text(event)}{'' if channel is None else f' to {text(channel)}'}"
+        case plan.Route(event=event):
+            yield f"route {text(event)}"
+        case plan.Assign(target=target, value=value):
+            yield f"{text(target)} := {text(value)}"
+        case plan.Evaluate(value=value):
+            yield text(value)
+        case plan.If(condition=condition, then=then, otherwise=otherwise):
+            yield from _branches(f"if {text(condition)}", then, otherwise, names)
+        case plan.IfPresent(values=values, slots=slots, then=then, otherwise=otherwise):
+            bound = (f"{text(value)} as {_local(slot)}" for value, slot in zip(values, slots, strict=True))
+            yield from _branches(f"ifpresent {', '.join(bound)}", then, otherwise, names)
+        case plan.While(condition=condition, body=body):
+            yield from _branches(f"while {text(condition)}", body, (), names)
+        case plan.For(slot=slot, sequence=sequence, body=body):
+            yield from _branches(f"for {_local(slot)} in {text(sequence)}", body, (), names)
+        case plan.Break():
+            yield "break"
+        case plan.Continue():
+            yield "continue"
+        case plan.Return(value=value):
+            yield "return" if value is None else f"return {text(value)}"
+        case _:
+            assert_never(statement)
+
+
+def _branches(
+    head: str, then: tuple[Statement, ...], otherwise: tuple[Statement, ...], names: Names
+) -> Iterator[str]:
+    yield f"{head} {{"
+    yield from (f"    {line}" for line in statement_lines(then, names))
+    if otherwise:
+        yield "} else {"
+        yield from (f"    {line}" for line in statement_lines(otherwise, names))
+    yield "}"
+
+
+def _local(slot: int) -> str:
+    return f"v{slot + 1}"
+
+
+def _text(node: Expression, names: Names, outer: int) -> str:
+    """With parentheses where the surroundings (`outer`) bind tighter than the node."""
+    match node:
+        case Literal(type=type_, value=value):
+            return literal_text(type_, value)
+        case ParameterOf(name=name):
+            return name
+        case KeyOf(index=index):
+            return names.keys[index]
+        case SelectOf(index=index):
+            return names.selects[index]
+        case LocalOf(slot=slot):
+            return _local(slot)
+        case FieldOf(term=term, field=field):
+            return _member(names.terms[term], field)
+        case EventOf(term=term):
+            return names.terms[term] or "this event"
+        case MemberOf(receiver=receiver, field=field):
+            return f"{_text(receiver, names, _TIGHTEST)}.{field}"
+        case IndexOf(receiver=receiver, index=index_):
+            return f"{_text(receiver, names, _TIGHTEST)}[{_text(index_, names, 0)}]"
+        case Call() | Invoke() | New() | Items() | Aggregate():
+            return _call(node, names)
+        case Unary(operator=operator, operand=operand):
+            binding = _BINDING["not"] if operator == "not" else 8
+            sign = "not " if operator == "not" else "-"
+            return _grouped(sign, _text(operand, names, binding), binding, outer)
+        case Binary(operator=operator, left=left, right=right):
+            binding = _BINDING[operator]
+            # Comparisons do not chain, so both sides of one need parentheses; else the right side does.
+            left_text = _text(left, names, binding + (binding == _BINDING["="]))
+            return _grouped(f"{left_text} {operator} ", _text(right, names, binding + 1), binding, outer)
+    assert_never(node)
+
+
+def _call(node: Call | Invoke | New | Items | Aggregate, names: Names) -> str:
+    """What has its parts in brackets."""
+    match node:
+        case Call(method=method, receiver=receiver, arguments=arguments) if "." in method:
+            return f"{method}({_listed((receiver, *arguments), names)})"
+        case Call(method=method, receiver=receiver, arguments=arguments):
+            return f"{_receiver(receiver, method, names)}({_listed(arguments, names)})"
+        case Invoke(action=action, receiver=None, arguments=arguments):
+            return f"{action}({_listed(arguments, names)})"
+        case Invoke(action=action, receiver=receiver, arguments=arguments):
+            assert receiver is not None
+            return f"{_receiver(receiver, action, names)}({_listed(arguments, names)})"
+        case New(type=type_, arguments=arguments):
+            return f"{type_}({_listed(arguments, names)})"
+        case Items(type=Type(kind=Kind.SEQUENCE), items=items) if items:
+            return f"[{_listed(items, names)}]"
+        case Items(items=items) if items:
+            pairs = zip(items[::2], items[1::2], strict=True)
+            return f"{{{', '.join(f'{_text(key, names, 0)}: {_text(value, names, 0)}' for key, value in pairs)}}}"
+        case Items(type=type_):
+            return f"new {type_}"
+        case Aggregate(function=function, arguments=arguments):
+            return f"{function}({_listed(arguments, names)})"
+    assert_never(node)
+
+
+def _receiver(receiver: Expression, method: str, names: Names) -> str:
+    if isinstance(receiver, EventOf):
+        return _member(names.terms[receiver.term], method)
+    return f"{_text(receiver, names, _TIGHTEST)}.{method}"
+
+
+def _member(term: str, name: str) -> str:
+    return f"{term}.{name}" if term else name
+
+
+def _listed(nodes: tuple[Expression, ...], names: Names) -> str:
+    return ", ".join(_text(node, names, 0) for node in nodes)
+
+
+def _grouped(before: str, after: str, binding: int, outer: int) -> str:
+    return f"({before}{after})" if binding < outer else f"{before}{after}"
