@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.batch import NO_TIME
-from runtime.compiled import kernel
+from runtime.compiled import inlined, kernel
 from runtime.controls import NEVER
 from runtime.time_policy import NO_WAIT
 
@@ -81,6 +81,27 @@ class Punctuation(NamedTuple):
     reorder: Integers
 
 
+class Timers(NamedTuple):
+    """Moments that the query waits for: those of key k are `start[k]` to `start[k + 1]`; `time`: when each is due.
+
+    `emitted`, `definitive`, `step` are filled as those of released events, where `time` has become definitive; `emitted`
+    of the others is NO_TIME. Timer t is number `first + t`: at equal times it stands behind all events.
+    """
+
+    start: Integers
+    time: Integers
+    emitted: Integers
+    definitive: Integers
+    step: Integers
+    first: int
+
+
+def no_timers(keys: int, rows: int) -> Timers:
+    """None at all, for so many keys and rows."""
+    none = np.empty(0, np.int64)
+    return Timers(np.zeros(keys + 1, np.int64), none, none, none, none, rows)
+
+
 class Released(NamedTuple):
     """Events by position: `order[start[k]:fresh[k]]` are key k's window rows, from `fresh[k]` to `start[k + 1]` the released ones.
 
@@ -134,11 +155,12 @@ def admit(
     bounds: Integers,
     everywhere: Integers,
     limit: int,
+    timers: Timers | None = None,
 ) -> Admitted:
     """Judges and releases; runs timers up to `limit` (NEVER: until nothing is due).
 
     Changes in place: `bounds` (keys, inputs), `rows.time` of inputs without wait (their arrival), `rows.ripe` of records that
-    are held, `everywhere` (inputs).
+    are held, `everywhere` (inputs), and what came of `timers`.
     """
     count, keys, new = len(rows.key_rows), len(rows.start) - 1, len(rows.time) - rows.first_new
     released = Released(
@@ -154,7 +176,8 @@ def admit(
         pending_start=np.zeros(keys + 1, np.int64),
         pending=np.empty(count, np.int32),
     )
-    next_due, last_due = _admit(rows, punctuation, delay, moves, bounds, everywhere, limit, released)
+    awaited = no_timers(keys, len(rows.time)) if timers is None else timers
+    next_due, last_due = _admit(rows, punctuation, delay, moves, bounds, everywhere, limit, awaited, released)
     for at in range(len(punctuation.beat_row)):
         for item in range(len(delay)):
             if punctuation.beat_mask[at] >> item & 1:
@@ -271,6 +294,25 @@ def _why(released_by_own_record: bool, was_held: bool) -> int:
     return 3 if was_held else 1
 
 
+@inlined
+def _release(
+    released: Released, timers: Timers, number: int, out: int, now: int, reached: int, waited: int, step: int
+) -> int:
+    """Writes down the release of an event, or that a timer is over; gives the next free position."""
+    if number >= timers.first:
+        timer = number - timers.first
+        timers.emitted[timer] = now
+        timers.definitive[timer] = reached
+        timers.step[timer] = step
+        return out
+    released.order[out] = number
+    released.emitted[out] = now
+    released.definitive[out] = reached
+    released.waited[out] = waited
+    released.step[out] = step
+    return out + 1
+
+
 @kernel
 def _in_key_order(rows: Rows) -> tuple[Integers, Integers, NDArray[np.int16]]:
     """Arrival, time and input one key after the other, so that the loop over keys reads memory in order."""
@@ -293,6 +335,7 @@ def _admit(
     bounds: Integers,
     everywhere: Integers,
     limit: int,
+    timers: Timers,
     released: Released,
 ) -> tuple[int, int]:
     """Fills `released`; gives the next moment at which something is due, and the last one that was run."""
@@ -300,7 +343,8 @@ def _admit(
     first_new, key_rows = rows.first_new, rows.key_rows
     widest = 1
     for key in range(keys):
-        widest = max(widest, rows.start[key + 1] - rows.start[key])
+        waiting = timers.start[key + 1] - timers.start[key]
+        widest = max(widest, rows.start[key + 1] - rows.start[key] + waiting)
     held_time, held_ripe = np.empty((inputs, widest), np.int64), np.empty((inputs, widest), np.int64)
     held, common = np.zeros(inputs, np.int64), np.empty(inputs, np.int64)
     pending_time, pending_row = np.empty(widest, np.int64), np.empty(widest, np.int64)
@@ -334,6 +378,9 @@ def _admit(
                 _hold(partition, inputs_of[at], times[at], rows.ripe[row])
                 quiet = False
             at += 1
+        for timer in range(timers.start[key], timers.start[key + 1]):
+            _push(pending_time, pending_row, size, timers.time[timer], timers.first + timer)
+            size += 1
 
         while True:
             # what is next: a record of this key, a heartbeat for every key, or the end
@@ -355,12 +402,8 @@ def _admit(
                 if not quiet:
                     reached, ripened = _settle(partition, due)
                 while size > 0 and pending_time[0] <= reached:
-                    released.order[out] = pending_row[0]
-                    released.emitted[out] = due
-                    released.definitive[out] = reached
-                    released.waited[out] = 2 if ripened else 1
-                    released.step[out] = -1
-                    out += 1
+                    waited = 2 if ripened else 1
+                    out = _release(released, timers, pending_row[0], out, due, reached, waited, -1)
                     _pop(pending_time, pending_row, size)
                     size -= 1
 
@@ -408,12 +451,9 @@ def _admit(
                 reached, _ = _settle(partition, now)
             while size > 0 and pending_time[0] <= reached:
                 other = pending_row[0]
-                released.order[out] = other
-                released.emitted[out] = now
-                released.definitive[out] = reached
-                released.waited[out] = _why(other == row, rows.ripe[other] != NO_TIME)
-                released.step[out] = row - first_new
-                out += 1
+                held_back = other < timers.first and rows.ripe[other] != NO_TIME
+                waited = _why(other == row, held_back)
+                out = _release(released, timers, other, out, now, reached, waited, row - first_new)
                 _pop(pending_time, pending_row, size)
                 size -= 1
 
@@ -421,8 +461,9 @@ def _admit(
             next_due = min(next_due, _next_due(partition))
         released.pending_start[key] = left
         while size > 0:
-            released.pending[left] = pending_row[0]
-            left += 1
+            if pending_row[0] < timers.first:
+                released.pending[left] = pending_row[0]
+                left += 1
             _pop(pending_time, pending_row, size)
             size -= 1
     released.start[keys] = out

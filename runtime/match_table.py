@@ -13,13 +13,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import EventType, Plan, QueryPlan
+from querylang.plan import EventType, Plan, QueryPlan, known
 from runtime.admission import Waited
-from runtime.batch import ARROW_TYPES, column_name
+from runtime.arrow import arrow_type, one_chunk
+from runtime.batch import column_name
 from runtime.compiled import kernel
-from runtime.arrow import one_chunk
+from runtime.controls import NEVER
 from runtime.keys import key_columns, mix
-from runtime.results import fields_struct, key_struct, match_schema, member_struct, moments
+from runtime.results import (
+    fields_struct,
+    key_struct,
+    match_schema,
+    member_struct,
+    members_struct,
+    moments,
+)
+
+Integers = NDArray[np.int64]
 
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
@@ -27,49 +37,87 @@ _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """One entry a match: the rows of its members (match, term), and how its latest event was released."""
+    """One entry a match: its latest event's row, the rows of its members (match, term; -1: unset), how it was released.
 
-    members: NDArray[np.int64]
-    time: NDArray[np.int64]
-    definitive: NDArray[np.int64]
-    emitted: NDArray[np.int64]
+    `time`: of the match; `selected`: of a `find every` what the selects gave, a column each. `waited`: codes of
+    `Waited`.
+    """
+
+    latest: Integers
+    members: Integers
+    time: Integers
+    definitive: Integers
+    emitted: Integers
     waited: NDArray[np.int8]
-    step: NDArray[np.int64]
-    rank: NDArray[np.int64]
+    step: Integers
+    rank: Integers
+    selected: tuple[pa.Array, ...] = ()
+
+    def joined(self, other: Matched) -> Matched:
+        """These matches, then those of `other`."""
+        names = ("latest", "members", "time", "definitive", "emitted", "waited", "step", "rank")
+        parts = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
+        pairs = zip(self.selected, other.selected, strict=True)
+        return Matched(**parts, selected=tuple(pa.concat_arrays([one, two]) for one, two in pairs))
+
+    def __len__(self) -> int:
+        return len(self.latest)
 
 
-def match_table(plan: Plan, query: QueryPlan, table: pa.Table, time: NDArray[np.int64], matched: Matched) -> pa.Table:
+def match_table(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, matched: Matched) -> pa.Table:
     """The matches of one query; `table` holds the events, `time` their times by row."""
-    count = len(matched.time)
-    terms = [
-        _member(plan.event(query.inputs[term.input].event), table, time, matched.members[:, index])
-        for index, term in enumerate(query.terms)
-    ]
-    first = pa.array(matched.members[:, 0])
-    keys = [key.take(first) for key in key_columns(table, table.column("_kind").to_numpy(), plan, query)]
+    count = len(matched)
+    schema = match_schema(plan, query)
+    latest = pa.array(matched.latest)
+    keys = [key.take(latest) for key in key_columns(table, table.column("_kind").to_numpy(), plan, query)]
     columns = [
-        match_ids(query.name, table, matched.members),
+        match_ids(query, table, matched),
         pa.repeat(pa.scalar(query.name), count),
-        pa.repeat(pa.scalar(""), count),
+        pa.repeat(pa.scalar(query.instance), count),
         _struct(keys, key_struct(plan, query), count),
         moments(matched.time),
         moments(matched.definitive),
         moments(matched.emitted),
         _WAITED.take(pa.array(matched.waited)),
-        pa.StructArray.from_arrays(terms, names=[term.name for term in query.terms]),
-        pa.array(matched.step),
-        pa.array(matched.rank),
+        _members(plan, query, table, time, matched),
     ]
-    return pa.table(columns, schema=match_schema(plan, query))
+    if query.every is not None:
+        columns.append(_struct(list(matched.selected), schema.field("selected").type, count))
+    if "points" in schema.names:
+        columns.append(_points(query, time, matched, schema.field("points").type))
+    return pa.table([*columns, pa.array(matched.step), pa.array(matched.rank)], schema=schema)
 
 
-def _member(event: EventType, table: pa.Table, time: NDArray[np.int64], rows: NDArray[np.int64]) -> pa.StructArray:
-    index = pa.array(rows)
+def _members(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, matched: Matched) -> pa.StructArray:
+    type_ = members_struct(plan, query)
+    if query.every is not None:
+        return _struct([], type_, len(matched))
+    terms = [
+        _member(plan, plan.event(query.inputs[term.input].event), table, time, matched.members[:, index])
+        for index, term in enumerate(query.terms)
+    ]
+    return _struct(terms, type_, len(matched))
+
+
+def _points(query: QueryPlan, time: Integers, matched: Matched, type_: pa.StructType) -> pa.StructArray:
+    """The moments of the named waits: a leading one before the oldest event, a trailing one the time of the match."""
+    columns = []
+    if query.leading is not None and query.leading.name is not None:
+        bound = np.where(matched.members < 0, NEVER, time[matched.members])
+        columns.append(moments(bound.min(axis=1) - known(query.leading.duration)))
+    if query.trailing is not None and query.trailing.name is not None:
+        columns.append(moments(matched.time))
+    return _struct(columns, type_, len(matched))
+
+
+def _member(plan: Plan, event: EventType, table: pa.Table, time: Integers, rows: Integers) -> pa.StructArray:
+    unset = rows < 0
+    index = pa.array(np.maximum(rows, 0))
     names = [column_name(field.name, field.type) for field in event.fields]
     fields = [
         one_chunk(table.column(name)).take(index)
         if name in table.column_names
-        else pa.nulls(len(rows), ARROW_TYPES[field.type])
+        else pa.nulls(len(rows), arrow_type(field.type, plan))
         for name, field in zip(names, event.fields, strict=True)
     ]
     columns = [
@@ -80,9 +128,9 @@ def _member(event: EventType, table: pa.Table, time: NDArray[np.int64], rows: ND
         _sources(one_chunk(table.column("_source")), index),
         one_chunk(table.column("_partition")).take(index),
         one_chunk(table.column("_offset")).take(index),
-        _struct(fields, fields_struct(event), len(rows)),
+        _struct(fields, fields_struct(plan, event), len(rows)),
     ]
-    return _struct(columns, member_struct(event), len(rows))
+    return _struct(columns, member_struct(plan, event), len(rows), unset if unset.any() else None)
 
 
 def _sources(source: pa.DictionaryArray, index: pa.Array) -> pa.StringArray:
@@ -91,15 +139,22 @@ def _sources(source: pa.DictionaryArray, index: pa.Array) -> pa.StringArray:
     return source.take(index).dictionary_decode()
 
 
-def _struct(columns: list[pa.Array], type_: pa.StructType, count: int) -> pa.StructArray:
+def _struct(
+    columns: list[pa.Array], type_: pa.StructType, count: int, missing: NDArray[np.bool_] | None = None
+) -> pa.StructArray:
     if not columns:
         return pa.array([{}] * count, type_)
-    return pa.StructArray.from_arrays(columns, fields=list(type_))
+    mask = None if missing is None else pa.array(missing)
+    return pa.StructArray.from_arrays(columns, fields=list(type_), mask=mask)
 
 
-def match_ids(query: str, table: pa.Table, members: NDArray[np.int64]) -> pa.StringArray:
-    """128 bits in hexadecimal: two chains of mixed 64-bit words over the query's name and the members' coordinates."""
-    seeds = np.array([_text_hash(f"{lane}{query}") for lane in "ab"], np.uint64)
+def match_ids(query: QueryPlan, table: pa.Table, matched: Matched) -> pa.StringArray:
+    """128 bits in hexadecimal: two chains of mixed 64-bit words over the query's title and the members' coordinates.
+
+    An unset name is one word in place of an event's two. A `find every` has the coordinates of its latest event.
+    """
+    seeds = np.array([_text_hash(f"{lane}{query.title}") for lane in "ab"], np.uint64)
+    members = matched.members if query.every is None else matched.latest.reshape(-1, 1)
     text = _identities(members, _places(table), table.column("_offset").to_numpy(), seeds, _HEX)
     ends = np.arange(len(members) + 1, dtype=np.int32) * 32
     return pa.StringArray.from_buffers(len(members), pa.py_buffer(ends), pa.py_buffer(text))
@@ -145,6 +200,10 @@ def _identities(
     for match in range(len(members)):
         chains[:] = seeds
         for row in members[match]:
+            if row < 0:
+                for lane in range(len(seeds)):
+                    chains[lane] = mix(~chains[lane])
+                continue
             place = places[row] if len(places) > 1 else places[0]
             number = np.uint64(offset[row])
             for lane in range(len(seeds)):

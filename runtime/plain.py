@@ -37,10 +37,21 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
         "waited": table.column("waited").to_pylist(),
         "members": [{name: values[row] for name, values in terms.items()} for row in range(len(table))],
     }
+    if "selected" in table.column_names:
+        columns["selected"] = [plain_value(values) for values in table.column("selected").to_pylist()]
+    if "points" in table.column_names:
+        points = table.column("points").combine_chunks()
+        moments = {field.name: plain_times(points.field(field.name)) for field in points.type}
+        columns["points"] = [{name: times[row] for name, times in moments.items()} for row in range(len(table))]
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain]:
+def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain | None]:
+    """One object an event; null for a name that is unset."""
+    if member.null_count:
+        is_set = member.is_valid().to_pylist()
+        plain = iter(_plain_members(member.filter(member.is_valid()), row_of))
+        return [next(plain) if there else None for there in is_set]
     places = zip(*(member.field(name).to_pylist() for name in ("source", "partition", "offset")), strict=True)
     columns = {
         "event": member.field("event").to_pylist(),

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from runtime.batch import ARROW_TYPES, NO_TIME, Kind, field_columns
-from runtime.arrow import one_chunk
+from runtime.arrow import arrow_type, one_chunk
+from runtime.batch import NO_TIME, Kind, field_columns
 from runtime.results import discard_schema, moments
 
 _REASONS = {Kind.MALFORMED: "malformed", Kind.UNKNOWN_TYPE: "unknown_type"}
@@ -44,7 +44,7 @@ def refused(
     events = np.array([event.name for event in plan.events] + [None], object)
     kinds = taken.column("_kind").to_numpy().astype(np.int64)
     payload = [
-        one_chunk(taken.column(name)) if name in taken.column_names else pa.nulls(len(rows), ARROW_TYPES[type_])
+        one_chunk(taken.column(name)) if name in taken.column_names else pa.nulls(len(rows), arrow_type(type_, plan))
         for name, type_ in field_columns(plan.events).items()
     ]
     text = one_chunk(taken.column("_text")) if "_text" in taken.column_names else pa.nulls(len(rows), pa.string())

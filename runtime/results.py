@@ -13,7 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan, QueryPlan
-from runtime.batch import ARROW_TYPES, NO_TIME, field_columns
+from runtime.arrow import arrow_type
+from runtime.batch import NO_TIME, field_columns
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -29,13 +30,13 @@ def moments(micros: NDArray[np.int64]) -> pa.Array:
     return pa.array(micros, mask=missing if missing.any() else None).cast(TIMESTAMP)
 
 
-def fields_struct(event: EventType) -> pa.DataType:
+def fields_struct(plan: Plan, event: EventType) -> pa.DataType:
     """An event's payload: its fields by name."""
-    return pa.struct([(item.name, ARROW_TYPES[item.type]) for item in event.fields])
+    return pa.struct([(item.name, arrow_type(item.type, plan)) for item in event.fields])
 
 
-def member_struct(event: EventType) -> pa.DataType:
-    """One event of a match: type, times, coordinates, payload."""
+def member_struct(plan: Plan, event: EventType) -> pa.DataType:
+    """One event of a match: type, times, coordinates, payload; null for an `or` name that is unset."""
     return pa.struct(
         [
             ("event", pa.string()),
@@ -45,42 +46,49 @@ def member_struct(event: EventType) -> pa.DataType:
             ("source", pa.string()),
             ("partition", pa.int32()),
             ("offset", pa.int64()),
-            ("fields", fields_struct(event)),
+            ("fields", fields_struct(plan, event)),
         ]
     )
 
 
 def key_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
     """The partition key: one field a key of the query, named as the query names it."""
-    if not query.inputs[0].keys:
-        return pa.struct([])
-    event = plan.event(query.inputs[0].event)
-    return pa.struct(
-        [
-            (name, ARROW_TYPES[event.type_of(field_name)])
-            for name, field_name in zip(query.keys, query.inputs[0].keys, strict=True)
-        ]
-    )
+    return pa.struct([(key.name, arrow_type(key.type, plan)) for key in query.keys])
 
 
 def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
-    """One row a match of `query`."""
-    members = [(term.name, member_struct(plan.event(query.inputs[term.input].event))) for term in query.terms]
-    return pa.schema(
-        [
-            ("match_id", pa.string()),
-            ("query", pa.string()),
-            ("instance", pa.string()),
-            ("key", key_struct(plan, query)),
-            ("time", TIMESTAMP),
-            ("definitive", TIMESTAMP),
-            ("emitted", TIMESTAMP),
-            ("waited", pa.string()),
-            ("members", pa.struct(members)),
-            ("_step", pa.int64()),
-            ("_rank", pa.int64()),
-        ]
-    )
+    """One row a match of `query`: of a `find every` with `selected`, of one that names its waits with their `points`."""
+    columns = [
+        ("match_id", pa.string()),
+        ("query", pa.string()),
+        ("instance", pa.string()),
+        ("key", key_struct(plan, query)),
+        ("time", TIMESTAMP),
+        ("definitive", TIMESTAMP),
+        ("emitted", TIMESTAMP),
+        ("waited", pa.string()),
+        ("members", members_struct(plan, query)),
+    ]
+    if query.every is not None:
+        selects = [(select.name, arrow_type(select.value.type, plan)) for select in query.every.selects]
+        columns.append(("selected", pa.struct(selects)))
+    if point_names(query):
+        columns.append(("points", pa.struct([(name, TIMESTAMP) for name in point_names(query)])))
+    return pa.schema([*columns, ("_step", pa.int64()), ("_rank", pa.int64())])
+
+
+def members_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
+    """The events of a match by their names in the pattern; a `find every` has none."""
+    if query.every is not None:
+        return pa.struct([])
+    events = {term.name: plan.event(query.inputs[term.input].event) for term in query.terms}
+    return pa.struct([(name, member_struct(plan, event)) for name, event in events.items()])
+
+
+def point_names(query: QueryPlan) -> list[str]:
+    """The names of the waits that have one; a match of a `find every` has no points."""
+    waits = [] if query.every is not None else [query.leading, query.trailing]
+    return [wait.name for wait in waits if wait is not None and wait.name is not None]
 
 
 OUTPUT_SCHEMA = pa.schema(
@@ -103,7 +111,7 @@ OUTPUT_SCHEMA = pa.schema(
 
 def discard_schema(plan: Plan) -> pa.Schema:
     """One row a refused record (and query, where a query refused it): payload, times, the bound, the reason."""
-    payload = pa.struct([(name, ARROW_TYPES[type_]) for name, type_ in field_columns(plan.events).items()])
+    payload = pa.struct([(name, arrow_type(type_, plan)) for name, type_ in field_columns(plan.events).items()])
     return pa.schema(
         [
             ("query", pa.string()),
@@ -130,7 +138,7 @@ LEDGER_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The outcome of one `Engine.process`: `matches` by query name; `ledger` holds the changes of this call."""
+    """The outcome of one `Engine.process`: `matches` by query title; `ledger` holds the changes of this call."""
 
     matches: dict[str, pa.Table] = field(default_factory=dict)
     outputs: pa.Table = field(default_factory=OUTPUT_SCHEMA.empty_table)

@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.expression import Type
+from querylang.expression import Expression
 from querylang.plan import Plan, QueryPlan
 from runtime.batch import NO_TIME, Kind, column_name
 from runtime.expressions import holds
-from runtime.arrow import one_chunk
 from runtime.keys import key_columns, key_fields
 
 SECOND = 1_000_000
@@ -63,13 +62,14 @@ class Selector:
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
+        self._time_from = _time_sources(plan, query)
         kinds = len(plan.events)
         self._input = np.full(kinds + 1, -1, np.int16)
         self._beats = np.zeros(kinds + 1, np.int64)
         self._keyed = np.zeros(kinds + 1, np.bool_)
         self._needs_time = np.zeros(kinds + 1, np.bool_)
         for kind, event in enumerate(plan.events):
-            self._keyed[kind] = bool(key_fields(query).get(event.name))
+            self._keyed[kind] = bool(key_sources(query).get(event.name))
             for index, item in enumerate(query.inputs):
                 if item.event == event.name:
                     self._input[kind] = index
@@ -102,39 +102,40 @@ class Selector:
     def _filter(self, table: pa.Table, input_of: NDArray[np.int16], use: NDArray[np.int8]) -> None:
         for index, item in enumerate(self._query.inputs):
             if item.filter is not None:
-                use[(input_of == index) & ~holds(item.filter, table)] = Use.FILTERED
+                passes = as_array(item.filter, table, self._plan, self._plan.event(item.event)).fill_null(False)
+                use[(input_of == index) & ~passes.to_numpy(zero_copy_only=False)] = Use.FILTERED
 
     def _source_times(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
-        declared = table.column("_source_time").to_numpy()
-        fields = {
-            (event, field)
-            for item in self._query.inputs
-            for event, field in [(item.event, item.time_from)]
-            + ([(item.heartbeat.event, item.heartbeat.time_from)] if item.heartbeat else [])
-            if field is not None
-        }
-        if not fields:
-            return declared
-        time = declared.copy()
-        for event, field in sorted(fields):
-            kind = [candidate.name for candidate in self._plan.events].index(event)
+        time: NDArray[np.int64] = table.column("_source_time").to_numpy()
+        if not self._time_from:
+            return time
+        time = time.copy()
+        for kind, source in self._time_from:
             rows = kinds == kind
-            time[rows] = microseconds(table, field, self._plan.event(event).type_of(field))[rows]
+            if rows.any():
+                time[rows] = microseconds(as_array(source, table, self._plan, self._plan.events[kind]))[rows]
         return time
 
 
-def microseconds(table: pa.Table, field: str, type_: Type) -> NDArray[np.int64]:
-    """A field of seconds since 1970 as microseconds, rounded to the nearest; NO_TIME where it holds no time."""
-    name = column_name(field, type_)
-    if name not in table.column_names:
-        return np.full(len(table), NO_TIME, np.int64)
-    column = one_chunk(table.column(name))
+def _time_sources(plan: Plan, query: QueryPlan) -> list[tuple[int, Expression]]:
+    """Event types, by number, that say themselves when they happened, with what gives the time."""
+    sources: dict[tuple[int, Expression], None] = {}
+    numbers = {event.name: number for number, event in enumerate(plan.events)}
+    for item in query.inputs:
+        for taken in (item, item.heartbeat):
+            if taken is not None and taken.time_from is not None:
+                sources[numbers[taken.event], taken.time_from] = None
+    return list(sources)
+
+
+def microseconds(column: pa.Array) -> NDArray[np.int64]:
+    """Float or integer seconds since 1970 as microseconds, rounded to the nearest; NO_TIME where that is no time."""
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
     limit = LATEST_TIME // SECOND
     with np.errstate(invalid="ignore"):
         usable = (values >= -limit) & (values <= limit)
-        if type_ is Type.FLOAT:
+        if values.dtype == np.float64:
             time = np.rint(np.where(usable, values, 0.0) * SECOND).astype(np.int64)
         else:
             time = np.where(usable, values, 0) * SECOND

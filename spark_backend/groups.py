@@ -6,6 +6,7 @@ group knows which records it wants, which bucket each goes to, and how records a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from querylang.plan import Plan, QueryPlan
 from runtime.admission import Verdict
 from runtime.batch import Arrivals, Kind
-from runtime.keys import bucket_of, key_fields
+from runtime.keys import bucket_of, key_identity
 from runtime.ledger import Account, count_records
 from runtime.selection import Selector, Use
 
@@ -54,7 +55,7 @@ class PartitionGroup:
         """What each query makes of each record (`runtime.selection.Use`)."""
         kinds = arrivals.system("kind").astype(np.int64)
         return {
-            query.name: selector.select(arrivals.table, kinds).use
+            query.title: selector.select(arrivals.table, kinds).use
             for query, selector in zip(self.plan.queries, self.selectors, strict=True)
         }
 
@@ -111,9 +112,9 @@ def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: N
 
 def partition_groups(plan: Plan) -> tuple[PartitionGroup, ...]:
     """The groups of a plan's queries, in order of first appearance."""
-    members: dict[tuple[tuple[str, tuple[str, ...]], ...], list[QueryPlan]] = {}
+    members: dict[str, list[QueryPlan]] = {}
     for query in plan.queries:
-        members.setdefault(tuple(sorted(key_fields(query).items())), []).append(query)
+        members.setdefault(json.dumps(key_identity(query)), []).append(query)
     return tuple(
         PartitionGroup(number, Plan(plan.events, tuple(queries)), tuple(Selector(plan, query) for query in queries))
         for number, queries in enumerate(members.values())

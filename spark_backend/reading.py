@@ -97,7 +97,7 @@ def _as_inputs(item: Input) -> tuple[Input, ...]:
 
 def _taking(plan: Plan, event: str) -> QueryPlan:
     """A query that takes a type which is no query's input: such events are counted as unrelated."""
-    item = Input(event, (), None, None, None, None, None, out_of_order=False, heartbeat=None)
+    item = Input(event, (), None, None, None, (), None, None, out_of_order=False, heartbeat=None)
     return replace(plan.queries[0], inputs=(item,))
 
 
