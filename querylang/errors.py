@@ -48,13 +48,16 @@ class Mistake(Enum):
     TOO_DEEP = "limit", "this expression is nested more than {limit} levels deep"
     NUMBER_RANGE = "limit", "this number does not fit {type}"
     DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
+    PATTERN_TOO_DEEP = "limit", "this pattern is nested more than {limit} levels deep"
+    PATTERN_TOO_LARGE = "limit", "this pattern can be matched in too many ways: join fewer events by `and` and `or`"
 
     # names
     UNKNOWN_EVENT = "unknown-event", "there is no event type '{name}'"
     UNKNOWN_FIELD = "unknown-field", "'{event}' has no field '{name}'"
     UNSEEN_FIELD = "unknown-field", "'{name}' is not known: nothing says which fields '{event}' has; define the event"
     UNKNOWN_NAME = "unknown-name", "'{name}' is not a name of this pattern"
-    UNKNOWN_FILTER_NAME = "unknown-name", "'{name}' is not known here: a filter compares with constants"
+    UNKNOWN_FILTER_NAME = "unknown-name", "'{name}' is not known here: a filter compares with constants and parameters"
+    UNKNOWN_HERE = "unknown-name", "'{name}' is not known here"
     UNKNOWN_UNIT = "unknown-unit", "'{name}' is no unit of time"
     UNKNOWN_METHOD = "unknown-method", "{type} has no method '{name}'"
     UNKNOWN_FUNCTION = "unknown-function", "there is no function '{name}'"
@@ -68,14 +71,18 @@ class Mistake(Enum):
     DUPLICATE_INPUT = "duplicate-input", "'{event}' is an input of this query already; a type may be one only once"
     DUPLICATE_NAME = "duplicate-name", "'{name}' is a name of this pattern already"
     DUPLICATE_KEY = "duplicate-name", "'{name}' is a key already"
-    NAME_IS_KEY = "duplicate-name", "'{name}' is a key of this query; a pattern needs another name"
+    NAME_IS_KEY = "duplicate-name", "'{name}' is a key of this query; {what} needs another name"
+    NAME_IS_PARAMETER = "duplicate-name", "'{name}' is a parameter of this query; {what} needs another name"
+    DUPLICATE_QUERY_PARAMETER = "duplicate-name", "'{name}' is a parameter of this query already"
+    DUPLICATE_SELECT = "duplicate-name", "there is a `select ... as {name}` already"
+    DUPLICATE_METADATA = "duplicate-name", "the metadata has '{name}' already"
     NOT_AN_INPUT = "not-an-input", "'{event}' is not an input of this query"
 
     # durations and windows
     UNIT_TWICE = "unit-order", "the unit '{unit}' stands twice"
     UNIT_ORDER = "unit-order", "'{unit}' is not smaller than '{before}': units go from large to small"
-    NOT_CONSTANT = "not-constant", "{what} takes constants only, not '{name}'"
-    NO_VALUE = "no-value", "{what} has no value: this cannot be calculated"
+    NOT_CONSTANT = "not-constant", "'{name}' cannot stand here: only constants and parameters can"
+    NO_VALUE = "no-value", "{what} has no value: {reason}"
     NOT_POSITIVE = "not-positive", "{what} must be greater than 0"
     NO_WINDOW = "no-window", "this input needs `within` or `retain`"
     TWO_WITHIN = "duplicate-within", "this pattern has a `within` over the same range already"
@@ -85,6 +92,9 @@ class Mistake(Enum):
     KEY_NAME = "keys-differ", "the key is called '{name}' here and '{expected}' for '{first}': give it a name with `as`"
     KEY_TYPE = "keys-differ", "the key '{name}' is {type} here and {expected} for '{first}'"
     KEY_NEEDS_NAME = "key-name", "an action as a key needs a name: `key {name}() as ...`"
+    KEY_KIND = "key-type", "{what} is boolean, integer, float, decimal, string or location; '{name}' is {type}"
+    KEY_NOT_FIELD = "key-type", "'{name}' is {found} of '{event}', not a field"
+    UNIQUE_TWICE = "duplicate-name", "'{name}' stands twice in this `with unique`"
 
     # time
     TIME_TYPE = "time-type", "a source time is float or integer seconds; '{name}' is {type}"
@@ -96,8 +106,39 @@ class Mistake(Enum):
     HEARTBEAT_IS_INPUT = "heartbeat", "'{event}' is an input of this query: it cannot be a heartbeat of it"
     ANNOTATION_ARGUMENT = "annotation", "'@{name}' takes {expected}"
 
+    # parameters
+    PARAMETER_TYPE = "parameter-type", "a parameter is integer, float, decimal, string or boolean, not {type}"
+
+    # patterns
+    WAIT_PLACE = "wait-place", "a `wait` stands first or last in a pattern, not within it"
+    WAIT_JOINED = "wait-place", "a `wait` cannot stand under `{operator}`: it is joined to the whole pattern by `->`"
+    NO_EVENT = "wait-place", "this pattern is only a `wait`: it needs an event"
+    WITHOUT_NAME = "name-place", "'{name}' is a name of a `without`: only the `where` behind that may use it"
+    WAIT_NAME = "name-place", "'{name}' is a `wait`, a point in time: only `between` may use it"
+    EVERY_NAME = (
+        "name-place",
+        "'{name}' is a name of the pattern: a `find every` gives its block `select` names, not events",
+    )
+    ACTION_NAME = "name-place", "'{name}' is a name of the pattern: an action takes it as an argument"
+    OUTSIDE_AGGREGATE = (
+        "name-place",
+        "'{name}' is a name of the pattern: outside of an aggregate it has no single value",
+    )
+    SELECTED_LATER = "name-place", "'{name}' is selected further down: a name is selected before it is used"
+    SELF_NAME = "not-in-queries", "`{name}` cannot be used in a query: it is no event"
+    BETWEEN_COUNT = "between", "`between` takes two names or more"
+    BETWEEN_TWICE = "between", "'{name}' stands in this `between` already"
+    BETWEEN_WITHOUT = "between", "'{name}' is a name of a `without`: `between` takes names of the pattern"
+    BOTH_SIDES = "or-sides", "'{name}' and '{other}' stand on two sides of an `or`: write a `where` for each side"
+    EVERY_ALONE = "every", "`find every` needs a `select` or a `having`"
+    EVERY_MISSING = "every", "`{clause}` needs `find every`"
+    EVERY_WAIT = "every", "a `find every` cannot end with a `wait`"
+
     # filters
-    FILTER_OWN_FIELD = "filter", "'{name}' is a field of the event itself: a filter compares with constants"
+    FILTER_OWN_FIELD = (
+        "filter",
+        "'{name}' is a field of the event itself: a filter compares with constants and parameters",
+    )
     FILTER_TWICE = "filter", "the field '{name}' is filtered already: use a range"
     FILTER_ORDER = "filter", "filters by position stand before those by name"
     FILTER_COUNT = "filter", "'{event}' has {count}; there is none for this filter"
@@ -164,6 +205,11 @@ class Mistake(Enum):
     # warnings
     IDLE_HEARTBEAT = "idle-heartbeat", "@Heartbeat has no effect here: it serves types with @TimeFrom only"
     UNSEEN_EVENT = "unseen-event", "nothing says which fields '{name}' has: neither a definition nor the data"
+    IDLE_WHERE = "idle-where", "this `where` belongs to the `without` before it and does not mention its '{name}'"
+    SHORT_WINDOW = "short-window", "this `wait` looks further back than 'within' keeps '{event}': {wait} and {within}"
+    IDLE_WITHIN = "idle-within", "this `within` never matters: no event is kept that long, but for {kept} at most"
+    UNUSED_INPUT = "unused-input", "'{event}' is an input, but neither the pattern nor a `without` uses it"
+    UNUSED_PARAMETER = "unused-parameter", "the parameter '{name}' is not used"
 
 
 class QueryError(EnsueError):
