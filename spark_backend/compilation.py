@@ -10,6 +10,7 @@ from pathlib import Path
 
 import querylang
 from querylang.errors import QueryErrors
+from querylang.given_instances import with_instances
 from querylang.plan import Plan
 from runtime.schemas import infer_schemas
 from spark_backend.record import Schemas
@@ -19,7 +20,12 @@ _SUFFIXES = {"parquet": (".parquet",), "csv": (".csv",), "json": (".json", ".jso
 
 
 def compile_deployment(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas]:
-    """The plan, and the types that came from data; raises QueryErrors or InputError."""
+    """The plan of all instances, and the types that came from data; raises QueryErrors or InputError."""
+    plan, schemas = _compiled(deployment, kept)
+    return with_instances(plan, deployment.parameters), schemas
+
+
+def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas]:
     if kept is not None:
         return querylang.compile_paths(deployment.queries, kept or None).plan, kept
     try:

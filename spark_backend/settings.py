@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from spark_backend.yaml_document import Mistakes, Node, listed, near, read_document
+from querylang.given import NOTHING, Given
+from spark_backend.yaml_document import Mistakes, Node, listed, near, read_document, read_given
 
 SOURCE_FORMATS = ("parquet", "csv", "json")
 SINK_FORMATS = ("parquet", "json", "csv")
@@ -81,7 +82,10 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A checked deployment file. `trigger` and `idle` are microseconds; `idle` None: only records move time."""
+    """A checked deployment file. `trigger` and `idle` are microseconds; `idle` None: only records move time.
+
+    `parameters`: values by query and instance, not yet compared with the queries.
+    """
 
     file: Path
     name: str
@@ -94,6 +98,7 @@ class Deployment:
     buckets: int
     trigger: int
     checkpoint: Path
+    parameters: Given = NOTHING
 
 
 DEFAULT_TRIGGER = 1_000_000
@@ -124,8 +129,6 @@ class _Reader:
 
     def deployment(self, root: Node) -> Deployment:
         found = root.mapping(_DEPLOYMENT_KEYS)
-        if "parameters" in found:
-            found["parameters"].wrong("'parameters' is not supported yet")
         for key in ("name", "queries", "sources", "sinks", "checkpoint"):
             if key not in found:
                 root.wrong(f"'{key}' is missing")
@@ -142,6 +145,7 @@ class _Reader:
             buckets=self._buckets(found),
             trigger=self._duration(found, "trigger", DEFAULT_TRIGGER) or 0,
             checkpoint=self._path(found["checkpoint"]) if "checkpoint" in found else Path(),
+            parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
         )
         self.mistakes.raise_if_any()
         return result

@@ -8,18 +8,32 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import yaml
 
 from querylang.errors import InputError
+from querylang.given import Given
 
 Word = TypeVar("Word")
 Value = TypeVar("Value")
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+
+class DocumentErrors(InputError):
+    """All mistakes of one file: its path, and each mistake's line with its message, in order of lines."""
+
+    def __init__(self, path: str, found: Sequence[tuple[int, str]]) -> None:
+        super().__init__(path, found)
+        self.path = path
+        self.found = tuple(found)
+
+    def __str__(self) -> str:
+        """A line each."""
+        return "\n".join(f"{self.path}:{line}: {message}" for line, message in self.found)
 
 
 @dataclass(slots=True)
@@ -35,9 +49,9 @@ class Mistakes:
         self.found.append((line, message))
 
     def raise_if_any(self) -> None:
-        """Raises InputError with all of them, in order of lines."""
+        """Raises DocumentErrors with all of them."""
         if self.found:
-            raise InputError("\n".join(f"{self.path}:{line}: {message}" for line, message in sorted(self.found)))
+            raise DocumentErrors(self.path, sorted(self.found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,18 @@ class Node:
             return ""
         return _VARIABLE.sub(self._variable, str(self.raw.value))
 
+    def scalar(self) -> bool | int | float | str | None:
+        """A value of the type that YAML gives it; what holds a variable is read again with its value."""
+        tag, text = self.raw.tag, str(self.raw.value)
+        if _VARIABLE.search(text):
+            text = self.text()
+            tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, text, (True, False))
+        try:
+            return yaml.SafeLoader("").construct_object(yaml.ScalarNode(tag, text))
+        except (yaml.YAMLError, ValueError):
+            self.expected("a number, a text, true or false")
+            return None
+
     def _variable(self, found: re.Match[str]) -> str:
         name = found[1]
         if name not in self.mistakes.environment:
@@ -146,19 +172,42 @@ class Node:
         return value
 
 
-def read_document(text: str, mistakes: Mistakes) -> Node:
-    """The root of a YAML text; raises InputError for what is no YAML."""
+def read_document(
+    text: str,
+    mistakes: Mistakes,
+    name: str = "the deployment",
+    beginning: str = "a deployment file begins with `name:`",
+) -> Node:
+    """The root of a YAML text, called `name`; raises DocumentErrors for what is no YAML, or empty."""
     try:
         raw = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
-        raise InputError(f"{mistakes.path}:{line}: is not YAML: {error.problem}") from error
+        raise DocumentErrors(mistakes.path, [(line, f"is not YAML: {error.problem}")]) from error
     except yaml.YAMLError as error:
-        raise InputError(f"{mistakes.path}:1: is not YAML: {' '.join(str(error).split())}") from error
+        raise DocumentErrors(mistakes.path, [(1, f"is not YAML: {' '.join(str(error).split())}")]) from error
     if raw is None:
-        raise InputError(f"{mistakes.path}:1: is empty; a deployment file begins with `name:`")
-    return Node(raw, "the deployment", mistakes)
+        raise DocumentErrors(mistakes.path, [(1, f"is empty; {beginning}")])
+    return Node(raw, name, mistakes)
+
+
+def read_given(node: Node, keys: tuple[str, ...] = ()) -> Given:
+    """Values of parameters, however nested, each with its line."""
+    lines: dict[tuple[str, ...], int] = {}
+    values = _plain(node, keys, lines)
+    return Given(values if isinstance(values, dict) else {}, node.mistakes.path, lines)
+
+
+def _plain(node: Node, keys: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> Any:
+    lines[keys] = node.line
+    match node.raw:
+        case yaml.MappingNode():
+            return {name: _plain(inner, (*keys, name), lines) for name, inner in node.mapping().items()}
+        case yaml.ScalarNode() if keys:
+            return node.scalar()
+    node.expected("a mapping of names to values")
+    return None
 
 
 def near(word: str, words: Iterable[str]) -> str:

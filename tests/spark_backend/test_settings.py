@@ -86,7 +86,7 @@ def test_a_whole_file(folder: Path) -> None:
         ("    event: Withdrawal\n", "    ordering: {policy: apama}\n", "7: 'ordering' is not supported yet; the queries say how events are ordered"),
         ("name: cards", "name: [cards", "2: is not YAML: expected ',' or ']', but got ':'"),
         ("name: cards", "name:", "1: 'name' must be a text, not empty"),
-        ("clock: arrival", "parameters: {}", "15: 'parameters' is not supported yet"),
+        ("clock: arrival", "parameters: eu", "15: 'parameters' must be a mapping of names to values, not 'eu'"),
         ("  matches:", "  matchs:", "13: 'matchs' is not known in 'sinks'; did you mean 'matches'?"),
         ("path: out/matches", "path: s3://bucket/out", "13: 'path' must be a local or mounted folder, not 's3://bucket/out'"),
     ],

@@ -1,0 +1,132 @@
+"""From values of parameters to the plan with its instances.
+
+Takes a plan and what users gave: values by query and instance,
+
+    {Rising: {eu: {least: 10.0}, us: {least: 20.0}}}
+
+or, for one instance without a name, `{Rising: {least: 10.0}}`; where only one query takes parameters, `{least: 10.0}`.
+Gives a plan whose queries are all instances, or raises InputError with every mistake. What a value does to a query
+stands in `querylang.instances`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from querylang.errors import InputError, nearest
+from querylang.given import NOTHING, Given, Path
+from querylang.instances import InstanceError, bind
+from querylang.plan import Parameter, Plan, QueryPlan
+from querylang.value_types import Type
+
+
+def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
+    """The plan with each query's instances in its place: one without a name where no parameter needs a value.
+
+    A query whose parameters need values and for which none are given has no instance and is left out. Raises InputError
+    for values that no query takes, and if nothing is left.
+    """
+    mistakes: list[InputError] = []
+    wanted = _by_query(plan.queries, given, mistakes)
+    made: list[QueryPlan] = []
+    for query in plan.queries:
+        instances = wanted.get(query.name)
+        if instances is None:
+            made += [] if needed(query) else [bind(query, {})]
+            continue
+        for path, name, values in instances:
+            try:
+                made.append(bind(query, _fitting(values, query.parameters), name))
+            except InstanceError as error:
+                mistakes.append(given.wrong(path, str(error)))
+    if not made and not mistakes and plan.queries:
+        mistakes = [given.wrong((), f"nothing would run: {missing(query)}") for query in plan.queries]
+    if mistakes:
+        raise InputError("\n".join(map(str, mistakes)))
+    return replace(plan, queries=tuple(made))
+
+
+def needed(query: QueryPlan) -> list[str]:
+    """The parameters without a default."""
+    return [parameter.name for parameter in query.parameters if parameter.default is None]
+
+
+def missing(query: QueryPlan) -> str:
+    """Why a query has no instance, for people."""
+    names = needed(query)
+    return f"query '{query.name}' has no instance; {_listed(names)} {'needs' if len(names) == 1 else 'need'} a value"
+
+
+Instance = tuple[Path, str, Mapping[str, Any]]
+"""Where it stands, its name, its values."""
+
+
+def _by_query(queries: Sequence[QueryPlan], given: Given, mistakes: list[InputError]) -> dict[str, list[Instance]]:
+    values = given.values
+    if not values:
+        return {}
+    taking = [query.name for query in queries if query.parameters]
+    if not taking:
+        mistakes.append(given.wrong((), "none of these queries takes parameters"))
+        return {}
+    if not any(isinstance(value, Mapping) for value in values.values()):
+        if len(taking) == 1:
+            return {taking[0]: [((), "", values)]}
+        mistakes.append(given.wrong((), f"name the query: {_listed(taking)} take parameters"))
+        return {}
+    found = {}
+    for name, value in values.items():
+        if name in taking:
+            found[name] = _instances(name, value, given, mistakes)
+        else:
+            mistakes.append(given.wrong((name,), _unknown_query(name, taking, queries)))
+    return found
+
+
+def _instances(query: str, value: Any, given: Given, mistakes: list[InputError]) -> list[Instance]:
+    if not isinstance(value, Mapping):
+        mistakes.append(given.wrong((query,), f"'{query}' is a query: its parameters are a mapping of names to values"))
+        return []
+    if not any(isinstance(inner, Mapping) for inner in value.values()):
+        return [((query,), "", value)]
+    found: list[Instance] = []
+    for name, inner in value.items():
+        path = (query, str(name))
+        if isinstance(inner, Mapping):
+            found.append((path, str(name), inner))
+        else:
+            mistakes.append(given.wrong(path, f"'{name}' must be an instance with values, as those beside it are"))
+    return found
+
+
+def _unknown_query(name: str, taking: Sequence[str], queries: Sequence[QueryPlan]) -> str:
+    if name in {query.name for query in queries}:
+        return f"query '{name}' takes no parameters"
+    near = nearest(str(name), taking)
+    return f"there is no query '{name}'" + (f"; did you mean '{near}'?" if near else "")
+
+
+def _fitting(values: Mapping[str, Any], parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Numbers as the parameters' types want them: data formats write 600 where a float is meant."""
+    types = {parameter.name: parameter.type for parameter in parameters}
+    return {str(name): _number(value, types.get(str(name))) for name, value in values.items()}
+
+
+def _number(value: Any, wanted: Type | None) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if wanted == Type.FLOAT and (isinstance(value, float) or abs(value) <= sys.float_info.max):
+        return float(value)
+    if wanted == Type.DECIMAL and math.isfinite(value):
+        return Decimal(repr(value))
+    return value
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}" if quoted[1:] else quoted[0]
