@@ -42,13 +42,24 @@ class Scope:
     is_whole: bool = True
     silent: frozenset[str] = frozenset()
 
-    def missing(self, name: ast.Name) -> QueryError | None:
-        """The mistake of a name that `names` does not have; None: there is nothing to say."""
+    def missing(self, name: ast.Name, near: Iterable[str] = ()) -> QueryError | None:
+        """The mistake of a name that `names` does not have; None: there is nothing to say.
+
+        `near`: names of other sorts that may be meant.
+        """
         if name.text in self.refused:
             return QueryError.of(self.refused[name.text], name.span, name=name.text)
+        if name.text == "self":
+            reason = "it is no event; the pattern's names and the keys are what there is"
+            return QueryError.of(Mistake.NOT_IN_QUERIES, name.span, what="`self`", reason=reason)
         if not self.is_whole or name.text in self.silent:
             return None
-        return QueryError.of(self.unknown, name.span, name=name.text).suggesting(name.text, self.names)
+        mistake = QueryError.of(self.unknown, name.span, name=name.text)
+        return mistake.suggesting(name.text, [*self.names, *near])
+
+    def has(self, name: str) -> bool:
+        """Whether the name stands for something here, be it refused; so it is no name of a type."""
+        return name in self.names or name in self.refused
 
     def with_names(self, names: Mapping[str, Expression | None]) -> Scope:
         """The same place with more names."""

@@ -1,0 +1,76 @@
+"""Actions that are only an expression over their event: `action getTime() returns float { return ts; }`.
+
+Takes checked actions; gives the expression that a call on a bound event becomes, so that it stays a matter of columns.
+All other actions are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from querylang.expression import EventOf, Expression, FieldOf, Invoke, LocalOf, MemberOf, rewritten, walk
+from querylang.plan import Action, Return
+
+LARGEST = 100
+"""Parts that an expression may have to be worth it; calls of calls could double without end."""
+
+
+def inline_forms(actions: Mapping[str, Action]) -> dict[str, Expression]:
+    """Of the actions of one event type, those that are such an expression, over the event as term 0."""
+    forms: dict[str, Expression] = {}
+    waiting = {name: action for name, action in actions.items() if _returned(action) is not None}
+    has_changed = True
+    while has_changed:
+        has_changed = False
+        for name, action in list(waiting.items()):
+            form = _form(action, forms)
+            if form is not None:
+                forms[name] = form
+                del waiting[name]
+                has_changed = True
+    return forms
+
+
+def applied(form: Expression, term: int) -> Expression:
+    """The expression over the event bound to a term."""
+
+    def moved(node: Expression) -> Expression:
+        match node:
+            case FieldOf(type=type_, field=field):
+                return FieldOf(type_, term, field)
+            case EventOf(type=type_):
+                return EventOf(type_, term)
+            case _:
+                return node
+
+    return rewritten(form, moved)
+
+
+def _returned(action: Action) -> Expression | None:
+    match action:
+        case Action(parameters=(), body=(Return(value=value),)):
+            return value
+        case _:
+            return None
+
+
+def _form(action: Action, forms: Mapping[str, Expression]) -> Expression | None:
+    """The action's expression over the event as term 0; None if it calls what is no such expression (yet)."""
+
+    def over_the_event(node: Expression) -> Expression:
+        match node:
+            case LocalOf(slot=0):
+                return EventOf(node.type, 0)
+            case MemberOf(type=type_, receiver=EventOf(), field=field):
+                return FieldOf(type_, 0, field)
+            case Invoke(action=name, receiver=EventOf(), arguments=()) if name in forms:
+                return forms[name]
+            case _:
+                return node
+
+    value = _returned(action)
+    assert value is not None, "only such actions are asked for"
+    form = rewritten(value, over_the_event)
+    parts = list(walk(form))
+    is_plain = len(parts) <= LARGEST and not any(isinstance(part, Invoke) for part in parts)
+    return form if is_plain else None

@@ -1,0 +1,128 @@
+"""Names, members and indexes typed.
+
+Takes nodes and who infers; gives typed expressions. A path that begins with no name of the scope may begin with an
+event type: `com.example.A.MAX`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from querylang import ast
+from querylang.errors import Mistake, QueryError
+from querylang.expression import EventOf, Expression, FieldOf, IndexOf, Literal, MemberOf
+from querylang.inferring import Inferring, type_of
+from querylang.namespaces import path_of
+from querylang.schema import EventSchema
+from querylang.types import LOCATION_FIELDS, method_of
+from querylang.value_types import Kind, Type
+
+
+def name(inferring: Inferring, node: ast.Name, near: Iterable[str] = ()) -> Expression | None:
+    """What a name stands for; `near`: other names that may be meant by an unknown one."""
+    scope, text = inferring.scope, node.text
+    if text in scope.names:
+        return scope.names[text]
+    if text == "infinity":
+        return Literal(Type.FLOAT, float("inf"))
+    if text in scope.actions and text not in scope.refused:
+        return inferring.wrong(QueryError.of(Mistake.ACTION_AS_VALUE, node.span, name=text))
+    if text not in scope.refused and inferring.namespace.candidates(text):
+        return inferring.wrong(QueryError.of(Mistake.EVENT_TYPE_AS_VALUE, node.span, name=text))
+    missing = scope.missing(node, near)
+    return None if missing is None else inferring.wrong(missing)
+
+
+def receiver_of(inferring: Inferring, node: ast.Expression) -> Expression | None:
+    """What stands before a point: a value. A name may be meant to be an event type's."""
+    if isinstance(node, ast.NameUse):
+        return name(inferring, node.name, inferring.namespace.types.names)
+    return inferring.typed(node)
+
+
+def type_path(inferring: Inferring, node: ast.Expression | None) -> ast.Name | None:
+    """The name of an event type that the points of an expression spell; None if it is something else."""
+    path = path_of(node)
+    if path is None or inferring.scope.has(path.text.removeprefix(".").partition(".")[0]):
+        return None
+    return path if inferring.namespace.candidates(path.text) else None
+
+
+def member(inferring: Inferring, node: ast.Member) -> Expression | None:
+    """`receiver.name`: a field, or a constant of an event type."""
+    path = type_path(inferring, node.receiver)
+    if path is not None:
+        return _type_constant(inferring, path, node.name)
+    receiver = receiver_of(inferring, node.receiver)
+    if receiver is None:
+        return None
+    type_ = type_of(receiver)
+    if type_.kind is Kind.EVENT:
+        return _event_member(inferring, receiver, inferring.namespace.of(type_), node.name)
+    if type_ == Type.LOCATION and node.name.text in LOCATION_FIELDS:
+        return MemberOf(Type.FLOAT, receiver, node.name.text)
+    return inferring.wrong(_no_member(type_, node.name))
+
+
+def index(inferring: Inferring, node: ast.Index) -> Expression | None:
+    """`receiver[index]`: an element of a sequence, a value of a dictionary."""
+    receiver = inferring.typed(node.receiver)
+    if receiver is None:
+        inferring.typed(node.index)
+        return None
+    type_ = type_of(receiver)
+    if type_.kind is Kind.SEQUENCE:
+        at, element = inferring.of_type(node.index, Type.INTEGER, "an index"), type_.of[0]
+    elif type_.kind is Kind.DICTIONARY:
+        at, element = inferring.of_type(node.index, type_.of[0], "a key of this dictionary"), type_.of[1]
+    else:
+        return inferring.wrong(QueryError.of(Mistake.NOT_INDEXED, node.receiver.span, found=str(type_)))
+    return None if at is None else IndexOf(element, receiver, at)
+
+
+def no_field(schema: EventSchema, node: ast.Name) -> QueryError:
+    """The mistake of a name that is no field of this event type."""
+    if schema.is_unseen:
+        return QueryError.of(Mistake.UNSEEN_FIELD, node.span, event=schema.name, name=node.text)
+    is_called = schema.action(node.text) is not None or method_of(schema.type, node.text) is not None
+    if is_called:
+        return QueryError.of(Mistake.FIELD_IS_METHOD, node.span, type=f"'{schema.name}'", name=node.text)
+    mistake = QueryError.of(Mistake.UNKNOWN_FIELD, node.span, event=schema.name, name=node.text)
+    constants = [constant for constant, _value in schema.constants]
+    return mistake.suggesting(node.text, [*schema.field_names, *constants])
+
+
+def _event_member(inferring: Inferring, receiver: Expression, schema: EventSchema, node: ast.Name) -> Expression | None:
+    type_ = schema.type_of(node.text)
+    if type_ is not None:
+        if isinstance(receiver, EventOf):
+            return FieldOf(type_, receiver.term, node.text)
+        return MemberOf(type_, receiver, node.text)
+    constants = dict(schema.constants)
+    if node.text in constants:
+        return constants[node.text]
+    return None if schema.is_open else inferring.wrong(no_field(schema, node))
+
+
+def _type_constant(inferring: Inferring, path: ast.Name, node: ast.Name) -> Expression | None:
+    schema = inferring.namespace.find(path)
+    if schema is None:
+        return None
+    constants = dict(schema.constants)
+    if node.text in constants:
+        return constants[node.text]
+    if schema.is_open:
+        return None
+    mistake = QueryError.of(Mistake.UNKNOWN_CONSTANT, node.span, type=f"'{schema.name}'", name=node.text)
+    if schema.type_of(node.text) is not None:
+        return inferring.wrong(mistake.with_hint("a field is read from an event, not from its type"))
+    return inferring.wrong(mistake.suggesting(node.text, constants))
+
+
+def _no_member(type_: Type, node: ast.Name) -> QueryError:
+    if type_.kind is Kind.OPTIONAL and method_of(type_, node.text) is None:
+        return QueryError.of(Mistake.UNSET_MEMBER, node.span, name=node.text)
+    if method_of(type_, node.text) is not None:
+        return QueryError.of(Mistake.FIELD_IS_METHOD, node.span, type=str(type_), name=node.text)
+    mistake = QueryError.of(Mistake.NO_MEMBERS, node.span, type=str(type_), name=node.text)
+    return mistake.suggesting(node.text, LOCATION_FIELDS if type_ == Type.LOCATION else ())
