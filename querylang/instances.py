@@ -1,0 +1,209 @@
+"""Instances of queries: parameters get their values, durations become numbers.
+
+Takes the plan of a query as a template and values by name, as Python, YAML or JSON have them; gives the plan of one
+instance, in which no parameter is left. What users may write around the values stands in `querylang.given_instances`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from querylang import plan as plans
+from querylang.constants import (
+    NoValueError,
+    WrongNumberError,
+    count_of,
+    decimal_of,
+    is_constant,
+    microseconds_of,
+    value_of,
+)
+from querylang.errors import InputError, counted, nearest
+from querylang.expression import NODES, Binary, Expression, Literal, ParameterOf, rewritten
+from querylang.plan import Input, Parameter, QueryPlan, Wait, Within
+from querylang.types import LARGEST_INTEGER, SMALLEST_INTEGER
+from querylang.value_types import Type
+
+
+class InstanceError(InputError):
+    """An instance that cannot be: a value is missing, unknown, of another type, or makes a window or wait impossible."""
+
+
+def instances_of(query: QueryPlan) -> tuple[QueryPlan, ...]:
+    """The instances that a query has without being given any: one if each parameter has a default, else none.
+
+    Raises InstanceError if the defaults make a window or a wait impossible.
+    """
+    is_complete = all(parameter.default is not None for parameter in query.parameters)
+    return (bind(query, {}),) if is_complete else ()
+
+
+def bind(query: QueryPlan, values: Mapping[str, Any], instance: str = "") -> QueryPlan:
+    """The instance of that name. Its parameters keep their values as defaults. Raises InstanceError."""
+    where = f"query '{query.name}'" + (f", instance '{instance}'" if instance else "")
+    known = [parameter.name for parameter in query.parameters]
+    for name in values:
+        if name not in known:
+            raise InstanceError(f"{where}: {_unknown(str(name), known)}")
+    literals = {item.name: _literal(item, values, where) for item in query.parameters}
+    bound = _with_values(query, literals) if literals else query
+    parameters = tuple(replace(item, default=literals[item.name]) for item in query.parameters)
+    return replace(_with_numbers(bound, where), parameters=parameters, instance=instance)
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = nearest(name, known)
+    hint = f"; did you mean '{near}'?" if near is not None else f"; it has {counted(len(known), 'parameter')}"
+    return f"there is no parameter '{name}'{hint}"
+
+
+def _literal(parameter: Parameter, values: Mapping[str, Any], where: str) -> Literal:
+    if parameter.name not in values:
+        if parameter.default is None:
+            raise InstanceError(f"{where}: parameter '{parameter.name}' has no value; it is {parameter.type}")
+        return parameter.default
+    given = values[parameter.name]
+    try:
+        return Literal(parameter.type, _CONVERSIONS[parameter.type](given))
+    except (TypeError, ValueError, OverflowError, InvalidOperation) as error:
+        found = _found(given)
+        reason = f"{parameter.type}, not {found}" if isinstance(error, TypeError) else f"{parameter.type}: {error}"
+        raise InstanceError(f"{where}: parameter '{parameter.name}' must be {reason}") from None
+
+
+def _boolean(given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise TypeError
+    return given
+
+
+def _integer(given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError
+    if not SMALLEST_INTEGER <= given <= LARGEST_INTEGER:
+        raise ValueError(f"{given} does not fit 64 bits")
+    return given
+
+
+def _float(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError
+    try:
+        return float(given)
+    except OverflowError:
+        raise ValueError("this number does not fit a float") from None
+
+
+def _decimal(given: Any) -> Decimal:
+    """Numbers as they are written: 0.1 is a tenth. Text as decimals are written in queries too: `1.5d`."""
+    if isinstance(given, bool) or not isinstance(given, int | float | str | Decimal):
+        raise TypeError
+    text = given.strip().removesuffix("d") if isinstance(given, str) else str(given)
+    try:
+        return decimal_of(Decimal(text))
+    except InvalidOperation:
+        raise TypeError from None
+    except NoValueError as error:
+        raise ValueError(str(error)) from None
+
+
+def _string(given: Any) -> str:
+    if not isinstance(given, str):
+        raise TypeError
+    return given
+
+
+_CONVERSIONS: dict[Type, Callable[[Any], Any]] = {
+    Type.BOOLEAN: _boolean,
+    Type.INTEGER: _integer,
+    Type.FLOAT: _float,
+    Type.DECIMAL: _decimal,
+    Type.STRING: _string,
+}
+"""The value of a parameter of each type; TypeError: it is of another one."""
+
+_WORDS = {bool: "boolean", int: "integer", float: "float", str: "string", Decimal: "decimal", type(None): "nothing"}
+
+
+def _found(given: Any) -> str:
+    """What was given, in the words of the language."""
+    word = _WORDS.get(type(given))
+    if word is None:
+        return f"a {type(given).__name__}"
+    return word if given is None else f"the {word} {given!r}"
+
+
+def _with_values(part: Any, literals: Mapping[str, Literal]) -> Any:
+    """A part of a plan with values instead of parameters; what they decide is decided."""
+
+    def change(node: Expression) -> Expression:
+        return _decided(literals[node.name] if isinstance(node, ParameterOf) else node)
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(inner(item) for item in value)
+        if isinstance(value, NODES):
+            return rewritten(value, change)  # type: ignore[arg-type]  # NODES are the kinds of expressions
+        if is_dataclass(value) and not isinstance(value, Type):
+            return replace(value, **{item.name: inner(getattr(value, item.name)) for item in fields(value)})  # type: ignore[type-var]
+        return value
+
+    return inner(part)
+
+
+def _decided(node: Expression) -> Expression:
+    """A comparison of constants as its result, and what an `and` or `or` with that is worth."""
+    match node:
+        case Binary(operator="and", left=Literal(value=bool(left)), right=right):
+            return right if left else node.left
+        case Binary(operator="or", left=Literal(value=bool(left)), right=right):
+            return node.left if left else right
+        case Binary(type=Type.BOOLEAN, left=Literal(), right=Literal()) if node.operator not in ("and", "or", "xor"):
+            return Literal(Type.BOOLEAN, bool(value_of(node)))
+        case _:
+            return node
+
+
+def _with_numbers(query: QueryPlan, where: str) -> QueryPlan:
+    """With each duration and count as a number."""
+
+    def number(value: int | Expression | None, what: str, read: Callable[[Expression], int]) -> Any:
+        if value is None or isinstance(value, int):
+            return value
+        assert is_constant(value), "durations are over parameters only"
+        try:
+            return read(value)
+        except WrongNumberError as error:
+            raise InstanceError(f"{where}: {what} {error}") from None
+        except NoValueError as error:
+            raise InstanceError(f"{where}: {what} has no value: {error}") from None
+
+    def of_input(item: Input) -> Input:
+        of = f"of '{item.event}'"
+        return replace(
+            item,
+            within=number(item.within, f"`within` {of}", microseconds_of),
+            retain=number(item.retain, f"`retain` {of}", count_of),
+            wait=number(item.wait, f"`wait` {of}", microseconds_of),
+        )
+
+    def of_wait(wait: Wait | None, place: str) -> Wait | None:
+        return wait and replace(
+            wait, duration=number(wait.duration, f"the `wait` {place} of the pattern", microseconds_of)
+        )
+
+    def of_condition(condition: plans.Condition) -> plans.Condition:
+        if not isinstance(condition, Within):
+            return condition
+        return replace(condition, duration=number(condition.duration, "`within` of the pattern", microseconds_of))
+
+    return replace(
+        query,
+        inputs=tuple(of_input(item) for item in query.inputs),
+        conditions=tuple(of_condition(item) for item in query.conditions),
+        leading=of_wait(query.leading, "at the beginning"),
+        trailing=of_wait(query.trailing, "at the end"),
+    )
