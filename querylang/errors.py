@@ -21,6 +21,20 @@ class InputError(EnsueError):
     """A table, file, setting or state is wrong: one clear line."""
 
 
+class FileErrors(InputError):
+    """All mistakes of a file that is no query text: its path, and of each its line, if it has one, and its message."""
+
+    def __init__(self, path: str, found: Sequence[tuple[int | None, str]]) -> None:
+        super().__init__(path, tuple(found))
+        self.path = path
+        self.found = tuple(found)
+
+    def __str__(self) -> str:
+        """A line each: `path:line: message`."""
+        places = [self.path if line is None else f"{self.path}:{line}" for line, _ in self.found]
+        return "\n".join(f"{place}: {message}" for place, (_, message) in zip(places, self.found, strict=True))
+
+
 class Mistake(Enum):
     """A code and the words of its message; several may share a code."""
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from querylang.errors import InputError
-
 Path = tuple[str, ...]
 """The keys that lead to a value."""
 
@@ -21,14 +19,12 @@ class Given:
     """What was given, and where it stands: `origin` is a file or what else to call it, `lines` are from 1."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
-    origin: str = ""
+    origin: str = "parameters"
     lines: Mapping[Path, int] = field(default_factory=dict)
 
-    def wrong(self, path: Path, message: str) -> InputError:
-        """A mistake at the value to which the keys lead."""
-        line = next((self.lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.lines), None)
-        place = self.origin if line is None else f"{self.origin}:{line}"
-        return InputError(f"{place}: {message}" if place else message)
+    def line_of(self, path: Path) -> int | None:
+        """The line of the value to which the keys lead, or of the nearest one around it."""
+        return next((self.lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.lines), None)
 
 
 NOTHING = Given()

@@ -5,7 +5,7 @@ Takes a plan and what users gave: values by query and instance,
     {Rising: {eu: {least: 10.0}, us: {least: 20.0}}}
 
 or, for one instance without a name, `{Rising: {least: 10.0}}`; where only one query takes parameters, `{least: 10.0}`.
-Gives a plan whose queries are all instances, or raises InputError with every mistake. What a value does to a query
+Gives a plan whose queries are all instances, or raises FileErrors with every mistake. What a value does to a query
 stands in `querylang.instances`.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from querylang.errors import InputError, nearest
+from querylang.errors import FileErrors, nearest
 from querylang.given import NOTHING, Given, Path
 from querylang.instances import InstanceError, bind
 from querylang.plan import Parameter, Plan, QueryPlan
@@ -28,11 +28,11 @@ from querylang.value_types import Type
 def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
     """The plan with each query's instances in its place: one without a name where no parameter needs a value.
 
-    A query whose parameters need values and for which none are given has no instance and is left out. Raises InputError
+    A query whose parameters need values and for which none are given has no instance and is left out. Raises FileErrors
     for values that no query takes, and if nothing is left.
     """
-    mistakes: list[InputError] = []
-    wanted = _by_query(plan.queries, given, mistakes)
+    mistakes: Mistakes = []
+    wanted = _by_query(plan.queries, given.values, mistakes)
     made: list[QueryPlan] = []
     for query in plan.queries:
         instances = wanted.get(query.name)
@@ -43,11 +43,11 @@ def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
             try:
                 made.append(bind(query, _fitting(values, query.parameters), name))
             except InstanceError as error:
-                mistakes.append(given.wrong(path, str(error)))
-    if not made and not mistakes and plan.queries:
-        mistakes = [given.wrong((), f"nothing would run: {missing(query)}") for query in plan.queries]
+                mistakes.append((path, str(error)))
+    if not made and not mistakes:
+        mistakes = [((), missing(query)) for query in plan.queries]
     if mistakes:
-        raise InputError("\n".join(map(str, mistakes)))
+        raise FileErrors(given.origin, [(given.line_of(path), message) for path, message in mistakes])
     return replace(plan, queries=tuple(made))
 
 
@@ -62,35 +62,37 @@ def missing(query: QueryPlan) -> str:
     return f"query '{query.name}' has no instance; {_listed(names)} {'needs' if len(names) == 1 else 'need'} a value"
 
 
+Mistakes = list[tuple[Path, str]]
+"""The keys that lead to the value, and what is wrong with it."""
+
 Instance = tuple[Path, str, Mapping[str, Any]]
 """Where it stands, its name, its values."""
 
 
-def _by_query(queries: Sequence[QueryPlan], given: Given, mistakes: list[InputError]) -> dict[str, list[Instance]]:
-    values = given.values
+def _by_query(queries: Sequence[QueryPlan], values: Mapping[str, Any], mistakes: Mistakes) -> dict[str, list[Instance]]:
     if not values:
         return {}
     taking = [query.name for query in queries if query.parameters]
     if not taking:
-        mistakes.append(given.wrong((), "none of these queries takes parameters"))
+        mistakes.append(((), "none of these queries takes parameters"))
         return {}
     if not any(isinstance(value, Mapping) for value in values.values()):
         if len(taking) == 1:
             return {taking[0]: [((), "", values)]}
-        mistakes.append(given.wrong((), f"name the query: {_listed(taking)} take parameters"))
+        mistakes.append(((), f"name the query: {_listed(taking)} take parameters"))
         return {}
     found = {}
     for name, value in values.items():
         if name in taking:
-            found[name] = _instances(name, value, given, mistakes)
+            found[name] = _instances(name, value, mistakes)
         else:
-            mistakes.append(given.wrong((name,), _unknown_query(name, taking, queries)))
+            mistakes.append(((name,), _unknown_query(name, taking, queries)))
     return found
 
 
-def _instances(query: str, value: Any, given: Given, mistakes: list[InputError]) -> list[Instance]:
+def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
     if not isinstance(value, Mapping):
-        mistakes.append(given.wrong((query,), f"'{query}' is a query: its parameters are a mapping of names to values"))
+        mistakes.append(((query,), f"'{query}' is a query: its parameters are a mapping of names to values"))
         return []
     if not any(isinstance(inner, Mapping) for inner in value.values()):
         return [((query,), "", value)]
@@ -100,7 +102,7 @@ def _instances(query: str, value: Any, given: Given, mistakes: list[InputError])
         if isinstance(inner, Mapping):
             found.append((path, str(name), inner))
         else:
-            mistakes.append(given.wrong(path, f"'{name}' must be an instance with values, as those beside it are"))
+            mistakes.append((path, f"'{name}' must be an instance with values, as those beside it are"))
     return found
 
 

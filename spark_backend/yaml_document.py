@@ -8,32 +8,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import yaml
 
-from querylang.errors import InputError
+from querylang.errors import FileErrors
 from querylang.given import Given
 
 Word = TypeVar("Word")
 Value = TypeVar("Value")
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
-
-
-class DocumentErrors(InputError):
-    """All mistakes of one file: its path, and each mistake's line with its message, in order of lines."""
-
-    def __init__(self, path: str, found: Sequence[tuple[int, str]]) -> None:
-        super().__init__(path, found)
-        self.path = path
-        self.found = tuple(found)
-
-    def __str__(self) -> str:
-        """A line each."""
-        return "\n".join(f"{self.path}:{line}: {message}" for line, message in self.found)
 
 
 @dataclass(slots=True)
@@ -49,9 +36,9 @@ class Mistakes:
         self.found.append((line, message))
 
     def raise_if_any(self) -> None:
-        """Raises DocumentErrors with all of them."""
+        """Raises FileErrors with all of them."""
         if self.found:
-            raise DocumentErrors(self.path, sorted(self.found))
+            raise FileErrors(self.path, sorted(self.found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +165,17 @@ def read_document(
     name: str = "the deployment",
     beginning: str = "a deployment file begins with `name:`",
 ) -> Node:
-    """The root of a YAML text, called `name`; raises DocumentErrors for what is no YAML, or empty."""
+    """The root of a YAML text, called `name`; raises FileErrors for what is no YAML, or empty."""
     try:
         raw = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
-        raise DocumentErrors(mistakes.path, [(line, f"is not YAML: {error.problem}")]) from error
+        raise FileErrors(mistakes.path, [(line, f"is not YAML: {error.problem}")]) from error
     except yaml.YAMLError as error:
-        raise DocumentErrors(mistakes.path, [(1, f"is not YAML: {' '.join(str(error).split())}")]) from error
+        raise FileErrors(mistakes.path, [(1, f"is not YAML: {' '.join(str(error).split())}")]) from error
     if raw is None:
-        raise DocumentErrors(mistakes.path, [(1, f"is empty; {beginning}")])
+        raise FileErrors(mistakes.path, [(1, f"is empty; {beginning}")])
     return Node(raw, name, mistakes)
 
 
