@@ -69,10 +69,10 @@ class Engine:
         return None if due >= NEVER else due
 
     def definitive(self, query: str, key: tuple[object, ...]) -> int | None:
-        """The query's definitive time for a key, at the engine's clock; None before anything has arrived."""
+        """The definitive time of the query of that title for a key, at the engine's clock; None before anything has arrived."""
         if self._clock == NO_TIME:
             return None
-        runner = next(runner for runner in self._runners if runner.query.name == query)
+        runner = next(runner for runner in self._runners if runner.query.title == query)
         return runner.definitive(key, self._clock)
 
     def retained(self) -> int:
@@ -88,10 +88,10 @@ class Engine:
         header = {
             "clock": self._clock,
             "leeway": [self._leeway.leeway, self._leeway.reorder],
-            "queries": {runner.query.name: runner.header() for runner in self._runners},
+            "queries": {runner.query.title: runner.header() for runner in self._runners},
         }
         tables = {
-            f"{runner.query.name}/{name}": table for runner in self._runners for name, table in runner.tables().items()
+            f"{runner.query.title}/{name}": table for runner in self._runners for name, table in runner.tables().items()
         }
         return encode(header, tables)
 
@@ -104,7 +104,7 @@ class Engine:
             engine._clock = int(header["clock"])
             engine._leeway = Leeway(*header["leeway"])
             for runner in engine._runners:
-                name = runner.query.name
+                name = runner.query.title
                 if name in header["queries"]:
                     own = {
                         key.rpartition("/")[2]: table for key, table in tables.items() if key.rpartition("/")[0] == name
@@ -133,7 +133,7 @@ class Engine:
         self, outcomes: list[QueryOutcome], refused: list[pa.Table], errors: pa.Table, changes: Account
     ) -> Results:
         matches = {
-            runner.query.name: outcome.matches
+            runner.query.title: outcome.matches
             for runner, outcome in zip(self._runners, outcomes, strict=True)
             if outcome.matches is not None
         }

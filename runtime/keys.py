@@ -69,6 +69,24 @@ def _coalesce(
     return pa.nulls(len(table), type_) if column is None else column
 
 
+def unique_numbers(
+    plan: Plan, query: QueryPlan, table: pa.Table, input_of: NDArray[np.int16]
+) -> tuple[NDArray[np.int64], int]:
+    """By row a number for what `with unique` compares, different for different inputs, and how many numbers there are.
+
+    -1: an input without `with unique`, or no value.
+    """
+    values, count = np.full(len(table), NO_KEY, np.int64), 0
+    for index, item in enumerate(query.inputs):
+        if item.unique:
+            event = plan.event(item.event)
+            numbers, more = number_keys([as_array(part, table, plan, event) for part in item.unique], len(table))
+            rows = (input_of == index) & (numbers >= 0)
+            values[rows] = count + numbers[rows]
+            count += more
+    return values, count
+
+
 def number_keys(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int64], int]:
     """Dense numbers from 0 for equal keys, NO_KEY where a part is null; and how many there are."""
     if not columns:

@@ -7,7 +7,7 @@ are driven by the plan's automaton and must agree on every stream.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,26 +16,53 @@ from numpy.typing import NDArray
 from querylang.plan import Plan, QueryPlan
 from runtime.kernel_program import NotForKernel
 
+Integers = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
     """Events by key, each key's in total order: positions `start[k]` to `fresh[k]` were there before, from `fresh[k]` to
-    `start[k + 1]` are new. `row[position]` is the event's row in `table`; `input` and `time` are by row."""
+    `start[k + 1]` are new. `row[position]` is the event's row in `table`; `input` and `time` are by row. Positions behind
+    the last key's are members of pending waits. `superseded`: for inputs with `with unique`, the position of the next
+    event of the key that takes an event's place (NEVER: none); without such inputs it is empty."""
 
-    start: NDArray[np.int64]
-    fresh: NDArray[np.int64]
+    start: Integers
+    fresh: Integers
     row: NDArray[np.int32]
     input: NDArray[np.int16]
-    time: NDArray[np.int64]
+    time: Integers
+    superseded: Integers
     table: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Matches in order of their latest event's position; `members[match, term]` is a position."""
+    """Matches in order of their latest event's position; `members[match, term]` is a position, -1 where it is unset.
 
-    latest: NDArray[np.int64]
-    members: NDArray[np.int64]
+    Of a `find every`, `aggregates` has a column for each of `runtime.every.aggregates_of`, and members mean nothing.
+    """
+
+    latest: Integers
+    members: Integers
+    aggregates: tuple[pa.Array, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Matches whose trailing wait is not over, one entry each: the key's number, positions of the members and of the latest
+    event, when it is due. `is_new`: it begins in this call; of the others only new events are judged."""
+
+    key: Integers
+    members: Integers
+    latest: Integers
+    due: Integers
+    is_new: NDArray[np.bool_]
+
+    def only(self, chosen: NDArray[Any]) -> Waiting:
+        """Those waits, by mask or number."""
+        return Waiting(
+            self.key[chosen], self.members[chosen], self.latest[chosen], self.due[chosen], self.is_new[chosen]
+        )
 
 
 class Matcher(Protocol):
@@ -43,6 +70,10 @@ class Matcher(Protocol):
 
     def match(self, events: Ordered) -> Found:
         """At most one match for each new event."""
+        ...
+
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
+        """Which of the waits no condition has ended, by all events that there are now."""
         ...
 
 
@@ -57,19 +88,19 @@ def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matche
     if wanted == "reference":
         return ReferenceOverColumns(plan, query)
     try:
-        return KernelMatcher(query)
+        return KernelMatcher(plan, query)
     except NotForKernel:
         if wanted == "kernel":
             raise
         return ReferenceOverColumns(plan, query)
 
 
-def why_not_kernel(query: QueryPlan) -> str | None:
+def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
     """Why a query needs the reference matcher; None if the kernel takes it."""
     from runtime.kernel_matcher import KernelMatcher
 
     try:
-        KernelMatcher(query)
+        KernelMatcher(plan, query)
     except NotForKernel as reason:
         return str(reason)
     return None

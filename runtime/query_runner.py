@@ -7,7 +7,7 @@ come. All of it columns; nothing is done per key, record or event in Python.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,22 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.admission import Admitted, Punctuation, Released, Rows, Standing, admit
-from runtime.batch import ARROW_TYPES, NO_TIME, SYSTEM_FIELDS, field_columns
+from runtime.admission import Admitted, Punctuation, Released, Rows, Standing, Timers, Waited, admit
+from runtime.arrow import arrow_type, one_chunk
+from runtime.batch import NO_TIME, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
 from runtime.controls import NEVER
-from runtime.arrow import one_chunk
-from runtime.keys import group_rows, key_columns, key_fields, number_keys
+from runtime.every import selected
+from runtime.keys import group_rows, key_columns, key_identity, number_keys, unique_numbers
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
-from runtime.matcher import Ordered, choose_matcher
+from runtime.matcher import Found, Ordered, choose_matcher
 from runtime.refused import refused
 from runtime.results import OUTPUT_SCHEMA
 from runtime.selection import Selection, Selector, Use
 from runtime.time_policy import NO_WAIT, definitive_times, policy_columns
-from runtime.windows import remembered_rows, window_columns
+from runtime.waits import PendingWaits, clock_of
+from runtime.windows import remembered_rows, superseded_by, window_columns
 
 Integers = NDArray[np.int64]
 
@@ -70,16 +72,19 @@ class QueryOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A call's rows, kept ones first; what `forget` needs after the clock has settled."""
+    """A call's rows: kept ones, new ones, then the members of pending waits; what `forget` needs after the clock has settled.
+
+    `rows` and `bounds` are what `admit` takes and changes; `superseded` is by position of `admitted`.
+    """
 
     table: pa.Table
     keys: list[pa.Array]
     numbers: Integers
-    input: NDArray[np.int16]
-    time: Integers
-    ripe: Integers
+    rows: Rows
     bounds: Integers
+    punctuation: Punctuation
     admitted: Admitted
+    superseded: Integers
 
 
 def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
@@ -108,13 +113,14 @@ class QueryRunner:
         used |= {item.heartbeat.event for item in query.inputs if item.heartbeat is not None}
         columns = field_columns(event for event in plan.events if event.name in used)
         system = [field for field in SYSTEM_FIELDS if field.name != "_text"]
-        self._schema = pa.schema([*system, *((name, ARROW_TYPES[type_]) for name, type_ in columns.items())])
+        self._schema = pa.schema([*system, *((name, arrow_type(type_, plan)) for name, type_ in columns.items())])
         self._kept = pa.schema([*self._schema, *_OWN_FIELDS]).empty_table()
         keys = key_columns(self._kept, np.empty(0, np.int64), plan, query)
         self._bounds = pa.table(
             {f"key{place}": key for place, key in enumerate(keys)}
             | {"input": pa.array([], pa.int32()), "bound": pa.array([], pa.int64())}
         )
+        self._waits = PendingWaits(query, self._schema)
         self._work: _Work | None = None
 
     def run(self, clocked: Clocked) -> QueryOutcome:
@@ -123,7 +129,9 @@ class QueryRunner:
         rows = np.flatnonzero((selection.use == Use.EVENT) | (selection.use == Use.HEARTBEAT))
         was_pending = self._pending_sources()
         work = self._admit(clocked, selection, rows)
-        matches = self._match(work, rows)
+        matches = self._match(clocked, work, rows)
+        work = self._work or work
+        self.next_due = work.admitted.next_due
         account = self._account(clocked, selection, rows, work, was_pending)
         return QueryOutcome(
             matches=matches,
@@ -134,39 +142,63 @@ class QueryRunner:
         )
 
     def _admit(self, clocked: Clocked, selection: Selection, rows: Integers) -> _Work:
+        """What is released by the records and by time; of a query with a trailing wait `_match` says the last word."""
         new = self._new_rows(clocked, selection, rows)
         kept, first_new = self._kept, self._kept.num_rows
-        table = pa.concat_tables([kept.select(self._schema.names), new]).unify_dictionaries().combine_chunks()
+        parts = [kept.select(self._schema.names), new, self._waits.members.select(self._schema.names)]
+        table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
         kinds = table.column("_kind").to_numpy()
         keys = [
             pa.concat_arrays([column, one_chunk(self._bounds.column(f"key{place}"))])
             for place, column in enumerate(key_columns(table, kinds, self._plan, self.query))
         ]
         numbers, count = number_keys(keys, len(table) + len(self._bounds))
-        start, key_rows = group_rows(numbers[: len(table)], count)
+        judged = first_new + len(rows)
+        start, key_rows = group_rows(numbers[:judged], count)
         bounds = np.full((count, len(self.query.inputs)), NO_TIME, np.int64)
         bounds[numbers[len(table) :], self._bounds.column("input").to_numpy()] = self._bounds.column("bound").to_numpy()
-        fresh = len(rows)
+        fresh, waiting = len(rows), len(table) - judged
         pending = kept.column("_pending").to_numpy(zero_copy_only=False)
         work_input = np.concatenate([self._selector.input_of(kinds[:first_new]), selection.input[rows]])
+        times = [kept.column("_time").to_numpy(), selection.time[rows], self._waits.members.column("_time").to_numpy()]
         everything = Rows(
             start=start,
             key_rows=key_rows,
             standing=np.concatenate([pending.astype(np.int8), np.full(fresh, Standing.NEW, np.int8)]),
-            input=work_input,
+            input=np.concatenate([work_input, self._selector.input_of(kinds[judged:])]),
             beats=np.concatenate([np.zeros(first_new, np.int64), selection.beats[rows]]),
-            time=np.concatenate([kept.column("_time").to_numpy(), selection.time[rows]]),
+            time=np.concatenate(times),
             arrival=table.column("_arrival").to_numpy(),
-            ripe=np.concatenate([kept.column("_ripe").to_numpy(), np.full(fresh, NO_TIME, np.int64)]),
+            ripe=np.concatenate([kept.column("_ripe").to_numpy(), np.full(fresh + waiting, NO_TIME, np.int64)]),
             first_new=first_new,
         )
         punctuation = self._punctuation(clocked, everything, numbers, rows)
-        admitted = admit(
-            everything, punctuation, self._policies.delay, self._policies.moves, bounds, self._everywhere, clocked.limit
-        )
-        self.next_due = admitted.next_due
-        self._work = _Work(table, keys, numbers, work_input, everything.time, everything.ripe, bounds, admitted)
+        if self.query.trailing is None:
+            admitted = self._judge(everything, punctuation, bounds, self._everywhere, clocked.limit)
+        else:
+            copied = everything._replace(time=everything.time.copy(), ripe=everything.ripe.copy())
+            admitted = self._judge(copied, punctuation, bounds.copy(), self._everywhere.copy(), clocked.limit)
+            everything.time[:] = copied.time
+        superseded = self._superseded(table, everything.input, admitted.released)
+        self._work = _Work(table, keys, numbers, everything, bounds, punctuation, admitted, superseded)
         return self._work
+
+    def _judge(
+        self,
+        rows: Rows,
+        punctuation: Punctuation,
+        bounds: Integers,
+        everywhere: Integers,
+        limit: int,
+        timers: Timers | None = None,
+    ) -> Admitted:
+        return admit(rows, punctuation, self._policies.delay, self._policies.moves, bounds, everywhere, limit, timers)
+
+    def _superseded(self, table: pa.Table, input_of: NDArray[np.int16], released: Released) -> Integers:
+        if not self._windows.is_unique.any():
+            return np.empty(0, np.int64)
+        value, count = unique_numbers(self._plan, self.query, table, input_of)
+        return superseded_by(released.start, released.order, input_of, value, count)
 
     def _new_rows(self, clocked: Clocked, selection: Selection, rows: Integers) -> pa.Table:
         """The records that the query wants, with the clock's arrival and their resolved source time."""
@@ -185,7 +217,7 @@ class QueryRunner:
         return table if len(rows) == len(table) else table.take(pa.array(rows))
 
     def _punctuation(self, clocked: Clocked, everything: Rows, numbers: Integers, rows: Integers) -> Punctuation:
-        new = np.arange(everything.first_new, len(everything.time))
+        new = np.arange(everything.first_new, everything.first_new + len(rows))
         everywhere = new[(everything.beats[new] != 0) & (numbers[new] < 0)]
         changes = [everything.first_new + int(np.searchsorted(rows, row)) for row, _ in clocked.leeways]
         return Punctuation(
@@ -198,24 +230,73 @@ class QueryRunner:
             reorder=np.array([leeway.reorder for _, leeway in clocked.leeways], np.int64),
         )
 
-    def _match(self, work: _Work, rows: Integers) -> pa.Table | None:
-        admitted = work.admitted.released
-        ordered = Ordered(admitted.start, admitted.fresh, admitted.order, work.input, work.time, work.table)
-        found = self._matcher.match(ordered)
-        if not len(found.latest):
-            return None
-        latest = found.latest
-        step = admitted.step[latest]
-        matched = Matched(
-            members=admitted.order[found.members].astype(np.int64),
-            time=work.time[admitted.order[latest]],
-            definitive=admitted.definitive[latest],
-            emitted=admitted.emitted[latest],
-            waited=admitted.waited[latest],
-            step=np.where(step < 0, -1, rows[step]) if len(rows) else step,
-            rank=latest,
+    def _match(self, clocked: Clocked, work: _Work, rows: Integers) -> pa.Table | None:
+        released, members = work.admitted.released, len(self._waits)
+        extra = np.arange(len(work.table) - members, len(work.table), dtype=np.int32)
+        ordered = Ordered(
+            start=released.start,
+            fresh=released.fresh,
+            row=np.concatenate([released.order, extra]) if members else released.order,
+            input=work.rows.input,
+            time=work.rows.time,
+            superseded=work.superseded,
+            table=work.table,
         )
-        return match_table(self._plan, self.query, work.table, work.time, matched)
+        found = self._matcher.match(ordered)
+        if self.query.trailing is None:
+            matched = self._matched(work, found, rows)
+        else:
+            matched = self._waited(clocked, work, ordered, found, rows)
+        if not len(matched):
+            return None
+        return match_table(self._plan, self.query, work.table, work.rows.time, matched)
+
+    def _matched(self, work: _Work, found: Found, rows: Integers) -> Matched:
+        """The matches of the call, as their latest events were released."""
+        released, latest = work.admitted.released, found.latest
+        chosen: tuple[pa.Array, ...] = ()
+        if self.query.every is not None:
+            latest_rows = released.order[latest].astype(np.int64)
+            passed, chosen = selected(self._plan, self.query, found.aggregates, work.table, latest_rows)
+            latest = latest[passed]
+        members = found.members
+        return Matched(
+            latest=released.order[latest].astype(np.int64),
+            members=np.where(members < 0, -1, released.order[members]).astype(np.int64),
+            time=work.rows.time[released.order[latest]],
+            definitive=released.definitive[latest],
+            emitted=released.emitted[latest],
+            waited=released.waited[latest],
+            step=self._steps(released.step[latest], rows),
+            rank=latest,
+            selected=chosen,
+        )
+
+    def _waited(self, clocked: Clocked, work: _Work, ordered: Ordered, found: Found, rows: Integers) -> Matched:
+        """The matches whose trailing wait is over. Judges the call a second time, now that the moments are known."""
+        waiting = self._waits.all_of(ordered, found, work.numbers)
+        waiting = waiting.only(self._matcher.outlives(ordered, waiting))
+        clock = clock_of(waiting, len(work.bounds), len(work.rows.time))
+        admitted = self._judge(work.rows, work.punctuation, work.bounds, self._everywhere, clocked.limit, clock.timers)
+        self._work = replace(work, admitted=admitted)
+        over, timers = clock.over, clock.timers
+        done = waiting.only(clock.wait[over])
+        self._waits.keep(ordered, waiting.only(clock.pending))
+        return Matched(
+            latest=ordered.row[done.latest].astype(np.int64),
+            members=np.where(done.members < 0, -1, ordered.row[done.members]).astype(np.int64),
+            time=done.due,
+            definitive=timers.definitive[over],
+            emitted=timers.emitted[over],
+            waited=np.full(len(over), Waited.WAIT, np.int8),
+            step=self._steps(timers.step[over], rows),
+            rank=ordered.start[-1] + np.arange(len(over)),
+        )
+
+    @staticmethod
+    def _steps(step: Integers, rows: Integers) -> Integers:
+        """The numbers of new rows as numbers of the call's records."""
+        return np.where(step < 0, -1, rows[step]) if len(rows) else step
 
     def _discarded(self, clocked: Clocked, selection: Selection, rows: Integers, admitted: Released) -> pa.Table:
         reason = np.zeros(len(clocked.table), np.int8)
@@ -228,7 +309,7 @@ class QueryRunner:
         reasons = _REASONS.take(pa.array(reason[bad]))
         return refused(
             self._plan,
-            self.query.name,
+            self.query.title,
             clocked.table,
             bad,
             reasons,
@@ -242,7 +323,7 @@ class QueryRunner:
     ) -> Account:
         verdict = np.zeros(len(clocked.table), np.int8)
         verdict[rows] = work.admitted.released.verdict
-        name = self.query.name
+        name = self.query.title
         account = count_records(name, one_chunk(clocked.table.column("_source")), selection.use, verdict)
         pending = one_chunk(work.table.column("_source")).take(pa.array(work.admitted.released.pending))
         for sources, change in ((was_pending, -1), (pending, 1)):
@@ -259,11 +340,12 @@ class QueryRunner:
             return
         admitted, delay = work.admitted.released, self._policies.delay
         definitive = definitive_times(work.bounds, self._everywhere, delay, clock)
+        inputs, times = work.rows.input, work.rows.time
         kept = remembered_rows(
-            admitted.start, admitted.order, work.input, work.time, definitive, self._windows, self.query.within
+            admitted.start, admitted.order, inputs, times, work.superseded, definitive, self._windows
         )
         rows = np.concatenate([kept, admitted.pending])
-        own = [work.time[rows], work.ripe[rows], np.arange(len(rows)) >= len(kept)]
+        own = [times[rows], work.rows.ripe[rows], np.arange(len(rows)) >= len(kept)]
         table = work.table.take(pa.array(rows))
         for field, values in zip(_OWN_FIELDS, own, strict=True):
             table = table.append_column(field, pa.array(values))
@@ -293,13 +375,13 @@ class QueryRunner:
 
     @property
     def retained(self) -> int:
-        """How many events are remembered."""
-        return int(self._kept.num_rows)
+        """How many events are remembered: in windows, not definitive yet, in match sets that wait."""
+        return int(self._kept.num_rows) + len(self._waits)
 
     def header(self) -> dict[str, Any]:
         """The part of the state that is plain data."""
         return {
-            "keys": sorted([event, list(fields)] for event, fields in key_fields(self.query).items()),
+            "keys": key_identity(self.query),
             "inputs": [item.event for item in self.query.inputs],
             "everywhere": self._everywhere.tolist(),
             "next_due": self.next_due,
@@ -307,15 +389,18 @@ class QueryRunner:
 
     def tables(self) -> dict[str, pa.Table]:
         """The part of the state that is columns."""
-        return {"kept": self._kept, "bounds": self._bounds}
+        waits = {} if self.query.trailing is None else {"waits": self._waits.members}
+        return {"kept": self._kept, "bounds": self._bounds} | waits
 
     def restore(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
         """Goes on from `header` and `tables`; raises ValueError where they were made with other inputs or keys."""
         own = self.header()
         for part in ("keys", "inputs"):
             if header[part] != own[part]:
-                raise ValueError(f"query {self.query.name!r} had the {part} {header[part]}, now {own[part]}")
+                raise ValueError(f"query {self.query.title!r} had the {part} {header[part]}, now {own[part]}")
         self._kept = tables["kept"].cast(self._kept.schema)
         self._bounds = tables["bounds"].cast(self._bounds.schema)
+        if "waits" in tables:
+            self._waits.restore(tables["waits"])
         self._everywhere = np.array(header["everywhere"], np.int64)
         self.next_due = int(header["next_due"])

@@ -97,7 +97,7 @@ def _numbered(results: Results, first: int) -> Results:
 
 
 def _concat(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
-    parts: dict[str, list[pa.Table]] = {query.name: [] for query in plan.queries}
+    parts: dict[str, list[pa.Table]] = {query.title: [] for query in plan.queries}
     for results in found:
         for name, table in results.matches.items():
             parts[name].append(table)
@@ -115,7 +115,7 @@ def _concat(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
 
 def in_order(plan: Plan, results: Results) -> Results:
     """The same results, each table in its promised order."""
-    names = [query.name for query in plan.queries if query.name in results.matches]
+    names = [query.title for query in plan.queries if query.title in results.matches]
     matches = {name: _sorted_matches(results.matches[name]) for name in names}
     return Results(matches, _sorted_outputs(plan, matches, results.outputs), _sorted_discards(results), results.ledger)
 
@@ -152,7 +152,7 @@ def _sorted_discards(results: Results) -> pa.Table | None:
 
 def matches_in_order(plan: Plan, results: Results) -> list[tuple[str, int]]:
     """(query, row in its table) of all matches, whose tables are in order: by step, query, row."""
-    tables = [results.matches[query.name] for query in plan.queries if query.name in results.matches]
+    tables = [results.matches[query.title] for query in plan.queries if query.title in results.matches]
     if not tables:
         return []
     both = pa.concat_tables([table.select(["query", "emitted", "_step"]) for table in tables])

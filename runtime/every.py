@@ -1,0 +1,82 @@
+"""`find every`: what its aggregates over all candidates come to, its `having` clauses, its selects.
+
+Takes the aggregates of each match as columns, from whichever matcher; gives which matches pass `having`, and the selects
+as columns. What an aggregate is stands in `runtime.aggregates` and, for some, in the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.expression import Aggregate, Expression, FieldOf, KeyOf, SelectOf, rewritten, walk
+from querylang.plan import EventType, Field, Plan, QueryPlan
+from runtime.batch import column_name
+from runtime.expressions import as_array
+from runtime.keys import key_columns
+
+Integers = NDArray[np.int64]
+
+
+def aggregates_of(query: QueryPlan) -> tuple[Aggregate, ...]:
+    """The different aggregates of a query's selects and `having` clauses, in text order; none without `every`."""
+    if query.every is None:
+        return ()
+    expressions = [*(select.value for select in query.every.selects), *query.every.having]
+    found = [node for expression in expressions for node in walk(expression) if isinstance(node, Aggregate)]
+    return tuple(dict.fromkeys(found))
+
+
+def selected(
+    plan: Plan, query: QueryPlan, aggregates: tuple[pa.Array, ...], table: pa.Table, latest: Integers
+) -> tuple[Integers, tuple[pa.Array, ...]]:
+    """Which matches pass all `having` clauses, by number, and what the selects give for those.
+
+    `aggregates`: a column each; `latest`: the row of each match's latest event in `table`.
+    """
+    assert query.every is not None, "only a `find every` selects"
+    kinds = table.column("_kind").to_numpy()
+    keys = [key.take(pa.array(latest)) for key in key_columns(table, kinds, plan, query)]
+    row = _Row(plan, query, {}, len(latest))
+    for number, (node, column) in enumerate(zip(aggregates_of(query), aggregates, strict=True)):
+        row.columns[f"aggregate{number}", node] = column
+    for number, (key, column) in enumerate(zip(query.keys, keys, strict=True)):
+        row.columns[f"key{number}", KeyOf(key.type, number)] = column
+    for number, select in enumerate(query.every.selects):
+        row.columns[f"select{number}", SelectOf(select.value.type, number)] = row.value(select.value)
+    passed = np.ones(len(latest), np.bool_)
+    for condition in query.every.having:
+        passed &= row.value(condition).fill_null(False).to_numpy(zero_copy_only=False)
+    chosen = np.flatnonzero(passed)
+    selects = [
+        row.columns[f"select{number}", SelectOf(item.value.type, number)]
+        for number, item in enumerate(query.every.selects)
+    ]
+    return chosen, tuple(column.take(pa.array(chosen)) for column in selects)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What `select` and `having` may mention, as fields of one made-up event type: one column each, one row a match."""
+
+    plan: Plan
+    query: QueryPlan
+    columns: dict[tuple[str, Expression], pa.Array]
+    count: int
+
+    def value(self, expression: Expression) -> pa.Array:
+        """An expression over aggregates, keys and selects on every row; null where it has no value."""
+        names = {node: name for name, node in self.columns}
+        fields = {name: node.type for name, node in self.columns if node.type is not None}
+
+        def as_field(node: Expression) -> Expression:
+            known = isinstance(node, Aggregate | KeyOf | SelectOf)
+            return FieldOf(fields[names[node]], 0, names[node]) if known else node
+
+        event = EventType("", tuple(Field(name, type_) for name, type_ in fields.items()))
+        columns = {column_name(name, fields[name]): column for (name, _), column in self.columns.items()}
+        table = pa.table({**columns, "_row": pa.array(np.arange(self.count))})
+        return as_array(rewritten(expression, as_field), table, self.plan, event)
