@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from tests.support.conditions import Constant, Method, Name, Negative, Node, Not, Operation
-from tests.support.scenario import SECOND, InputSetup, Row, Scenario
+from tests.support.patterns import Clause, Leaf, Where, Within, chain, leaves_of
+from tests.support.scenario import SECOND, Filter, InputSetup, Row, Scenario
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ ODD_FLOATS = (math.inf, -math.inf, math.nan, 1e300, 5e-324, 1e21)
 @st.composite
 def scenarios(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Scenario:
     """A query and its stream, drawn by hypothesis: it likes small and strange ones."""
-    return _Drawing(lambda values: draw(st.sampled_from(values))).scenario()
+    return Drawing(lambda values: draw(st.sampled_from(values))).scenario()
 
 
 def random_scenario(seed: int, *, length: int | None = None, spread: int = 2) -> Scenario:
@@ -54,10 +55,10 @@ def random_scenario(seed: int, *, length: int | None = None, spread: int = 2) ->
 
     `length`: about how many records; `spread`: how many values a key has.
     """
-    return _Drawing(random.Random(seed).choice, length, spread).scenario()
+    return Drawing(random.Random(seed).choice, length, spread).scenario()
 
 
-class _Drawing:
+class Drawing:
     """Draws the parts of one scenario, each with its own liberties; `choice` takes one of a sequence."""
 
     def __init__(self, choice: Callable[[Sequence[Any]], Any], length: int | None = None, spread: int = 2) -> None:
@@ -80,28 +81,30 @@ class _Drawing:
         return self._one(range(of_)) == of_ - 1
 
     def scenario(self) -> Scenario:
-        pattern = tuple(self._one(PATTERNS))
-        events = sorted(set(pattern) | ({"C"} if self._chance(5) else set()))
+        pattern = chain(*self._one(PATTERNS))
+        leaves = leaves_of(pattern)
+        events = sorted({leaf.event for leaf in leaves} | ({"C"} if self._chance(5) else set()))
         keys = self._one(KEYS)
         inputs = tuple(self._input(event, keys) for event in events)
-        conditions = tuple(self._condition(pattern) for _ in range(self._one((0, 1, 1))))
-        length = self._one((8, 30, 40, 50) if len(pattern) > 3 else (6, 15, 30, 50, 80, 100))
+        clauses: list[Clause] = [Where(self._condition(leaves)) for _ in range(self._one((0, 1, 1)))]
+        length = self._one((8, 30, 40, 50) if len(leaves) > 3 else (6, 15, 30, 50, 80, 100))
         rows = self._rows(inputs, self._length or length)
         within = self._one((None, None, None, None, *WITHINS))
-        return Scenario(inputs, pattern, rows, keys, conditions, within, prints=self._chance(4))
+        clauses += [] if within is None else [Within(within)]
+        return Scenario(inputs, pattern, rows, keys, tuple(clauses), prints=self._chance(4))
 
     def _input(self, event: str, keys: tuple[str, ...]) -> InputSetup:
         retain = self._one((None, None, 3, 2, 5, 1))
         within = self._one(WITHINS if retain is None else (None, *WITHINS))
-        least = self._one((0, 1)) if self._chance(8) else None
+        filters = (Filter("v", ">=", self._one((0, 1))),) if self._chance(8) else ()
         if self._chance(5):
-            return InputSetup(event, within, retain, least=least)
+            return InputSetup(event, within, retain, filters=filters)
         time = self._one(("column", "field", "annotation"))
         heartbeats = (f"H{event}", "H") if keys else (f"H{event}",)
         heartbeat = None if time != "field" and self._chance(2) else self._one(heartbeats)
         wait = 100 * SECOND if self._calm else self._one(WAITS)
         out_of_order = self._calm or self._chance(3)
-        return InputSetup(event, within, retain, wait, out_of_order, heartbeat, time, least)
+        return InputSetup(event, within, retain, wait, out_of_order, heartbeat, time, filters)
 
     def _rows(self, inputs: tuple[InputSetup, ...], length: int) -> tuple[Row, ...]:
         events = [item.event for item in inputs]
@@ -150,34 +153,35 @@ class _Drawing:
     def _maybe(self, values: Sequence[T]) -> T | None:
         return None if self._null() else self._one(values)
 
-    def _condition(self, pattern: tuple[str, ...]) -> Node:
+    def _condition(self, leaves: tuple[Leaf, ...]) -> Node:
         match self._one(("compare", "compare", "compare", "and", "or", "xor", "not", "field")):
             case "compare":
-                return self._comparison(pattern)
+                return self._comparison(leaves)
             case "not":
-                return Not(self._comparison(pattern))
+                return Not(self._comparison(leaves))
             case "field":
-                return self._name(pattern, "g", "boolean")
+                return self._name(leaves, "g", "boolean")
             case sign:
-                return Operation(sign, self._comparison(pattern), self._comparison(pattern))
+                return Operation(sign, self._comparison(leaves), self._comparison(leaves))
 
-    def _comparison(self, pattern: tuple[str, ...]) -> Node:
+    def _comparison(self, leaves: tuple[Leaf, ...]) -> Node:
         kind = self._one(("integer", "integer", "float", "string", "boolean"))
         sign = self._one(("!=", "=") if kind == "boolean" else ("!=", "!=", ">=", "<=", ">", "<", "="))
         field = {"integer": "v", "float": "f", "string": "s", "boolean": "g"}[kind]
         if self._chance(2):
-            left = self._one(range(len(pattern)))
-            right = (left + 1 + self._one((0, 1))) % len(pattern)
-            return Operation(sign, Name(left, field, kind), Name(right, field, kind))
-        return Operation(sign, self._operand(pattern, kind), self._operand(pattern, kind))
+            left = self._one(range(len(leaves)))
+            right = (left + 1 + self._one((0, 1))) % len(leaves)
+            names = (Name(leaves[place].name, field, kind) for place in (left, right))
+            return Operation(sign, *names)
+        return Operation(sign, self._operand(leaves, kind), self._operand(leaves, kind))
 
-    def _operand(self, pattern: tuple[str, ...], kind: str, depth: int = 0) -> Node:
+    def _operand(self, leaves: tuple[Leaf, ...], kind: str, depth: int = 0) -> Node:
         choice = self._one(("name", "name", "name", "constant", "operation", "method")) if depth < 2 else "name"
         match kind, choice:
             case "boolean", "constant":
                 return Constant(self._one((True, False)))
             case "boolean", _:
-                return self._name(pattern, "g", "boolean")
+                return self._name(leaves, "g", "boolean")
             case "integer", "constant":
                 value = self._one((1, 0, 2, 3))
                 return Negative(Constant(value)) if self._chance(4) else Constant(value)
@@ -186,19 +190,19 @@ class _Drawing:
             case "string", "constant":
                 return Constant(self._one(("a", "", "b", "ab", "é")))
             case "string", "operation":
-                return Operation("+", self._operand(pattern, kind, 2), self._operand(pattern, kind, 2))
+                return Operation("+", self._operand(leaves, kind, 2), self._operand(leaves, kind, 2))
             case "string", "method":
-                return Method("toString", self._name(pattern, *self._one((("v", "integer"), ("s", "string")))))
+                return Method("toString", self._name(leaves, *self._one((("v", "integer"), ("s", "string")))))
             case _, "operation":
                 sign = self._one(("+", "-", "*", "/") if kind == "float" else ("+", "-", "*", "/", "%"))
                 inner = depth + 1
-                return Operation(sign, self._operand(pattern, kind, inner), self._operand(pattern, kind, inner))
+                return Operation(sign, self._operand(leaves, kind, inner), self._operand(leaves, kind, inner))
             case "float", "method":
-                return Method("toFloat", self._name(pattern, "v", "integer"))
+                return Method("toFloat", self._name(leaves, "v", "integer"))
             case "integer", "method":
-                return Method("toInteger", self._name(pattern, "f", "float"))
+                return Method("toInteger", self._name(leaves, "f", "float"))
         field = {"integer": ("v", "v", "k", "id"), "float": ("f",), "string": ("s", "s", "c")}[kind]
-        return self._name(pattern, self._one(field), kind)
+        return self._name(leaves, self._one(field), kind)
 
-    def _name(self, pattern: tuple[str, ...], field: str, kind: str) -> Name:
-        return Name(self._one(range(len(pattern))), field, kind)
+    def _name(self, leaves: tuple[Leaf, ...], field: str, kind: str) -> Name:
+        return Name(self._one(leaves).name, field, kind)

@@ -6,10 +6,10 @@ due, everything is looked at again. Uses nothing of `runtime`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.support.scenario import EVENTS, SECOND, InputSetup, Row, Scenario
+from tests.support.scenario import EVENTS, SECOND, InputSetup, Row, Scenario, key_of
 
 Key = tuple[int | str, ...]
 NEVER = float("inf")
@@ -53,6 +53,29 @@ class Waiting:
     row: Row
 
 
+@dataclass(frozen=True)
+class Alarm:
+    """Something waits until definitive time reaches `due`, since the `count`-th event of its partition entered."""
+
+    due: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Rung:
+    """An alarm that definitive time has reached; the rest as in `Released`."""
+
+    alarm: Alarm
+    key: Key
+    emitted: int
+    step: int
+    definitive: float
+
+
+Timer = Callable[[Sequence["Released"]], int | None]
+"""When, after the last of these events of a partition entered, something is to be looked at again; None: never."""
+
+
 @dataclass
 class Timeline:
     """One (input, key): `past` is its definitive time so far, `held` the (time, due) of delayed events."""
@@ -67,12 +90,15 @@ class Partition:
 
     timelines: list[Timeline]
     waiting: list[Waiting] = field(default_factory=list)
+    entered: list[Released] = field(default_factory=list)
+    alarms: list[Alarm] = field(default_factory=list)
 
 
 class AdmissionOracle:
-    """Takes rows in order of arrival; `released` and `fates` grow."""
+    """Takes rows in order of arrival; `released`, `rung` and `fates` grow. `timer` sets the alarms."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, timer: Timer = lambda _: None) -> None:
+        self.timer = timer
         self.inputs: tuple[InputSetup, ...] = scenario.inputs
         self.keys = scenario.keys
         self.now: int | None = None
@@ -81,6 +107,7 @@ class AdmissionOracle:
         self.everywhere: list[float] = [LONG_AGO for _ in self.inputs]
         self.partitions: dict[Key, Partition] = {}
         self.released: list[Released] = []
+        self.rung: list[Rung] = []
         self.fates: list[Fate] = []
         self.number = 0
 
@@ -105,8 +132,8 @@ class AdmissionOracle:
             self.advance(min(int(due) for due in self._moments() if due > self.now))
 
     def pending(self) -> int:
-        """How many events are waiting."""
-        return sum(len(partition.waiting) for partition in self.partitions.values())
+        """How many events and alarms are waiting."""
+        return sum(len(partition.waiting) + len(partition.alarms) for partition in self.partitions.values())
 
     def definitive(self, key: Key) -> float:
         """The query's definitive time for a key."""
@@ -122,6 +149,7 @@ class AdmissionOracle:
         for partition in self.partitions.values():
             times = [event.time for event in partition.waiting]
             times += [time for timeline in partition.timelines for time, _ in timeline.held]
+            times += [alarm.due for alarm in partition.alarms]
             found.update(time + (item.wait or 0) for time in times for item in self.inputs)
             found.update(due for timeline in partition.timelines for _, due in timeline.held if due < NEVER)
         return found
@@ -152,20 +180,19 @@ class AdmissionOracle:
             ready = [event for event in partition.waiting if event.time <= definitive]
             partition.waiting = [event for event in partition.waiting if event.time > definitive]
             for event in sorted(ready, key=lambda event: (event.time, event.arrival, event.number)):
-                self.released.append(
-                    Released(
-                        event.offset,
-                        event.input,
-                        key,
-                        event.time,
-                        event.arrival,
-                        event.number,
-                        self.now,
-                        step,
-                        definitive,
-                        event.row,
-                    )
-                )
+                place = (event.offset, event.input, key, event.time, event.arrival, event.number)
+                self._enter(partition, Released(*place, self.now, step, definitive, event.row))
+            due = [alarm for alarm in partition.alarms if alarm.due <= definitive]
+            partition.alarms = [alarm for alarm in partition.alarms if alarm.due > definitive]
+            for alarm in sorted(due, key=lambda alarm: (alarm.due, alarm.count)):
+                self.rung.append(Rung(alarm, key, self.now, step, definitive))
+
+    def _enter(self, partition: Partition, event: Released) -> None:
+        self.released.append(event)
+        partition.entered.append(event)
+        due = self.timer(partition.entered)
+        if due is not None:
+            partition.alarms.append(Alarm(due, len(partition.entered)))
 
     def _judge(self, offset: int, row: Row) -> Fate:
         if row.kind in {"tick", "malformed"}:
@@ -189,7 +216,7 @@ class AdmissionOracle:
         if not served:
             return "unrelated"
         keyed = bool(self.keys) and row.kind != "H"
-        key = tuple(getattr(row, name) for name in self.keys)
+        key = key_of(row, self.keys) if keyed else ()
         if keyed and None in key:
             return "null_key"
         if row.time is None:
@@ -206,8 +233,8 @@ class AdmissionOracle:
     def _event(self, offset: int, row: Row, index: int) -> Fate:
         assert self.now is not None
         item = self.inputs[index]
-        key = tuple(getattr(row, name) for name in self.keys)
-        if item.least is not None and (row.v is None or row.v < item.least):
+        key = key_of(row, self.keys)
+        if not all(rule.takes(getattr(row, rule.field)) for rule in item.filters):
             return Fate(offset, "filtered")
         if None in key:
             return Fate(offset, "null_key")
@@ -230,9 +257,9 @@ class AdmissionOracle:
         return Fate(offset, "used")
 
 
-def run(scenario: Scenario, *, flush: bool = True) -> AdmissionOracle:
+def run(scenario: Scenario, timer: Timer = lambda _: None, *, flush: bool = True) -> AdmissionOracle:
     """The whole stream."""
-    oracle = AdmissionOracle(scenario)
+    oracle = AdmissionOracle(scenario, timer)
     for offset, row in scenario.ordered():
         oracle.take(offset, row)
     if flush and oracle.now is not None:

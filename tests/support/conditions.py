@@ -5,24 +5,39 @@ Made for comparing: nothing of `querylang` or `runtime` is used, so that a mista
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 Values = Mapping[str, Any]
+Bound = Mapping[str, Values]
+"""The fields of the event behind each name."""
 
 
 class NoValueError(Exception):
     """A null was used, or an integer was divided by zero."""
 
 
+class Short:
+    """A dataclass's repr without the fields that have their default."""
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
 @dataclass(frozen=True)
 class Name:
-    """Field `field` of term `term`; `type` is one of integer, float, string, boolean."""
+    """Field `field` of the event behind the name `term`; `type` is one of integer, float, string, boolean."""
 
-    term: int
+    term: str
     field: str
     type: str
 
@@ -65,14 +80,33 @@ class Method:
     operand: Node
 
 
-Node = Name | Constant | Operation | Not | Negative | Method
+@dataclass(frozen=True)
+class Aggregate:
+    """`function(arguments)` over all candidates."""
+
+    function: str
+    arguments: tuple[Node, ...] = ()
 
 
-def to_query(node: Node, names: Sequence[str], fields: Callable[[int, str], str]) -> str:
-    """The condition in the query language; `fields` says what a term calls a field."""
+@dataclass(frozen=True)
+class Selected:
+    """The value of a `select` clause, by its name."""
+
+    name: str
+
+
+Node = Name | Constant | Operation | Not | Negative | Method | Aggregate | Selected
+
+
+def to_query(node: Node, fields: Callable[[str, str], str]) -> str:
+    """The condition in the query language; `fields` says what the event behind a name calls a field."""
+
+    def text(inner: Node) -> str:
+        return to_query(inner, fields)
+
     match node:
         case Name(term, field, _):
-            return f"{names[term]}.{fields(term, field)}"
+            return f"{term}.{fields(term, field)}"
         case Constant(bool() as value):
             return str(value).lower()
         case Constant(str() as value):
@@ -80,20 +114,24 @@ def to_query(node: Node, names: Sequence[str], fields: Callable[[int, str], str]
         case Constant(value):
             return repr(value)
         case Operation(sign, left, right):
-            return f"({to_query(left, names, fields)} {sign} {to_query(right, names, fields)})"
+            return f"({text(left)} {sign} {text(right)})"
         case Not(operand):
-            return f"(not {to_query(operand, names, fields)})"
+            return f"(not {text(operand)})"
         case Negative(operand):
-            return f"(-{to_query(operand, names, fields)})"
+            return f"(-{text(operand)})"
         case Method(name, operand):
-            return f"{to_query(operand, names, fields)}.{name}()"
+            return f"{text(operand)}.{name}()"
+        case Aggregate(function, arguments):
+            return f"{function}({', '.join(map(text, arguments))})"
+        case Selected(name):
+            return name
 
 
-def to_sql(node: Node, aliases: Sequence[str]) -> str:
-    """The condition in SQL, over table aliases with one column a field."""
+def to_sql(node: Node) -> str:
+    """The condition in SQL, where each name is the alias of a table with one column a field."""
     match node:
         case Name(term, field, _):
-            return f"{aliases[term]}.{field}"
+            return f"{term}.{field}"
         case Constant(bool() as value):
             return str(value).lower()
         case Constant(str() as value):
@@ -103,19 +141,19 @@ def to_sql(node: Node, aliases: Sequence[str]) -> str:
         case Constant(value):
             return f"CAST({value!r} AS BIGINT)"
         case Operation("xor", left, right):
-            return f"({to_sql(left, aliases)} <> {to_sql(right, aliases)})"
+            return f"({to_sql(left)} <> {to_sql(right)})"
         case Operation("+", left, right) if is_text(left):
-            return f"({to_sql(left, aliases)} || {to_sql(right, aliases)})"
+            return f"({to_sql(left)} || {to_sql(right)})"
         case Operation(sign, left, right):
-            return f"({to_sql(left, aliases)} {'<>' if sign == '!=' else sign} {to_sql(right, aliases)})"
+            return f"({to_sql(left)} {'<>' if sign == '!=' else sign} {to_sql(right)})"
         case Not(operand):
-            return f"(NOT {to_sql(operand, aliases)})"
+            return f"(NOT {to_sql(operand)})"
         case Negative(operand):
-            return f"(-{to_sql(operand, aliases)})"
+            return f"(-{to_sql(operand)})"
         case Method("toFloat", operand):
-            return f"CAST({to_sql(operand, aliases)} AS DOUBLE)"
-        case Method(name, _):
-            raise AssertionError(f"no SQL for {name}")
+            return f"CAST({to_sql(operand)} AS DOUBLE)"
+        case _:
+            raise AssertionError(f"no SQL for {node}")
 
 
 def is_text(node: Node) -> bool:
@@ -144,6 +182,51 @@ def sql_can_say(node: Node) -> bool:
             return sql_can_say(operand)
         case Method(name, operand):
             return name == "toFloat" and sql_can_say(operand)
+        case _:
+            return False
+
+
+def parts_of(node: Node) -> tuple[Node, ...]:
+    """The expressions right below."""
+    match node:
+        case Operation(_, left, right):
+            return (left, right)
+        case Not(operand) | Negative(operand) | Method(_, operand):
+            return (operand,)
+        case Aggregate(_, arguments):
+            return arguments
+        case _:
+            return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The expression and all below it."""
+    yield node
+    for part in parts_of(node):
+        yield from walk(part)
+
+
+def names_in(node: Node) -> frozenset[str]:
+    """The names that the expression mentions."""
+    return frozenset(item.term for item in walk(node) if isinstance(item, Name))
+
+
+def replaced(node: Node, change: Callable[[Node], Node | None]) -> Node:
+    """The expression in which each part for which `change` gives another one is that one."""
+    other = change(node)
+    if other is not None:
+        return other
+    match node:
+        case Operation(sign, left, right):
+            return Operation(sign, replaced(left, change), replaced(right, change))
+        case Not(operand):
+            return Not(replaced(operand, change))
+        case Negative(operand):
+            return Negative(replaced(operand, change))
+        case Method(name, operand):
+            return Method(name, replaced(operand, change))
+        case _:
+            return node
 
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -157,7 +240,7 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def is_true(node: Node, bound: Sequence[Values]) -> bool:
+def is_true(node: Node, bound: Bound) -> bool:
     """Whether the condition holds; without a value it does not."""
     try:
         return bool(value_of(node, bound))
@@ -165,7 +248,7 @@ def is_true(node: Node, bound: Sequence[Values]) -> bool:
         return False
 
 
-def value_of(node: Node, bound: Sequence[Values]) -> Any:
+def value_of(node: Node, bound: Bound) -> Any:
     """The value; raises NoValueError."""
     match node:
         case Name(term, field, _):

@@ -14,7 +14,8 @@ import duckdb
 import pyarrow as pa
 
 from tests.support.conditions import Node, Not, Operation, sql_can_say, to_sql
-from tests.support.scenario import EVENTS, PAYLOAD, Scenario
+from tests.support.patterns import Where, is_plain
+from tests.support.scenario import EVENTS, PAYLOAD, InputSetup, Scenario
 
 ARROW = {
     "k": pa.int64(),
@@ -35,14 +36,31 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 def can_say(scenario: Scenario) -> bool:
-    """Whether every event is admitted whatever the order, and SQL has the same meaning for every condition."""
+    """Whether every event is admitted whatever the order, and SQL has the same meaning for pattern and conditions."""
     return (
-        all(_takes_all(scenario, index) for index in range(len(scenario.inputs)))
-        and all(sql_can_say(condition) for condition in scenario.conditions)
-        and (not _has_nulls(scenario) or not any(_two_valued(condition) for condition in scenario.conditions))
+        is_sequence(scenario)
+        and all(_takes_all(scenario, index) for index in range(len(scenario.inputs)))
+        and all(sql_can_say(condition) for condition in wheres(scenario))
+        and (not _has_nulls(scenario) or not any(_two_valued(condition) for condition in wheres(scenario)))
         and not any(row.v is not None and abs(row.v) > 2**31 for row in scenario.rows)
         and not any(row.f is not None and math.isnan(row.f) for row in scenario.rows)
     )
+
+
+def is_sequence(scenario: Scenario) -> bool:
+    """Whether there is nothing but `->`, `where`, and `within` over the whole pattern."""
+    return (
+        is_plain(scenario.pattern)
+        and scenario.leading is scenario.trailing is scenario.every is None
+        and "h" not in scenario.keys
+        and not any(item.unique for item in scenario.inputs)
+        and len(wheres(scenario)) + (scenario.within is not None) == len(scenario.clauses)
+    )
+
+
+def wheres(scenario: Scenario) -> list[Node]:
+    """The conditions of the `where` clauses."""
+    return [item.condition for item in scenario.clauses if isinstance(item, Where)]
 
 
 def _takes_all(scenario: Scenario, index: int) -> bool:
@@ -73,18 +91,18 @@ def _two_valued(node: Node) -> bool:
 
 def find(scenario: Scenario) -> list[tuple[int, ...]]:
     """The offsets of every match's events, sorted."""
-    terms = range(len(scenario.pattern))
-    aliases = [f"e{term}" for term in terms]
+    pattern = [leaf.event for leaf in scenario.leaves]
+    aliases = list(scenario.names)
     last = aliases[-1]
     tables = ", ".join(f"ranked {alias}" for alias in aliases)
-    where = [f"{alias}.kind = '{event}'" for alias, event in zip(aliases, scenario.pattern, strict=True)]
+    where = [f"{alias}.kind = '{event}'" for alias, event in zip(aliases, pattern, strict=True)]
     where += [f"{alias}.{name} = {last}.{name}" for alias in aliases[:-1] for name in scenario.keys]
     where += [f"{left}.place < {right}.place" for left, right in itertools.pairwise(aliases)]
-    for alias, event in zip(aliases, scenario.pattern, strict=True):
+    for alias, event in zip(aliases, pattern, strict=True):
         where += _window(scenario, alias, event, last)
     if scenario.within is not None:
-        where.append(f"{last}.moment - e0.moment < {scenario.within}")
-    where += [to_sql(condition, aliases) for condition in scenario.conditions]
+        where.append(f"{last}.moment - {aliases[0]}.moment < {scenario.within}")
+    where += [to_sql(condition) for condition in wheres(scenario)]
     recent = ", ".join(f"{alias}.place DESC" for alias in reversed(aliases))
     found = connection().execute(
         f"""
@@ -113,11 +131,24 @@ def _window(scenario: Scenario, alias: str, event: str, last: str) -> list[str]:
 
 
 def _admitted(scenario: Scenario) -> str:
-    kinds: list[str] = []
-    for item in scenario.inputs:
-        least = "TRUE" if item.least is None else f"v >= {item.least}"
-        kinds.append(f"(kind = '{item.event}' AND {least} AND moment IS NOT NULL)")
+    kinds = [f"(kind = '{item.event}' AND {_filtered(item)} AND moment IS NOT NULL)" for item in scenario.inputs]
     return " AND ".join([f"({' OR '.join(kinds)})", *(f"{name} IS NOT NULL" for name in scenario.keys)])
+
+
+def _filtered(item: InputSetup) -> str:
+    parts = ["TRUE"]
+    for rule in item.filters:
+        if rule.operator[0] in "[(":
+            low, high = sorted(rule.value)
+            above, below = ">=" if rule.operator[0] == "[" else ">", "<=" if rule.operator[1] == "]" else "<"
+            parts.append(f"{rule.field} {above} {_literal(low)} AND {rule.field} {below} {_literal(high)}")
+        else:
+            parts.append(f"{rule.field} {rule.operator} {_literal(rule.value)}")
+    return f"coalesce({' AND '.join(parts)}, FALSE)"
+
+
+def _literal(value: object) -> str:
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 def load(scenario: Scenario) -> None:

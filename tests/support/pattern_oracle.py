@@ -1,79 +1,110 @@
-"""The *recent* policy by enumeration: every candidate is made, every rule is asked, the most recent one wins.
+"""What a query finds, by enumeration: `find`, `find every` and waits over all candidates (`candidates`).
 
-For patterns joined by `->`. Uses nothing of `runtime`.
+Takes the stream's admitted events from the admission oracle, whose clock also says when a wait is over. Uses nothing of
+`runtime`.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from tests.support.admission_oracle import Key, Released
-from tests.support.conditions import is_true
+from tests.support import admission_oracle
+from tests.support.admission_oracle import AdmissionOracle, Key, Released, Rung
+from tests.support.aggregates import selected
+from tests.support.candidates import Candidate, Judge, reaches_wait, recency
 from tests.support.scenario import Scenario
 
 
 @dataclass(frozen=True)
 class Found:
-    """A match: the offsets of the terms' events, and when it came out."""
+    """A match: the offsets of the names' events (none under `every`), what was selected, and when it came out."""
 
-    offsets: tuple[int, ...]
+    offsets: tuple[int | None, ...]
     key: Key
     time: int
     emitted: int
     step: int
     definitive: float
+    selected: tuple[Any, ...] = ()
+    rank: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
-def find(scenario: Scenario, released: Sequence[Released]) -> list[Found]:
-    """All matches, in the order in which they come out."""
-    partitions: dict[Key, list[Released]] = defaultdict(list)
-    for event in released:
-        partitions[event.key].append(event)
-    found = [
-        match
-        for events in partitions.values()
-        for match in (best(scenario, events[: number + 1]) for number in range(len(events)))
-        if match is not None
-    ]
-    return sorted(found, key=lambda match: (match.emitted, match.step, match.key))
+def run(scenario: Scenario) -> tuple[AdmissionOracle, list[Found]]:
+    """The whole stream: what became of each row, and all matches in the order in which they come out.
+
+    Raises TooManyError.
+    """
+    admitted = admission_oracle.run(scenario, timer_of(scenario))
+    return admitted, find(scenario, admitted)
 
 
-def best(scenario: Scenario, events: Sequence[Released]) -> Found | None:
-    """The winning candidate that contains the last of these events of one partition."""
-    latest = len(events) - 1
-    windows = [window(scenario, events, index) for index in range(len(scenario.inputs))]
-    indexes = [scenario.input_of(event) for event in scenario.pattern]
-    choices = [windows[index] for index in indexes if index is not None]
-    candidates = [
-        chosen
-        for chosen in itertools.product(*choices)
-        if latest in chosen and all(left < right for left, right in itertools.pairwise(chosen))
-    ]
-    good = [chosen for chosen in candidates if holds(scenario, [events[position] for position in chosen])]
-    if not good:
+def timer_of(scenario: Scenario) -> admission_oracle.Timer:
+    """When a trailing wait that starts with the last of a partition's events is over."""
+    return partial(_due, scenario)
+
+
+def _due(scenario: Scenario, events: Sequence[Released]) -> int | None:
+    if scenario.trailing is None or best(Judge(scenario, events)) is None:
         return None
-    winner = max(good, key=lambda chosen: sorted(chosen, reverse=True))
-    newest = events[latest]
-    offsets = tuple(events[position].offset for position in winner)
-    return Found(offsets, newest.key, newest.time, newest.emitted, newest.step, newest.definitive)
+    return events[-1].time + scenario.trailing.length
 
 
-def window(scenario: Scenario, events: Sequence[Released], index: int) -> list[int]:
-    """Positions of an input's events in its window at the moment of the last event."""
-    item = scenario.inputs[index]
-    own = [position for position, event in enumerate(events) if event.input == index]
-    if item.retain is not None:
-        own = own[-item.retain :]
-    return [p for p in own if item.within is None or events[-1].time - events[p].time < item.within]
+def find(scenario: Scenario, admitted: AdmissionOracle) -> list[Found]:
+    """All matches, in the order in which they come out."""
+    found = []
+    for partition in admitted.partitions.values():
+        events = partition.entered
+        if scenario.trailing is None:
+            outcomes = (_at_once(scenario, events[: number + 1]) for number in range(len(events)))
+        else:
+            own = [rung for rung in admitted.rung if events and rung.key == events[0].key]
+            outcomes = (_waited(scenario, events, rung) for rung in own)
+        found += [match for match in outcomes if match is not None]
+    return sorted(found, key=lambda match: (match.emitted, match.step, match.key, match.time, match.rank))
 
 
-def holds(scenario: Scenario, chosen: Sequence[Released]) -> bool:
-    """`within` and every `where`."""
-    times = [event.time for event in chosen]
-    if scenario.within is not None and not max(times) - min(times) < scenario.within:
-        return False
-    bound = [asdict(event.row) | {"id": event.offset} for event in chosen]
-    return all(is_true(condition, bound) for condition in scenario.conditions)
+def best(judge: Judge) -> Candidate | None:
+    """The winner among the candidates that contain the latest event and satisfy all conditions."""
+    latest = len(judge.events) - 1
+    return next((item for item in judge.candidates() if latest in item.values() and judge.holds(item)), None)
+
+
+def _at_once(scenario: Scenario, events: Sequence[Released]) -> Found | None:
+    """What the last of these events of one partition brings."""
+    judge, latest = Judge(scenario, events), events[-1]
+    place = (latest.key, latest.time, latest.emitted, latest.step, latest.definitive)
+    if scenario.every is None:
+        winner = best(judge)
+        return None if winner is None else Found(_offsets(judge, winner), *place, (), recency(scenario, winner))
+    good = [candidate for candidate in reversed(judge.candidates()) if judge.holds(candidate)]
+    if not any(len(events) - 1 in candidate.values() for candidate in good):
+        return None
+    values = selected(scenario.every, [judge.bound(candidate) for candidate in good])
+    return None if values is None else Found((), *place, values, ((len(events) - 1,), ()))
+
+
+def _waited(scenario: Scenario, events: Sequence[Released], rung: Rung) -> Found | None:
+    """The match whose wait is over, if the conditions that had to wait hold."""
+    count = rung.alarm.count
+    started = Judge(scenario, events[:count])
+    winner = best(started)
+    assert winner is not None, "a match started the wait"
+    windows = {event: [*live, *_added(scenario, events, event, count)] for event, live in started.windows.items()}
+    whole = Judge(scenario, events)
+    if not all(whole.is_met(item, winner, windows) for item in scenario.clauses if reaches_wait(scenario, item)):
+        return None
+    place = (rung.key, rung.alarm.due, rung.emitted, rung.step, rung.definitive)
+    return Found(_offsets(started, winner), *place, (), recency(scenario, winner))
+
+
+def _added(scenario: Scenario, events: Sequence[Released], event: str, since: int) -> list[int]:
+    """The positions of an input's events that were added since the wait began."""
+    index = scenario.input_of(event)
+    return [position for position in range(since, len(events)) if events[position].input == index]
+
+
+def _offsets(judge: Judge, winner: Candidate) -> tuple[int | None, ...]:
+    return tuple(judge.events[winner[name]].offset if name in winner else None for name in judge.scenario.names)

@@ -2,12 +2,11 @@
 
 Gives the query's text and the engine's columns; the oracles read the same data without either.
 Three event types A, B and C have the same fields (B calls its first key field `kk`), HA, HB and HC are their keyed
-heartbeats, H is one without keys for all, U is an event that no query takes.
+heartbeats, H is one without keys for all, U is an event that no query takes. `half()` is an action of A, B and C.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +14,29 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.plan import Plan
+from querylang.value_types import Type
 from runtime.batch import NO_TIME, Arrivals, Kind, arrivals_schema, column_name
-from tests.support.conditions import Node, to_query
+from tests.support.conditions import Short, to_query
+from tests.support.patterns import (
+    SECOND,
+    Clause,
+    Every,
+    Leaf,
+    Pattern,
+    Wait,
+    Where,
+    Within,
+    Without,
+    clause_text,
+    leaves_of,
+    opposites,
+    pattern_text,
+    seconds_text,
+    wait_text,
+)
 
-SECOND = 1_000_000
+__all__ = ["EVENTS", "PAYLOAD", "SECOND", "Filter", "InputSetup", "Row", "Scenario", "key_of", "query_text"]
+
 EVENTS = ("A", "B", "C")
 FIELDS: dict[str, str] = {
     "id": "integer",
@@ -31,18 +49,6 @@ FIELDS: dict[str, str] = {
     "ts": "float",
 }
 PAYLOAD = ("k", "c", "v", "f", "s", "g")
-
-
-class Short:
-    """A dataclass's repr without the fields that have their default."""
-
-    def __repr__(self) -> str:
-        shown = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if getattr(self, field.name) != field.default
-        ]
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,8 +71,48 @@ class Row(Short):
 
 
 @dataclass(frozen=True, repr=False)
+class Filter(Short):
+    """`field operator value`, or `field in [low:high]`: then `value` is both ends and `operator` the two brackets."""
+
+    field: str
+    operator: str
+    value: Any
+
+    def takes(self, value: Any) -> bool:
+        """Whether an event with this value of the field is one of the input's; a null is not."""
+        if value is None:
+            return False
+        match self.operator:
+            case "=":
+                return bool(value == self.value)
+            case "<":
+                return bool(value < self.value)
+            case "<=":
+                return bool(value <= self.value)
+            case ">":
+                return bool(value > self.value)
+            case ">=":
+                return bool(value >= self.value)
+        low, high = sorted(self.value)
+        above = value >= low if self.operator[0] == "[" else value > low
+        below = value <= high if self.operator[1] == "]" else value < high
+        return bool(above and below)
+
+    def text(self) -> str:
+        """In the query language."""
+        if self.operator[0] in "[(":
+            low, high = map(_literal, self.value)
+            return f"{self.field} in {self.operator[0]}{low}:{high}{self.operator[1]}"
+        return f"{self.field} {self.operator} {_literal(self.value)}"
+
+
+def _literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
+
+
+@dataclass(frozen=True, repr=False)
 class InputSetup(Short):
-    """An input of the query. `least`: a filter `v >= least`; `time`: column, field or annotation says the source time."""
+    """An input of the query. `time`: column, field or annotation says the source time; `unique`: fields, or `half`."""
 
     event: str
     within: int | None = None
@@ -75,24 +121,44 @@ class InputSetup(Short):
     out_of_order: bool = False
     heartbeat: str | None = None
     time: str = "column"
-    least: int | None = None
+    filters: tuple[Filter, ...] = ()
+    unique: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
 class Scenario(Short):
-    """A query and its stream; `pattern` names the event type of each term, in order."""
+    """A query and its stream. `keys`: `k`, `c`, or `h`, which is what `half()` gives."""
 
     inputs: tuple[InputSetup, ...]
-    pattern: tuple[str, ...]
+    pattern: Pattern
     rows: tuple[Row, ...]
     keys: tuple[str, ...] = ()
-    conditions: tuple[Node, ...] = ()
-    within: int | None = None
+    clauses: tuple[Clause, ...] = ()
+    leading: Wait | None = None
+    trailing: Wait | None = None
+    every: Every | None = None
     prints: bool = False
+    name: str = "Q"
 
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The pattern's named events in text order."""
+        return leaves_of(self.pattern)
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """The terms' names."""
-        return tuple(f"{event.lower()}{number}" for number, event in enumerate(self.pattern, 1))
+        """Their names."""
+        return tuple(leaf.name for leaf in self.leaves)
+
+    @property
+    def within(self) -> int | None:
+        """The length of the `within` over the whole pattern."""
+        return next((item.length for item in self.clauses if isinstance(item, Within) and not item.between), None)
+
+    def event_of(self, name: str) -> str:
+        """The event type behind a name, of the pattern or of a `without`."""
+        named = {item.name: item.event for item in self.clauses if isinstance(item, Without)}
+        return (named | {leaf.name: leaf.event for leaf in self.leaves})[name]
 
     def ordered(self) -> list[tuple[int, Row]]:
         """Offsets and rows in order of arrival."""
@@ -106,51 +172,69 @@ class Scenario(Short):
 
     def query(self) -> str:
         """The query's text, definitions included."""
-        return "\n".join([*self._definitions(), *self._inputs(), *self._find()]) + "\n"
+        return query_text([self])
 
-    def _definitions(self) -> list[str]:
+    def definitions(self) -> list[str]:
+        """The event types."""
         lines: list[str] = []
         for event in EVENTS:
             item = next((item for item in self.inputs if item.event == event), InputSetup(event))
             fields = " ".join(f"{type_} {field_name(event, name)};" for name, type_ in FIELDS.items())
             keys = " ".join(f"{FIELDS[name]} {field_name(event, name)};" for name in ("k", "c"))
-            action = " action getTime() returns float { return ts; }" if item.time == "annotation" else ""
+            time = " action getTime() returns float { return ts; }" if item.time == "annotation" else ""
+            half = " action half() returns integer { return v / 2; }"
             annotation = '@TimeFrom("getTime") ' if item.time == "annotation" else ""
             order = "@OutOfOrder() " if item.out_of_order else ""
-            lines.append(f"{annotation}{order}event {event} {{ {fields}{action} }}")
-            lines.append(f"{annotation}event H{event} {{ {keys} float ts;{action} }}")
+            lines.append(f"{annotation}{order}event {event} {{ {fields}{half}{time} }}")
+            lines.append(f"{annotation}event H{event} {{ {keys} float ts;{time} }}")
         lines.append('@TimeFrom("getTime") event H { float ts; action getTime() returns float { return ts; } }')
         return [*lines, "event U { integer id; }"]
 
-    def _inputs(self) -> list[str]:
-        lines = ["query Q {", "  inputs {"]
-        for item in self.inputs:
-            text = f"    {item.event}({'' if item.least is None else f'v >= {item.least}'})"
-            if self.keys:
-                text += " key " + ", ".join(
-                    name if field_name(item.event, name) == name else f"{field_name(item.event, name)} as {name}"
-                    for name in self.keys
-                )
-            text += "" if item.within is None else f" within {seconds_text(item.within)}"
-            text += "" if item.retain is None else f" retain {item.retain}"
-            if item.wait is not None:
-                text += " time from ts" if item.time == "field" else ""
-                text += f" wait {seconds_text(item.wait)}"
-                text += "" if item.heartbeat is None else f" or {item.heartbeat}"
-            lines.append(text + ";")
-        return [*lines, "  }"]
+    def query_lines(self) -> list[str]:
+        """`query Q { ... }`."""
+        inputs = [f"    {self._input(item)};" for item in self.inputs]
+        return [f"query {self.name} {{", "  inputs {", *inputs, "  }", *self._find(), "}"]
+
+    def _input(self, item: InputSetup) -> str:
+        text = f"{item.event}({', '.join(rule.text() for rule in item.filters)})"
+        if self.keys:
+            text += " key " + ", ".join(_key_text(item.event, name) for name in self.keys)
+        text += "" if item.within is None else f" within {seconds_text(item.within)}"
+        text += "" if item.retain is None else f" retain {item.retain}"
+        if item.unique:
+            named = (f"{name}()" if name == "half" else field_name(item.event, name) for name in item.unique)
+            text += f" with unique {', '.join(named)}"
+        if item.wait is not None:
+            text += " time from ts" if item.time == "field" else ""
+            text += f" wait {seconds_text(item.wait)}"
+            text += "" if item.heartbeat is None else f" or {item.heartbeat}"
+        return text
 
     def _find(self) -> list[str]:
-        names = self.names()
-        terms = " -> ".join(f"{event} as {name}" for event, name in zip(self.pattern, names, strict=True))
-        lines = [f"  find {terms}"]
-        lines += [
-            f"    where {to_query(node, names, lambda term, name: field_name(self.pattern[term], name))}"
-            for node in self.conditions
-        ]
-        lines += [] if self.within is None else [f"    within {seconds_text(self.within)}"]
-        texts = ' + "|" + '.join(f"{name}.toString()" for name in names)
-        return [*lines, f"    {{ print {texts}; }}" if self.prints else "    ;", "}"]
+        pattern = [pattern_text(self.pattern)]
+        pattern = pattern if self.leading is None else [wait_text(self.leading), *pattern]
+        pattern = pattern if self.trailing is None else [*pattern, wait_text(self.trailing)]
+        every = "" if self.every is None else "every "
+        first = [item for item in self.clauses if isinstance(item, Where)]
+        later = [item for item in self.clauses if not isinstance(item, Where)]
+        lines = [f"  find {every}{' -> '.join(pattern)}"]
+        lines += [f"    {clause_text(item, self._field)}" for item in (*first, *later)]
+        if self.every is not None:
+            lines += [f"    select {to_query(node, self._field)} as {name}" for name, node in self.every.selects]
+            lines += [f"    having {to_query(node, self._field)}" for node in self.every.having]
+        texts = ' + "|" + '.join(f"{name}.toString()" for name in self.printed) or '""'
+        return [*lines, f"    {{ print {texts}; }}" if self.prints else "    ;"]
+
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """What the block prints: what was selected, or the names that are always set."""
+        if self.every is not None:
+            return tuple(name for name, _ in self.every.selects)
+        optional = {name for sides in opposites(self.pattern) for side in sides for name in side}
+        return tuple(name for name in self.names if name not in optional)
+
+    def _field(self, name: str, field: str) -> str:
+        return field_name(self.event_of(name), field)
 
     def arrivals(self, plan: Plan, numbered: Sequence[tuple[int, Row]]) -> Arrivals:
         """These rows as the engine takes them."""
@@ -198,11 +282,16 @@ class Scenario(Short):
         return record
 
 
-def type_of(field: str) -> Any:
-    """The type of a field, as `querylang` has it."""
-    from querylang.expression import Type
+def query_text(scenarios: Sequence[Scenario]) -> str:
+    """One text of several queries over the same stream; the definitions are those of the first."""
+    definitions = scenarios[0].definitions()
+    queries = [line for scenario in scenarios for line in scenario.query_lines()]
+    return "\n".join([*definitions, *queries]) + "\n"
 
-    return Type(FIELDS[field])
+
+def type_of(field: str) -> Type:
+    """The type of a field, as `querylang` has it."""
+    return Type.parse(FIELDS[field])
 
 
 def field_name(event: str, field: str) -> str:
@@ -210,10 +299,20 @@ def field_name(event: str, field: str) -> str:
     return "kk" if (event, field) == ("B", "k") else field
 
 
-def seconds_text(microseconds: int) -> str:
-    """A duration in the query language."""
-    whole, rest = divmod(microseconds, SECOND)
-    return f"{whole} seconds" if not rest else f"{microseconds / 1000} milliseconds"
+def _key_text(event: str, name: str) -> str:
+    if name == "h":
+        return "half() as h"
+    return name if field_name(event, name) == name else f"{field_name(event, name)} as {name}"
+
+
+def half_of(row: Row) -> int | None:
+    """What `half()` gives: half of `v`, truncated toward zero."""
+    return None if row.v is None else (row.v + (row.v < 0)) // 2
+
+
+def key_of(row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
+    """The key of a row's event or heartbeat."""
+    return tuple(half_of(row) if name == "h" else getattr(row, name) for name in keys)
 
 
 def leeway_text(leeway: float, reorder: float) -> str:
