@@ -12,7 +12,7 @@ from querylang import ast
 from querylang.aggregates import aggregate, is_aggregate
 from querylang.errors import Mistake, QueryError
 from querylang.expression import Call, EventOf, Expression, Invoke, Items, New
-from querylang.inferring import Inferring, arguments_of, type_of
+from querylang.inferring import Inferring, arguments_of, look_at, type_of
 from querylang.inlining import applied
 from querylang.members import receiver_of, type_path
 from querylang.schema import ActionSignature, EventSchema
@@ -81,7 +81,8 @@ def constructed(
     if schema.is_unseen and not schema.is_open and nodes:
         return inferring.wrong(QueryError.of(Mistake.UNSEEN_CONSTRUCTOR, name.span, name=name.text))
     if schema.is_open:
-        _look_at(inferring, nodes)
+        for node in nodes:
+            look_at(inferring, node)
         return None
     parts = [(f"'{item.name}' of '{schema.name}'", item.type) for item in schema.fields]
     arguments = arguments_of(inferring, ast.Name(schema.name, name.span), nodes, parts)
@@ -156,7 +157,8 @@ def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_
         return invoked(inferring, node, action, receiver, is_statement=is_statement)
     signature = method_of(type_, name)
     if schema is not None and schema.is_open and name != "toString":
-        _look_at(inferring, node.arguments)
+        for argument in node.arguments:
+            look_at(inferring, argument)
         return None
     if signature is None:
         return inferring.wrong(_no_method(type_, schema, node.name))
@@ -188,9 +190,3 @@ def _no_method(type_: Type, schema: EventSchema | None, name: ast.Name) -> Query
     actions = [] if schema is None else [action.name for action in schema.actions]
     mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=shown, name=name.text)
     return mistake.suggesting(name.text, [*actions, *methods_of(type_)])
-
-
-def _look_at(inferring: Inferring, nodes: Sequence[ast.Expression]) -> None:
-    """Tells the mistakes in arguments of which nothing else is known."""
-    for node in nodes:
-        inferring.typed(node)

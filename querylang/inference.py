@@ -13,7 +13,7 @@ from typing import assert_never
 from querylang import ast, calls, literals, members, operators
 from querylang.errors import Mistake, QueryError
 from querylang.expression import Expression
-from querylang.inferring import fitting, type_of
+from querylang.inferring import fitting, is_empty_literal, type_of
 from querylang.members import no_field
 from querylang.namespaces import Namespace
 from querylang.scope import Scope
@@ -37,6 +37,10 @@ class Inference:
     def value(self, node: ast.Expression, wanted: Type | None = None) -> Expression | None:
         """The typed expression; `wanted` says the type of an empty `[]` or `{}`."""
         return None if self._is_too_deep(node) else self.typed(node, wanted)
+
+    def look_at(self, node: ast.Expression) -> Expression | None:
+        """As `value`, where the type is open: there an empty `[]` or `{}` is no mistake."""
+        return None if is_empty_literal(node) else self.value(node)
 
     def value_of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:
         """The typed expression, which must be of this type; `what` says in messages what it is for."""

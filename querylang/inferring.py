@@ -57,6 +57,16 @@ def fitting(value: Expression, wanted: Type) -> Expression:
     return New(wanted, (value,)) if is_inner else value
 
 
+def is_empty_literal(node: ast.Expression) -> bool:
+    """Whether it is `[]` or `{}`, whose type only its surroundings can say."""
+    return isinstance(node, ast.SequenceLiteral | ast.DictionaryLiteral) and not node.items
+
+
+def look_at(inferring: Inferring, node: ast.Expression) -> Expression | None:
+    """Tells the mistakes of what stands where the type is open."""
+    return None if is_empty_literal(node) else inferring.typed(node)
+
+
 def arguments_of(
     inferring: Inferring,
     name: ast.Name,
@@ -74,7 +84,7 @@ def arguments_of(
         inferring.wrong(wrong_count(name.span, name.text, least, len(parameters), len(nodes)))
         return None
     values = [
-        inferring.typed(node) if type_ is None else inferring.of_type(node, type_, what)
+        look_at(inferring, node) if type_ is None else inferring.of_type(node, type_, what)
         for node, (what, type_) in zip(nodes, parameters, strict=False)
     ]
     found = tuple(value for value in values if value is not None)

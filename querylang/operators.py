@@ -8,7 +8,7 @@ from __future__ import annotations
 from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.expression import Binary, Expression, Unary
-from querylang.inferring import Inferring, type_of
+from querylang.inferring import Inferring, is_empty_literal, look_at, type_of
 from querylang.literals import is_number, negated
 from querylang.types import binary_result, conversion, unary_result
 from querylang.value_types import NUMBERS, Kind, Type
@@ -44,15 +44,13 @@ def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
 
 
 def _sides(inferring: Inferring, node: ast.Binary) -> tuple[Expression | None, Expression | None]:
-    if _is_empty(node.left):
+    if is_empty_literal(node.left) and not is_empty_literal(node.right):
         right = inferring.typed(node.right)
-        return inferring.typed(node.left, None if right is None else right.type), right
+        return None if right is None else inferring.typed(node.left, right.type), right
     left = inferring.typed(node.left)
-    return left, inferring.typed(node.right, None if left is None else left.type)
-
-
-def _is_empty(node: ast.Expression) -> bool:
-    return isinstance(node, ast.SequenceLiteral | ast.DictionaryLiteral) and not node.items
+    if left is None:
+        return None, look_at(inferring, node.right)
+    return left, inferring.typed(node.right, left.type)
 
 
 def _hint(operator: str, left: Type, right: Type) -> str | None:

@@ -1,0 +1,105 @@
+"""What can be read off a block before anything in it is checked.
+
+Takes statements of the text; gives the names that a block declares or may change, and whether it always returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from querylang import ast
+
+DEEPEST = 50
+"""Levels of nested statements; all that reads statements may use recursion."""
+
+
+def declared_names(block: ast.Block) -> list[str]:
+    """The names that the block itself declares, in order."""
+    return [item.name.text for item in block.statements if isinstance(item, ast.Declaration)]
+
+
+def changed_names(block: ast.Block) -> list[str]:
+    """Names whose values statements of the block may change: assigned to, called upon, or handed on. Each once."""
+    return list(dict.fromkeys(name for node in _touched(block) for name in _roots(node)))
+
+
+def always_returns(block: ast.Block, level: int = 1) -> bool:
+    """Whether no path through the block reaches its end. What could not be parsed, or is too deep, may well return."""
+    return level > DEEPEST or any(_returns(statement, level + 1) for statement in block.statements)
+
+
+def inner_blocks(node: ast.Statement) -> tuple[ast.Block, ...]:
+    """The blocks right inside of a statement."""
+    match node:
+        case ast.Block():
+            return (node,)
+        case ast.If(then=then, otherwise=otherwise) | ast.IfPresent(then=then, otherwise=otherwise):
+            return (then,) if otherwise is None else (then, otherwise)
+        case ast.While(body=body) | ast.For(body=body) | ast.VendorCustom(body=body):
+            return (body,)
+        case _:
+            return ()
+
+
+def _returns(node: ast.Statement, level: int) -> bool:
+    match node:
+        case ast.Return() | ast.Broken() | ast.Refused():
+            return True
+        case ast.While(condition=ast.Constant(value=True), body=body):
+            return not _breaks(body)
+        case ast.While() | ast.For():
+            return False
+        case ast.If(otherwise=None) | ast.IfPresent(otherwise=None):
+            return False
+        case _:
+            blocks = inner_blocks(node)
+            return bool(blocks) and all(always_returns(block, level) for block in blocks)
+
+
+def _breaks(body: ast.Block) -> bool:
+    """Whether a `break` leaves the loop with this body."""
+    waiting: list[ast.Statement] = list(body.statements)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Break):
+            return True
+        if not isinstance(node, ast.While | ast.For):
+            waiting += [statement for block in inner_blocks(node) for statement in block.statements]
+    return False
+
+
+def _touched(block: ast.Block) -> Iterator[ast.Expression]:
+    """The expressions through which values may be changed, in a block and all inside of it."""
+    waiting: list[ast.Statement] = [block]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Assignment(target=target, value=value):
+                yield target
+                yield value
+            case ast.Declaration(value=value) if value is not None:
+                yield value
+            case ast.Evaluation(value=value):
+                yield value
+            case ast.For(sequence=value):
+                yield value
+            case ast.IfPresent(bindings=bindings):
+                yield from (value for value, _name in bindings)
+        waiting += [statement for inner in inner_blocks(node) for statement in reversed(inner.statements)]
+
+
+def _roots(node: ast.Expression) -> Iterable[str]:
+    """The names at the beginning of an expression and of the arguments of its calls."""
+    waiting = [node]
+    while waiting:
+        match waiting.pop():
+            case ast.NameUse(name=name):
+                yield name.text
+            case ast.Member(receiver=inner) | ast.Index(receiver=inner):
+                waiting.append(inner)
+            case ast.Call(receiver=receiver, arguments=arguments):
+                waiting += [*arguments, *([] if receiver is None else [receiver])]
+            case ast.TypeCall(arguments=inside) | ast.SequenceLiteral(items=inside):
+                waiting += inside
+            case ast.DictionaryLiteral(items=pairs):
+                waiting += [part for pair in pairs for part in pair]
