@@ -55,7 +55,7 @@ def field(name: str, of: str = "v", type_: str = "integer") -> Name:
 
 
 def test_retain_with_unique_keeps_slots_for_older_duplicates() -> None:
-    sensors = "1A 2B 3C 4B 5D 6C 7D".split()
+    sensors = ["1A", "2B", "3C", "4B", "5D", "6C", "7D"]
     rows = tuple(Row(int(item[0]) * SECOND, "A", v=int(item[0]), s=item[1]) for item in sensors)
     inputs = (InputSetup("A", retain=3, unique=("s",)),)
     admitted, _ = pattern_oracle.run(Scenario(inputs, A, rows))
