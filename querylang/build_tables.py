@@ -11,22 +11,22 @@ from typing import Any
 
 from ply import yacc
 
-from querylang.grammar import Grammar
-from querylang.tokens import KINDS
+from querylang.grammar import PRECEDENCE, START, rules
+from querylang.tokens import KINDS, PSEUDO_KINDS
 
 SHIPPED = Path(__file__).with_name("parsetab.py")
 
 
 def build() -> Any:
     """The tables built anew: ply's generated table, with its lists of conflicts."""
-    grammar = yacc.Grammar([*KINDS, "error"])
-    for level, symbol in enumerate(Grammar.precedence, start=1):
-        grammar.set_precedence(symbol, "nonassoc", level)
-    for name, rule in vars(Grammar).items():
-        if name.startswith("p_"):
-            for _file, _line, symbol, parts in yacc.parse_grammar(rule.__doc__, "", 0):
-                grammar.add_production(symbol, parts, name, "", 0)
-    grammar.set_start(Grammar.start)
+    grammar = yacc.Grammar([*KINDS, *PSEUDO_KINDS])
+    for level, (associativity, *symbols) in enumerate(PRECEDENCE, start=1):
+        for symbol in symbols:
+            grammar.set_precedence(symbol, associativity, level)
+    for name, rule in rules().items():
+        for _file, _line, symbol, parts in yacc.parse_grammar(rule.__doc__, "", 0):
+            grammar.add_production(symbol, parts, name, "", 0)
+    grammar.set_start(START)
     missing = [symbol for symbol, _production in grammar.undefined_symbols()]
     useless = [production.name for production in grammar.unused_rules()]
     assert not missing, f"symbols without a rule: {missing}"

@@ -1,12 +1,13 @@
 """Event definitions out of `.mon` files, which are programs in a larger language.
 
 Takes the text of such a file; gives its event definitions. What is not an event definition is stepped over unread:
-monitors, and inside of events constants and actions other than `{ return field; }`.
+monitors, aggregates. An action or constant that the language of queries cannot read is a `Refused` member.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from querylang import ast
 from querylang.errors import QueryError
@@ -16,27 +17,28 @@ from querylang.source import Source
 from querylang.tokens import Token
 
 _OPENING = {"LBRACE": "RBRACE", "LPAREN": "RPAREN"}
+_FOREIGN = frozenset({"static", "import"})
+"""Words that begin members of the larger language only."""
 
 
 def parse_definitions(source: Source) -> tuple[ast.File, list[QueryError]]:
     """The events defined at the top of the text, and the mistakes within their definitions."""
-    tokens, _elsewhere = tokenize(source)
-    return parse_tokens(source, list(_definitions(tokens)), [])
+    return parse_tokens(source, list(_definitions(source, tokenize(source).tokens)), [])
 
 
-def _definitions(tokens: list[Token]) -> Iterator[Token]:
+def _definitions(source: Source, tokens: list[Token]) -> Iterator[Token]:
     position = 0
     while position < len(tokens):
         match tokens[position].type:
-            case "PACKAGE":
+            case "PACKAGE" | "USING":
                 end = _after(tokens, position, "SEMICOLON")
                 yield from tokens[position:end]
             case "SIGN":
-                end = _after_group(tokens, position, "LPAREN")
+                end = _after_annotation(tokens, position)
                 yield from tokens[position:end]
             case "EVENT":
                 end = _after_group(tokens, position, "LBRACE")
-                yield from _event(tokens[position:end])
+                yield from _event(source, tokens[position:end])
             case "LBRACE":
                 end = _after_group(tokens, position, "LBRACE")
             case _:
@@ -44,30 +46,59 @@ def _definitions(tokens: list[Token]) -> Iterator[Token]:
         position = end
 
 
-def _event(tokens: list[Token]) -> Iterator[Token]:
-    """An event's tokens without the members that queries cannot use."""
+def _event(source: Source, tokens: list[Token]) -> Iterator[Token]:
+    """An event's tokens; the members that queries cannot use are one REFUSED each."""
     position = next((index + 1 for index, token in enumerate(tokens) if token.type == "LBRACE"), len(tokens))
-    yield from tokens[:position]
+    head = tokens[:position]
+    yield from head
     while position < len(tokens):
-        first = tokens[position].type
-        if first == "RBRACE":
+        if tokens[position].type == "RBRACE":
             yield tokens[position]
             position += 1
             continue
-        is_action = (
-            first == "ACTION" and tokens[position + 1 : position + 2] != [] and tokens[position + 1].type != "LT"
-        )
-        end = _after_group(tokens, position, "LBRACE") if is_action else _after(tokens, position, "SEMICOLON")
+        end = _after_member(tokens, position)
         member = tokens[position:end]
-        is_getter = [token.type for token in member[-5:]] == ["LBRACE", "RETURN", "NAME", "SEMICOLON", "RBRACE"]
-        if (is_getter and is_action) or first not in {"ACTION", "CONSTANT"}:
-            yield from member
+        yield from [_refused(member)] if _is_foreign(source, head, member) else member
         position = end
+
+
+def _after_member(tokens: list[Token], position: int) -> int:
+    """The position behind a member: an action's block, or the next `;`. A field may be of an action's type."""
+    kinds = [token.type for token in tokens[position : position + 3]]
+    is_action = kinds[:1] == ["ACTION"] and kinds[1:2] != ["LT"]
+    is_static = tokens[position].content == "static" and kinds[1:2] == ["ACTION"]
+    if is_action or is_static:
+        return _after_group(tokens, position, "LBRACE")
+    return _after(tokens, position, "SEMICOLON")
+
+
+def _is_foreign(source: Source, head: list[Token], member: list[Token]) -> bool:
+    """Whether a member is legal in the larger language only, as far as one can tell. A field never is."""
+    first = member[0]
+    if first.content in _FOREIGN and first.type == "NAME":
+        return True
+    if first.type not in {"ACTION", "CONSTANT"}:
+        return False
+    closing = replace(member[-1], type="RBRACE", content="}")
+    _file, mistakes = parse_tokens(source, [*head, *member, closing], [])
+    return bool(mistakes)
+
+
+def _refused(member: list[Token]) -> Token:
+    return replace(member[0], type="REFUSED", content="member", span=member[0].span.until(member[-1].span))
 
 
 def _after(tokens: list[Token], position: int, kind: str) -> int:
     """The position behind the next token of that kind."""
     return next((index + 1 for index in range(position, len(tokens)) if tokens[index].type == kind), len(tokens))
+
+
+def _after_annotation(tokens: list[Token], position: int) -> int:
+    """The position behind an annotation, which may have no brackets."""
+    kinds = (token.type for token in tokens[position + 1 :])
+    length = next((index for index, kind in enumerate(kinds) if kind not in {"NAME", "DOT"}), len(tokens))
+    end = position + 1 + length
+    return _after_group(tokens, end, "LPAREN") if [token.type for token in tokens[end : end + 1]] == ["LPAREN"] else end
 
 
 def _after_group(tokens: list[Token], position: int, opening: str) -> int:

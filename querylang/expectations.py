@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from querylang.errors import Mistake, QueryError, nearest
+from querylang.refused import REASONS
 from querylang.source import Source
-from querylang.tokens import KEYWORDS, SOFT_KEYWORDS, SPELLING, Token
-
-REFUSED = {
-    "ON": "listeners belong to monitors; a pattern does their work",
-    "SPAWN": "a query has an instance for every key already",
-    "DIE": "a query ends when it is undeployed",
-    "MONITOR": "monitors are another kind of file",
-}
+from querylang.tokens import KEYWORDS, PSEUDO_KINDS, SOFT_KEYWORDS, SPELLING, Token
 
 _EXPRESSION = frozenset({"LPAREN", "STRING_LITERAL", "FLOAT_LITERAL", "MINUS"})
 _STATEMENT = frozenset({"PRINT", "SEND"})
@@ -34,13 +28,13 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], bef
 
     `before`: the tokens before it, of which the last two count.
     """
-    kinds = [kind for kind in expected if kind not in {"error", "$end"}]
+    kinds = [kind for kind in expected if kind not in {"$end", *PSEUDO_KINDS}]
     if token is None:
         place = source.span(before[-1].span.end - 1, before[-1].span.end) if before else source.span(0, 0)
         return QueryError.of(Mistake.UNEXPECTED, place, found="end of the text", expected=_listed(kinds))
-    if token.type in REFUSED:
-        what = f"`{token.content}`"
-        return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=what, reason=REFUSED[token.type])
+    if token.type in {"REFUSED", "REFUSED_VALUE"}:
+        what, reason = f"`{token.content}`", REASONS[token.content]
+        return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=what, reason=reason)
     if token.type in KEYWORDS.values() and "NAME" in kinds and not _begins_section(token, before):
         return QueryError.of(Mistake.KEYWORD_AS_NAME, token.span, word=token.content)
     misspelt = _misspelt_statement(before)

@@ -1,17 +1,19 @@
 """Text to tokens, with ply.
 
-Takes a source; gives all its tokens and the mistakes on the way (characters that mean nothing, strings and comments
+Takes a source; gives all its tokens and comments, and the mistakes on the way (characters that mean nothing, strings and comments
 that do not end, names of the system's own). Lexing never stops: what is wrong is reported and stepped over.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from ply import lex
 
+from querylang.ast import Comment
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source
 from querylang.tokens import KEYWORDS, KINDS, SYMBOLS, Token
@@ -29,6 +31,7 @@ class _Rules:
 
     def t_comment(self, t: Any) -> None:
         r"//[^\n]* | /\*[\s\S]*?\*/"
+        t.lexer.comments.append(Comment(t.value.rstrip(), t.lexer.source.span(t.lexpos, t.lexpos + len(t.value))))
 
     def t_open_comment(self, t: Any) -> None:
         r"/\*[\s\S]*"
@@ -85,10 +88,19 @@ def _lexer() -> Any:
     return lex.lex(object=_Rules(), reflags=re.VERBOSE)
 
 
-def tokenize(source: Source) -> tuple[list[Token], list[QueryError]]:
-    """All tokens of a text in order, and its lexical mistakes."""
+@dataclass(frozen=True, slots=True)
+class Lexed:
+    """A text's tokens in order, its comments, its lexical mistakes."""
+
+    tokens: list[Token]
+    comments: list[Comment]
+    mistakes: list[QueryError]
+
+
+def tokenize(source: Source) -> Lexed:
+    """What a text is made of."""
     lexer = _lexer().clone()
-    lexer.source, lexer.mistakes = source, []
+    lexer.source, lexer.mistakes, lexer.comments = source, [], []
     lexer.input(source.text)
     tokens: list[Token] = []
     while (item := lexer.token()) is not None:
@@ -96,7 +108,7 @@ def tokenize(source: Source) -> tuple[list[Token], list[QueryError]]:
         is_member = item.type in KEYWORDS.values() and tokens and tokens[-1].type == "DOT"
         span = source.span(item.lexpos, lexer.lexpos)
         tokens.append(Token("NAME" if is_member else item.type, item.value, span))
-    return tokens, lexer.mistakes
+    return Lexed(tokens, lexer.comments, lexer.mistakes)
 
 
 def _report(t: Any, mistake: Mistake, length: int, **facts: str) -> None:

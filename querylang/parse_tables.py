@@ -1,33 +1,54 @@
 """The parser's LALR tables, shipped with the package: loaded in milliseconds, nothing is built or written at run time.
 
-Takes the generated module `querylang.parsetab`; gives ply's tables, bound to the grammar's methods.
+Takes the generated module `querylang.parsetab`; gives what the parser runs, bound to the grammar's rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-from ply import yacc
+from querylang.grammar import Grammar, rules
+from querylang.grammar.base import Parts
+from querylang.recovery import PARTS, Part
 
-from querylang.grammar import Grammar
+Rule = Callable[[Grammar, Parts], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What to do in each state.
+
+    `actions`: state, then kind of token: above 0 the state after the token, below 0 the rule to apply, 0 the end.
+    `gotos`: state, then symbol, to the state after it. `productions`: for each rule its symbol, its number of parts, its
+    method (None: it passes its only part on). `parts`: state to what may be given up in it, and the state after that.
+    """
+
+    actions: list[dict[str, int]]
+    gotos: dict[int, dict[str, int]]
+    productions: list[tuple[str, int, Rule | None]]
+    parts: list[tuple[tuple[Part, int], ...]]
 
 
 @cache
-def load() -> Any:
-    """The tables; one object a process, since the grammar keeps no state."""
+def load() -> Tables:
+    """The tables; one object a process, since they keep no state."""
     from querylang import parsetab
 
-    tables = yacc.LRTable()
     kinds = [row.split() for row in parsetab.KINDS]
-    tables.lr_action = {
-        state: dict.fromkeys(kinds[row], action)
-        if isinstance(action, int)
-        else dict(zip(kinds[row], action, strict=True))
-        for state, (row, action) in enumerate(parsetab.ACTIONS)
-    }
-    tables.lr_goto = parsetab.GOTOS
-    tables.lr_productions = [yacc.MiniProduction(*production, None, 0) for production in parsetab.PRODUCTIONS]
-    rules = Grammar()
-    tables.bind_callables({name: getattr(rules, name) for name in vars(Grammar) if name.startswith("p_")})
-    return tables
+    actions = [
+        dict.fromkeys(kinds[row], action) if isinstance(action, int) else dict(zip(kinds[row], action, strict=True))
+        for row, action in parsetab.ACTIONS
+    ]
+    bound = rules()
+    productions = [
+        (name, length, None if rule is None or rule.startswith("p_same") else bound[rule])
+        for _text, name, length, rule in parsetab.PRODUCTIONS
+    ]
+    gotos = parsetab.GOTOS
+    parts = [
+        tuple((part, gotos[state][part.symbol]) for part in PARTS if part.symbol in gotos.get(state, ()))
+        for state in range(len(actions))
+    ]
+    return Tables(actions, gotos, productions, parts)

@@ -1,142 +1,250 @@
-"""Tokens to the tree: drives ply over the grammar.
+"""Tokens to the tree: runs ply's LALR tables over the grammar's rules, and goes on after mistakes.
 
 Takes a text; gives an `ast.File` with what could be read, and the mistakes of its characters and its syntax, of a
-query's missing or misplaced sections too.
+query's missing or misplaced sections too. Ply makes the tables; they are run here and not by ply, whose recovery knows
+no more than to throw tokens away: `querylang.recovery` says what is forgotten or given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-from ply import yacc
 
 from querylang import ast, parse_tables
 from querylang.errors import Mistake, QueryError
 from querylang.expectations import unexpected
-from querylang.grammar import QueryParts, Section
-from querylang.lexer import tokenize
+from querylang.grammar import Grammar, QueryParts, Section
+from querylang.grammar.vendor import offsets
+from querylang.lexer import Lexed, tokenize
+from querylang.recovery import FORGOTTEN, Part, end_of, may_be_forgotten, paired
+from querylang.refused import folded
 from querylang.source import Source, Span
 from querylang.tokens import Token
 
 
 def parse(source: Source) -> tuple[ast.File, list[QueryError]]:
     """The tree of a query text, and all mistakes of its characters and its syntax."""
-    tokens, mistakes = tokenize(source)
-    return parse_tokens(source, tokens, mistakes)
+    lexed = tokenize(source)
+    return parse_tokens(source, lexed.tokens, lexed.mistakes, lexed.comments)
 
 
 def parse_tokens(
-    source: Source, tokens: Iterable[Token], mistakes: list[QueryError]
+    source: Source, tokens: Iterable[Token], mistakes: list[QueryError], comments: Iterable[ast.Comment] = ()
 ) -> tuple[ast.File, list[QueryError]]:
     """The tree of these tokens of a text; its mistakes are added to those of the lexer."""
-    stream = TokenStream(source, iter(tokens), mistakes)
-    tables = parse_tables.load()
-    parser: Any = yacc.LRParser(tables, lambda token: stream.reject(token, _acceptable(parser)))
-    parser.disable_defaulted_states()
-    parser.parse(lexer=stream)
-    events = tuple(item for item in stream.items if isinstance(item, ast.EventDefinition))
-    queries = _queries(stream)
-    if not stream.items and not stream.mistakes:
-        stream.report(Mistake.NO_QUERY, source.span(0, 0))
-    return ast.File(source, events, queries), stream.mistakes
+    parser = Parser(source, folded(list(tokens)), mistakes)
+    parser.run()
+    items = _items(parser)
+    if not parser.items and not parser.mistakes:
+        parser.report(Mistake.NO_QUERY, source.span(0, 0))
+    file = ast.File(source, parser.package, tuple(parser.usings), items, tuple(comments))
+    return file, parser.mistakes
 
 
-@dataclass(slots=True)
-class TokenStream:
-    """What ply reads from, and what the rules may ask for: the state of one parse."""
+class Parser(Grammar):
+    """One parse: the tokens, ply's stack of states, the values of the grammar's symbols."""
 
-    source: Source
-    tokens: Iterator[Token]
-    mistakes: list[QueryError]
-    package: str | None = None
-    items: list[Any] = field(default_factory=list)
-    has_syntax_mistake: bool = False
-    before: list[Token] = field(default_factory=list)
+    def __init__(self, source: Source, tokens: Sequence[Token], mistakes: list[QueryError]) -> None:
+        super().__init__(source, mistakes)
+        self.tables = parse_tables.load()
+        self.tokens = tokens
+        self.position = 0
+        self.states = [0]
+        self.values: list[Any] = []
+        self.has_syntax_mistake = False
+        self._inserted: list[Token] = []
+        self._partners: dict[int, int] | None = None
+        self._last_mistake = -1
+        self._last_place = -1
 
-    def token(self) -> Token | None:
-        """The next token; None at the end, as ply wants it."""
-        token = next(self.tokens, None)
-        self.before = [*self.before[-2:], *([] if token is None else [token])]
-        return token
+    def run(self) -> None:
+        """Reads all tokens; what the rules make is in the grammar's fields."""
+        actions, gotos, productions = self.tables.actions, self.tables.gotos, self.tables.productions
+        states, values = self.states, self.values
+        while True:
+            token = self._lookahead()
+            kind = "$end" if token is None else token.type
+            action = actions[states[-1]].get(kind)
+            while action is not None and action < 0:
+                symbol, length, rule = productions[-action]
+                if rule is not None:
+                    parts = [None, *values[len(values) - length :]] if length else [None]
+                    if length:
+                        del values[-length:]
+                        del states[-length:]
+                    rule(self, parts)
+                    values.append(parts[0])
+                else:
+                    states.pop()
+                states.append(gotos[states[-1]][symbol])
+                action = actions[states[-1]].get(kind)
+            if action is None:
+                if not self._recover(token):
+                    return
+            elif action == 0:
+                return
+            else:
+                states.append(action)
+                values.append(token)
+                if self._inserted:
+                    self._inserted.pop()
+                else:
+                    self.position += 1
 
-    @property
-    def last(self) -> Span:
-        """The place of the token read last."""
-        return self.before[-1].span
+    def expression_in(self, text: Token) -> ast.Expression:
+        """What a string holds, as an expression; its places are those in the string."""
+        lexed = tokenize(Source(self.source.path, text.content))
+        places = offsets(text)
 
-    def report(self, mistake: Mistake, span: Span, **facts: str) -> None:
-        """Notes a mistake that a rule has seen."""
-        self.mistakes.append(QueryError.of(mistake, span, **facts))
+        def moved(span: Span) -> Span:
+            return self.source.span(places[span.start], max(places[span.end], places[span.start] + 1))
 
-    def reject(self, token: Token | None, expected: Iterable[str]) -> None:
+        tokens = [Token(token.type, token.content, moved(token.span)) for token in lexed.tokens]
+        mistakes = [QueryError(error.code, moved(error.span), error.message) for error in lexed.mistakes]
+        first = Token("ONLY_EXPRESSION", "", text.span)
+        parser = Parser(self.source, [first, *folded(tokens)], mistakes)
+        parser.run()
+        self.mistakes += parser.mistakes
+        self.has_syntax_mistake |= parser.has_syntax_mistake
+        return ast.Broken(text.span) if parser.value is None else parser.value
+
+    def _lookahead(self) -> Token | None:
+        """The next token; None at the end."""
+        if self._inserted:
+            return self._inserted[-1]
+        return self.tokens[self.position] if self.position < len(self.tokens) else None
+
+    def _recover(self, token: Token | None) -> bool:
+        """Tells the mistake and makes the parser go on; False: there is nothing more to read."""
+        is_stuck = self.position == self._last_place
+        if self.position > self._last_mistake + 1:
+            self._reject(token)
+        self._last_mistake = self._last_place = self.position
+        if not is_stuck and self._insert_forgotten(token):
+            return True
+        if self._give_up_part(self.position):
+            return True
+        if self.position >= len(self.tokens):
+            return False
+        self.position += 1
+        return True
+
+    def _reject(self, token: Token | None) -> None:
         """Notes a token that no rule can take, unless that only follows from another mistake.
 
         So do a brace too many after any other, and what stands behind a string that has swallowed its line.
         """
-        before = self.before if token is None else self.before[:-1]
+        before = self.tokens[max(0, self.position - 3) : self.position]
         is_extra_brace = self.has_syntax_mistake and token is not None and token.type == "RBRACE"
         places = {error.span for error in self.mistakes if error.code == Mistake.OPEN_STRING.code}
         if not is_extra_brace and not (before and before[-1].span in places):
-            self.mistakes.append(unexpected(self.source, token, expected, before))
+            self.mistakes.append(unexpected(self.source, token, self._acceptable(), before))
         self.has_syntax_mistake = True
 
+    def _acceptable(self) -> list[str]:
+        """The kinds of tokens that could have come now."""
+        return [kind for kind in self.tables.actions[self.states[-1]] if self._takes(self.states, (kind,))]
 
-def _acceptable(parser: Any) -> list[str]:
-    """The kinds of tokens that could have come now: those that are shifted after any reductions."""
-    return [kind for kind in parser.action[parser.state] if _is_acceptable(parser, kind)]
+    def _takes(self, states: Sequence[int], kinds: Sequence[str]) -> bool:
+        """Whether tokens of these kinds could come one after the other."""
+        actions, gotos, productions = self.tables.actions, self.tables.gotos, self.tables.productions
+        kept, pushed = len(states), []  # the stack: the first `kept` states, then `pushed`
+        for kind in kinds:
+            while True:
+                top = pushed[-1] if pushed else states[kept - 1]
+                action = actions[top].get(kind)
+                if action is None:
+                    return False
+                if action >= 0:
+                    pushed.append(action)
+                    break
+                symbol, length, _rule = productions[-action]
+                shared = min(length, len(pushed))
+                del pushed[len(pushed) - shared :]
+                kept -= length - shared
+                pushed.append(gotos[pushed[-1] if pushed else states[kept - 1]][symbol])
+        return True
 
+    def _insert_forgotten(self, token: Token | None) -> bool:
+        """Puts in closing signs, if the text goes on well with them."""
+        kind = "$end" if token is None else token.type
+        last = self.tokens[self.position - 1].span if self.position else self.source.span(0, 0)
+        for signs in FORGOTTEN:
+            if may_be_forgotten(signs, self.tokens, self.position) and self._takes(self.states, (*signs, kind)):
+                place = self.source.span(last.end, last.end)
+                self._inserted = [Token(sign, "", place) for sign in reversed(signs)]
+                return True
+        return False
 
-def _is_acceptable(parser: Any, kind: str) -> bool:
-    states = list(parser.statestack)
-    while (action := parser.action[states[-1]].get(kind)) is not None:
-        if action >= 0:
-            return True
-        production = parser.productions[-action]
-        del states[len(states) - production.len :]
-        states.append(parser.goto[states[-1]][production.name])
-    return False
+    def _give_up_part(self, position: int) -> bool:
+        """Takes back what was read of the smallest part around the mistake, and steps over the rest of it."""
+        if self._partners is None:
+            self._partners = paired(self.tokens)
+        for depth in range(len(self.states), 0, -1):
+            for part, state in self.tables.parts[self.states[depth - 1]]:
+                end = end_of(part, self.tokens, self._partners, position)
+                if end is None or (end == position and depth == len(self.states)):
+                    continue
+                following = self.tokens[end].type if end < len(self.tokens) else "$end"
+                if self._takes([*self.states[:depth], state], (following,)):
+                    self._settle(part, depth, state, end)
+                    return True
+        return False
+
+    def _settle(self, part: Part, depth: int, state: int, end: int) -> None:
+        """The part stands on the stack as read, at this depth; reading goes on at `end`."""
+        place = self.tokens[min(self.position, len(self.tokens) - 1)].span
+        self.states[depth:] = [state]
+        self.values[depth - 1 :] = [part.made(place)]
+        self._inserted = []
+        self.position = end
 
 
 SECTIONS = ("metadata", "parameters", "inputs", "find", "action")
 
 
-def _queries(stream: TokenStream) -> tuple[ast.Query, ...]:
-    """The queries of a file; sections outside of any are a bare body, which ends behind its `find` and actions."""
-    queries: list[QueryParts] = []
+def _items(parser: Parser) -> tuple[ast.EventDefinition | ast.Query, ...]:
+    """The event types and queries of a file; sections outside of any query are a bare body.
+
+    A bare body ends behind its `find` and actions.
+    """
+    items: list[ast.EventDefinition | ast.Query] = []
     body: list[Section] = []
-    for item in [*stream.items, None]:
+    for item in [*parser.items, None]:
         has_find = any(section.keyword == "find" for section in body)
         if body and not (isinstance(item, Section) and (item.keyword == "action" or not has_find)):
-            queries.append(QueryParts(body[0].span.until(body[-1].span), None, tuple(body)))
+            items.append(_query(parser, QueryParts(body[0].span.until(body[-1].span), None, tuple(body))))
             body = []
         if isinstance(item, Section):
             body.append(item)
         elif isinstance(item, QueryParts):
-            queries.append(item)
-    return tuple(_query(stream, parts) for parts in queries)
+            items.append(_query(parser, item))
+        elif item is not None:
+            items.append(item)
+    return tuple(items)
 
 
-def _query(stream: TokenStream, parts: QueryParts) -> ast.Query:
+def _query(parser: Parser, parts: QueryParts) -> ast.Query:
     """A query of its sections; reports those that miss, stand twice or in the wrong order."""
     found: dict[str, Section] = {}
     for section in (item for item in parts.sections if item.keyword):
         after = [word for word in found if SECTIONS.index(word) > SECTIONS.index(section.keyword)]
         if section.keyword in found and section.keyword != "action":
-            stream.report(Mistake.SECTION_TWICE, section.span, section=section.keyword)
+            parser.report(Mistake.SECTION_TWICE, section.span, section=section.keyword)
         elif after:
-            stream.report(Mistake.SECTION_ORDER, section.span, section=section.keyword, other=after[0])
+            parser.report(Mistake.SECTION_ORDER, section.span, section=section.keyword, other=after[0])
         found.setdefault(section.keyword, section)
     for keyword in ("inputs", "find"):
-        if keyword not in found and not stream.has_syntax_mistake:
+        if keyword not in found and not parser.has_syntax_mistake:
             place = parts.name.span if parts.name is not None else parts.span
-            stream.report(Mistake.NO_SECTION, place, section=keyword)
+            parser.report(Mistake.NO_SECTION, place, section=keyword)
     nodes = {keyword: section.node for keyword, section in found.items()}
     return ast.Query(
         span=parts.span,
         name=parts.name,
+        metadata=nodes.get("metadata"),
+        parameters=nodes.get("parameters"),
         inputs=nodes.get("inputs"),
         find=nodes.get("find"),
-        unsupported=tuple(item.node for item in parts.sections if isinstance(item.node, ast.Unsupported)),
+        actions=tuple(item.node for item in parts.sections if item.keyword == "action"),
     )

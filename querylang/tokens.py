@@ -17,7 +17,22 @@ KEYWORDS: dict[str, str] = {
         *("key", "within", "retain", "with", "unique", "time", "from", "wait"),
         *("every", "where", "without", "select", "having", "between", "as"),
         # statements
-        *("if", "then", "else", "while", "for", "break", "continue", "return", "print", "log", "at", "send", "to"),
+        *(
+            "if",
+            "ifpresent",
+            "then",
+            "else",
+            "while",
+            "for",
+            "break",
+            "continue",
+            "return",
+            "print",
+            "log",
+            "at",
+            "send",
+            "to",
+        ),
         *("emit", "route", "on", "spawn", "die", "monitor"),
         # types
         *("boolean", "integer", "float", "decimal", "string", "location", "sequence", "dictionary", "optional"),
@@ -80,6 +95,9 @@ KINDS: tuple[str, ...] = (
     *SYMBOLS.values(),
 )
 
+PSEUDO_KINDS: tuple[str, ...] = ("REFUSED", "REFUSED_VALUE", "ONLY_EXPRESSION")
+"""Kinds that no word has: a statement or value that queries never allow; the beginning of an expression alone."""
+
 SPELLING: dict[str, str] = {
     **{kind: word for word, kind in KEYWORDS.items()},
     **{kind: symbol for symbol, kind in SYMBOLS.items()},
@@ -94,13 +112,3 @@ class Token:
     type: str
     content: str
     span: Span
-
-    @property
-    def value(self) -> Token:
-        """What ply hands to grammar rules: the token itself, so that no rule is without a place."""
-        return self
-
-    @property
-    def lexer(self) -> None:
-        """Ply wants to see that a token knows its lexer."""
-        return

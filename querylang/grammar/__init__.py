@@ -1,0 +1,62 @@
+"""The grammar, for ply: LALR(1), a rule is the docstring of the method that builds its node.
+
+Takes tokens; builds the nodes of `querylang.ast`. A file here for each idea: a whole file, event types, queries, inputs,
+patterns, statements, what the vendor's editor writes, expressions. There are no rules for mistakes: what the parser
+does after one stands in `querylang.recovery`. After a change: `python -m querylang.build_tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from querylang.grammar.base import Parts, QueryParts, Section
+from querylang.grammar.event_types import EventTypeRules
+from querylang.grammar.expressions import ExpressionRules
+from querylang.grammar.files import FileRules
+from querylang.grammar.inputs import InputRules
+from querylang.grammar.patterns import PatternRules
+from querylang.grammar.queries import QueryRules
+from querylang.grammar.statements import StatementRules
+from querylang.grammar.vendor import VendorRules
+
+__all__ = ["PRECEDENCE", "START", "Grammar", "QueryParts", "Section", "rules"]
+
+START = "text"
+
+PRECEDENCE: tuple[tuple[str, ...], ...] = (
+    ("nonassoc", "NOTHING_MORE"),
+    ("nonassoc", "WHERE"),
+    ("left", "ARROW"),
+    ("left", "OR"),
+    ("left", "XOR"),
+    ("left", "AND"),
+    ("right", "NOT"),
+    ("left", "PLUS", "MINUS"),
+    ("left", "STAR", "SLASH", "PERCENT"),
+    ("right", "NEGATIVE"),
+)
+"""Loosest first. A `where` behind a `without` belongs to it: NOTHING_MORE is weaker."""
+
+
+class Grammar(
+    FileRules,
+    EventTypeRules,
+    QueryRules,
+    InputRules,
+    PatternRules,
+    StatementRules,
+    VendorRules,
+    ExpressionRules,
+):
+    """All rules. `p[0]` becomes the node of the rule, `p[1]` ... are its parts: nodes, or tokens for words.
+
+    A method whose name begins with `p_same` passes its only part on and is never called.
+    """
+
+
+@cache
+def rules() -> dict[str, Callable[[Grammar, Parts], None]]:
+    """The rules by their name, in the order in which they are written."""
+    kinds = [kind for kind in Grammar.__mro__ if kind.__name__.endswith("Rules")]
+    return {name: rule for kind in kinds for name, rule in vars(kind).items() if name.startswith("p_")}

@@ -1,0 +1,72 @@
+"""What all rules share: where they report mistakes, lists, names of one idea.
+
+Takes nothing of the text itself; gives the base class of the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from querylang import ast
+from querylang.errors import Mistake, QueryError
+from querylang.source import Source, Span
+
+Parts = list[Any]
+"""What a rule reads and writes: its node at 0, its parts from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a query with its keyword; `node` is a Metadata, Parameters, Inputs, Find, ActionDefinition or Broken."""
+
+    keyword: str
+    span: Span
+    node: Any
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    """A query whose sections nobody has looked at yet; a bare body has no name."""
+
+    span: Span
+    name: ast.Name | None
+    sections: tuple[Section, ...]
+
+
+@dataclass(slots=True)
+class Rules:
+    """The state of one parse that rules may read and write."""
+
+    source: Source
+    mistakes: list[QueryError]
+    package: ast.Package | None = None
+    usings: list[ast.Using] = field(default_factory=list)
+    items: list[Any] = field(default_factory=list)
+    """Event types, QueryParts, and sections outside of any query."""
+    value: ast.Expression | None = None
+    """Of a text that is one expression only."""
+
+    def report(self, mistake: Mistake, span: Span, **facts: str | int) -> None:
+        """Notes a mistake that a rule has seen."""
+        self.mistakes.append(QueryError.of(mistake, span, **facts))
+
+
+def grown(p: Parts) -> list[Any]:
+    """A list's rule: empty, its first element, or a longer list; separators are not kept."""
+    match len(p):
+        case 1:
+            return []
+        case 2:
+            return [p[1]]
+        case length:
+            # The list has this one owner; a copy for each element would make long lists slow.
+            p[1].append(p[length - 1])
+            longer: list[Any] = p[1]
+            return longer
+
+
+def of_kind(nodes: Iterable[Any], kind: type) -> tuple[Any, ...]:
+    """Those nodes that are of the kind."""
+    return tuple(node for node in nodes if isinstance(node, kind))

@@ -1,0 +1,197 @@
+# ruff: noqa: D102, D403 (docstrings are rules)
+"""Rules of expressions; what binds how tightly stands in `querylang.grammar.PRECEDENCE`.
+
+A `sum` is an expression without comparisons and boolean operators: what may stand before an `or` or `=` of another meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, InvalidOperation
+
+from querylang import ast
+from querylang.errors import Mistake
+from querylang.refused import REASONS
+from querylang.grammar.base import Parts, Rules, grown
+
+_MOST_DIGITS = 100
+"""Of an integer, leading zeros aside; no type has that many, and Python refuses to read thousands."""
+
+
+class ExpressionRules(Rules):
+    """Operators, calls, names, literals."""
+
+    def p_same_expression(self, p: Parts) -> None:
+        """expression : comparison
+        | sum"""
+
+    def p_binary(self, p: Parts) -> None:
+        """expression : expression OR expression
+        | expression XOR expression
+        | expression AND expression
+        comparison : sum EQ sum
+        | sum NE sum
+        | sum LT sum
+        | sum LE sum
+        | sum GT sum
+        | sum GE sum
+        sum : sum PLUS sum
+        | sum MINUS sum
+        | sum STAR sum
+        | sum SLASH sum
+        | sum PERCENT sum"""
+        p[0] = ast.Binary(p[1].span.until(p[3].span), p[2].content, p[1], p[3])
+
+    def p_unary(self, p: Parts) -> None:
+        """expression : NOT expression
+        sum : MINUS sum %prec NEGATIVE"""
+        p[0] = ast.Unary(p[1].span.until(p[2].span), p[1].content, p[2])
+
+    def p_chain(self, p: Parts) -> None:
+        """comparison : comparison comparer sum"""
+        if not isinstance(p[1], ast.Broken):
+            self.report(Mistake.COMPARISON_CHAIN, p[2].span)
+        p[0] = ast.Broken(p[1].span.until(p[3].span))
+
+    def p_same_comparer(self, p: Parts) -> None:
+        """comparer : EQ
+        | NE
+        | LT
+        | LE
+        | GT
+        | GE"""
+
+    def p_same_sum(self, p: Parts) -> None:
+        """sum : postfix"""
+
+    def p_sum_new(self, p: Parts) -> None:
+        """sum : NEW type"""
+        p[0] = ast.New(p[1].span.until(p[2].span), p[2])
+
+    def p_sum_dictionary(self, p: Parts) -> None:
+        """sum : LBRACE RBRACE
+        | LBRACE pairs RBRACE"""
+        items = tuple(p[2]) if len(p) == 4 else ()
+        p[0] = ast.DictionaryLiteral(p[1].span.until(p[len(p) - 1].span), items)
+
+    def p_pairs(self, p: Parts) -> None:
+        """pairs : pairs COMMA pair
+        | pair"""
+        p[0] = grown(p)
+
+    def p_pair(self, p: Parts) -> None:
+        """pair : expression COLON expression"""
+        p[0] = (p[1], p[3])
+
+    # What may stand before a point, an index, an assignment
+
+    def p_postfix_member(self, p: Parts) -> None:
+        """postfix : postfix DOT NAME"""
+        p[0] = ast.Member(p[1].span.until(p[3].span), p[1], ast.Name(p[3].content, p[3].span))
+
+    def p_postfix_call(self, p: Parts) -> None:
+        """postfix : postfix DOT NAME LPAREN arguments RPAREN"""
+        name = ast.Name(p[3].content, p[3].span)
+        p[0] = ast.Call(p[1].span.until(p[6].span), p[1], name, tuple(p[5]))
+
+    def p_postfix_index(self, p: Parts) -> None:
+        """postfix : postfix LBRACKET argument RBRACKET"""
+        p[0] = ast.Index(p[1].span.until(p[4].span), p[1], p[3])
+
+    def p_same_postfix(self, p: Parts) -> None:
+        """postfix : literal"""
+
+    def p_postfix_name(self, p: Parts) -> None:
+        """postfix : name"""
+        p[0] = ast.NameUse(p[1])
+
+    def p_postfix_function(self, p: Parts) -> None:
+        """postfix : name LPAREN arguments RPAREN"""
+        p[0] = ast.Call(p[1].span.until(p[4].span), None, p[1], tuple(p[3]))
+
+    def p_postfix_rooted(self, p: Parts) -> None:
+        """postfix : DOT qualified_name LPAREN arguments RPAREN"""
+        name = ast.Name(f".{p[2].text}", p[1].span.until(p[2].span))
+        p[0] = ast.Call(p[1].span.until(p[5].span), None, name, tuple(p[4]))
+
+    def p_postfix_type_constant(self, p: Parts) -> None:
+        """postfix : basic_type DOT NAME"""
+        p[0] = ast.TypeConstant(p[1].span.until(p[3].span), p[1], ast.Name(p[3].content, p[3].span))
+
+    def p_postfix_type_call(self, p: Parts) -> None:
+        """postfix : basic_type DOT NAME LPAREN arguments RPAREN"""
+        name = ast.Name(p[3].content, p[3].span)
+        p[0] = ast.TypeCall(p[1].span.until(p[6].span), p[1], name, tuple(p[5]))
+
+    def p_postfix_type_constructor(self, p: Parts) -> None:
+        """postfix : basic_type LPAREN arguments RPAREN"""
+        p[0] = ast.TypeCall(p[1].span.until(p[4].span), p[1], None, tuple(p[3]))
+
+    def p_postfix_group(self, p: Parts) -> None:
+        """postfix : LPAREN group RPAREN"""
+        p[0] = p[2]
+
+    def p_same_group(self, p: Parts) -> None:
+        """group : expression"""
+
+    def p_postfix_sequence(self, p: Parts) -> None:
+        """postfix : LBRACKET arguments RBRACKET"""
+        p[0] = ast.SequenceLiteral(p[1].span.until(p[3].span), tuple(p[2]))
+
+    def p_postfix_refused(self, p: Parts) -> None:
+        """postfix : REFUSED_VALUE"""
+        p[0] = ast.Refused(p[1].span, f"`{p[1].content}`", REASONS[p[1].content])
+
+    def p_arguments(self, p: Parts) -> None:
+        """arguments : argument_list
+        |"""
+        p[0] = p[1] if len(p) == 2 else []
+
+    def p_argument_list(self, p: Parts) -> None:
+        """argument_list : argument_list COMMA argument
+        | argument"""
+        p[0] = grown(p)
+
+    def p_same_argument(self, p: Parts) -> None:
+        """argument : expression"""
+
+    # Literals
+
+    def p_same_literal(self, p: Parts) -> None:
+        """literal : number"""
+
+    def p_literal_string(self, p: Parts) -> None:
+        """literal : STRING_LITERAL"""
+        p[0] = ast.Constant(p[1].span, p[1].content)
+
+    def p_literal_boolean(self, p: Parts) -> None:
+        """literal : TRUE
+        | FALSE"""
+        p[0] = ast.Constant(p[1].span, p[1].content == "true")
+
+    def p_literal_decimal(self, p: Parts) -> None:
+        """literal : DECIMAL_LITERAL"""
+        try:
+            p[0] = ast.Constant(p[1].span, Decimal(p[1].content.removesuffix("d")))
+        except InvalidOperation:  # an exponent of more digits than Python's decimals take
+            self.report(Mistake.NUMBER_RANGE, p[1].span, type="decimal")
+            p[0] = ast.Broken(p[1].span)
+
+    def p_number_integer(self, p: Parts) -> None:
+        """number : INTEGER_LITERAL"""
+        digits = p[1].content.lstrip("0")
+        if len(digits) > _MOST_DIGITS:
+            self.report(Mistake.NUMBER_RANGE, p[1].span, type="integer")
+        p[0] = ast.Constant(p[1].span, int(digits or "0") if len(digits) <= _MOST_DIGITS else 0)
+
+    def p_number_float(self, p: Parts) -> None:
+        """number : FLOAT_LITERAL"""
+        value = float(p[1].content)
+        if math.isinf(value):
+            self.report(Mistake.NUMBER_RANGE, p[1].span, type="float")
+        p[0] = ast.Constant(p[1].span, value)
+
+    def p_signed_literal(self, p: Parts) -> None:
+        """signed_literal : literal
+        | MINUS literal"""
+        p[0] = p[1] if len(p) == 2 else ast.Unary(p[1].span.until(p[2].span), "-", p[2])

@@ -1,0 +1,98 @@
+# ruff: noqa: D102, D403 (docstrings are rules)
+"""Rules of what the vendor's graphical editor writes into blocks: `%send(...);` and `%custom(...) { ... }`.
+
+The values of a `%send` are expressions in strings; they are parsed here too, with their places in the string.
+"""
+
+from __future__ import annotations
+
+import re
+
+from querylang import ast
+from querylang.errors import Mistake, QueryError, nearest
+from querylang.grammar.base import Parts, Rules, grown, of_kind
+from querylang.source import Span
+from querylang.tokens import Token
+
+_WORDS = ("send", "custom")
+
+
+class VendorRules(Rules):
+    """`%word("key":"value", "fields":{"name":"expression"})`."""
+
+    def expression_in(self, text: Token) -> ast.Expression:
+        """What a string holds, as an expression; the parser knows how."""
+        raise NotImplementedError
+
+    def p_statement_vendor_send(self, p: Parts) -> None:
+        """statement : PERCENT SEND LPAREN vendor_items RPAREN SEMICOLON"""
+        span = p[1].span.until(p[2].span)
+        strings = {key.content: value for key, value in p[4] if isinstance(value, Token)}
+        fields = [item for _key, value in p[4] if isinstance(value, list) for item in of_kind(value, tuple)]
+        if "eventType" not in strings:
+            self.report(Mistake.VENDOR_EVENT, span)
+            p[0] = ast.Broken(span)
+            return
+        event, channel = strings["eventType"], strings.get("channel")
+        p[0] = ast.VendorSend(
+            span=span,
+            event=ast.Name(event.content, _inside(event)),
+            channel=None if channel is None else self.expression_in(channel),
+            fields=tuple((ast.Name(key.content, _inside(key)), self.expression_in(value)) for key, value in fields),
+            extra=tuple((key, value.content) for key, value in strings.items() if key not in {"eventType", "channel"}),
+        )
+
+    def p_statement_vendor_custom(self, p: Parts) -> None:
+        """statement : PERCENT NAME LPAREN vendor_items RPAREN block"""
+        span = p[1].span.until(p[2].span)
+        if p[2].content != "custom":
+            mistake = QueryError.of(Mistake.UNEXPECTED, span, found=f"`%{p[2].content}`", expected="a statement")
+            word = nearest(p[2].content, _WORDS)
+            self.mistakes.append(mistake.with_hint(None if word is None else f"did you mean `%{word}`?"))
+        items = tuple((key.content, value.content) for key, value in p[4] if isinstance(value, Token))
+        p[0] = ast.VendorCustom(span, items, p[6])
+
+    def p_vendor_items(self, p: Parts) -> None:
+        """vendor_items : vendor_item_list
+        |"""
+        p[0] = p[1] if len(p) == 2 else []
+
+    def p_vendor_item_list(self, p: Parts) -> None:
+        """vendor_item_list : vendor_item_list COMMA vendor_item
+        | vendor_item"""
+        p[0] = grown(p)
+
+    def p_vendor_item(self, p: Parts) -> None:
+        """vendor_item : STRING_LITERAL COLON STRING_LITERAL"""
+        p[0] = (p[1], p[3])
+
+    def p_vendor_item_fields(self, p: Parts) -> None:
+        """vendor_item : STRING_LITERAL COLON LBRACE vendor_fields RBRACE"""
+        p[0] = (p[1], p[4])
+
+    def p_vendor_fields(self, p: Parts) -> None:
+        """vendor_fields : vendor_field_list
+        |"""
+        p[0] = p[1] if len(p) == 2 else []
+
+    def p_vendor_field_list(self, p: Parts) -> None:
+        """vendor_field_list : vendor_field_list COMMA vendor_field
+        | vendor_field"""
+        p[0] = grown(p)
+
+    def p_vendor_field(self, p: Parts) -> None:
+        """vendor_field : STRING_LITERAL COLON STRING_LITERAL"""
+        p[0] = (p[1], p[3])
+
+
+def _inside(token: Token) -> Span:
+    """The place of a string without its quotes."""
+    return Span(token.span.source, token.span.start + 1, max(token.span.start + 1, token.span.end - 1))
+
+
+def offsets(token: Token) -> list[int]:
+    """The place in the source of each character that the string means, and of its end."""
+    raw = token.span.text[1:]
+    start = token.span.start + 1
+    found = [start + match.start() for match in re.finditer(r"\\.|[^\\\"]", raw, re.DOTALL)]
+    return [*found, token.span.end - 1]

@@ -1,0 +1,152 @@
+"""Where parsing goes on after a mistake.
+
+Takes the parser's stack and the tokens from the mistake on; gives what to do: put in a closing sign that was forgotten,
+or give up the smallest part of the text that holds the mistake (a filter, a statement, a clause ...) and go on behind
+it. The parts are a table: what they are called in the grammar, and where each of them ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from querylang import ast
+from querylang.grammar import Section
+from querylang.source import Span
+from querylang.tokens import Token
+
+_SECTIONS = frozenset({"METADATA", "PARAMETERS", "INPUTS", "FIND", "ACTION"})
+_STRUCTURE = _SECTIONS | {"QUERY", "EVENT", "PACKAGE", "USING", "SIGN"}
+_CLAUSES = frozenset({"WHERE", "WITHIN", "WITHOUT", "SELECT", "HAVING"})
+_STATEMENTS = frozenset(
+    {"PRINT", "LOG", "SEND", "EMIT", "ROUTE", "IF", "IFPRESENT", "WHILE", "FOR", "BREAK", "CONTINUE", "RETURN"}
+)
+_INPUT = frozenset({"KEY", "RETAIN", "WITH", "TIME", "WAIT"})
+_ENDS = frozenset({"SEMICOLON", "RBRACE"})
+_OUTSIDE = _STRUCTURE | _CLAUSES | _STATEMENTS | _INPUT | _ENDS
+_PAIRS = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE"}
+_CLOSING = frozenset(_PAIRS.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the text that may be given up, and how its end is found.
+
+    Brackets are stepped over whole. `before`: kinds that stand behind it. `through`: kinds that are its last token
+    (`RBRACE`: of a block). `before_in_line`: as `before`, if the token is the first of its line. `never`: kinds that
+    cannot stand in it, so that it has no end here.
+    """
+
+    symbol: str
+    before: frozenset[str] = frozenset()
+    through: frozenset[str] = frozenset()
+    before_in_line: frozenset[str] = frozenset()
+    never: frozenset[str] = frozenset()
+    is_at_end: bool = False
+    made: Callable[[Span], object] = ast.Broken
+
+
+PARTS: tuple[Part, ...] = (
+    Part("argument", before=frozenset({"COMMA", "RPAREN", "RBRACKET"}), never=_OUTSIDE | {"LBRACE"}),
+    Part("group", before=frozenset({"RPAREN"}), never=_OUTSIDE | {"LBRACE", "COMMA", "COLON"}),
+    Part("annotation_argument", before=frozenset({"COMMA", "RPAREN"}), never=_OUTSIDE | {"LBRACE"}),
+    Part("filter", before=frozenset({"COMMA", "RPAREN"}), never=_OUTSIDE | {"LBRACE"}),
+    Part(
+        "pattern_part", before=_CLAUSES | {"ARROW", "AND", "OR", "LBRACE", "SEMICOLON"}, never=_STRUCTURE | _STATEMENTS
+    ),
+    Part("metadata_item", before=frozenset({"COMMA", "RBRACE"}), before_in_line=frozenset({"STRING_LITERAL"})),
+    Part("parameter", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_STRUCTURE),
+    Part("input", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_STRUCTURE),
+    Part(
+        "statement",
+        before=frozenset({"RBRACE"}),
+        through=frozenset({"SEMICOLON", "RBRACE"}),
+        before_in_line=_STATEMENTS,
+        never=_STRUCTURE,
+    ),
+    Part(
+        "member",
+        before=frozenset({"RBRACE"}),
+        through=frozenset({"SEMICOLON", "RBRACE"}),
+        before_in_line=frozenset({"ACTION", "CONSTANT"}),
+        never=_STRUCTURE - {"ACTION"},
+    ),
+    Part("clause", before=_CLAUSES | _STRUCTURE | _ENDS | {"LBRACE"}, is_at_end=True),
+    Part("pattern", before=_CLAUSES | _STRUCTURE | _ENDS | {"LBRACE"}, is_at_end=True),
+    Part(
+        "query_section",
+        before=_STRUCTURE | {"RBRACE"},
+        is_at_end=True,
+        made=lambda span: Section("", span, ast.Broken(span)),
+    ),
+    Part("item", before=_STRUCTURE, is_at_end=True, made=lambda span: None),
+)
+"""Smaller parts before those that hold them."""
+
+FORGOTTEN: tuple[tuple[str, ...], ...] = (
+    ("SEMICOLON",),
+    ("RPAREN",),
+    ("RBRACE",),
+    ("RPAREN", "SEMICOLON"),
+    ("SEMICOLON", "RBRACE"),
+    ("RBRACE", "RBRACE"),
+    ("SEMICOLON", "RBRACE", "RBRACE"),
+)
+"""Signs that are put in where they were forgotten."""
+
+
+def may_be_forgotten(signs: Sequence[str], tokens: Sequence[Token], position: int) -> bool:
+    """Whether a reader would take these signs for forgotten before this token (the end of the text: behind the last)."""
+    if position == len(tokens):
+        return True
+    token = tokens[position]
+    is_new = begins_line(tokens, position)
+    match signs[0]:
+        case "RPAREN":
+            return token.type in _CLAUSES | _INPUT | _ENDS | {"LBRACE"} | _STRUCTURE
+        case "SEMICOLON":
+            return is_new or token.type in _ENDS | _STATEMENTS | _STRUCTURE
+        case _:
+            return token.type in _STRUCTURE
+
+
+def begins_line(tokens: Sequence[Token], position: int) -> bool:
+    """Whether a token is the first of its line."""
+    if position == 0:
+        return True
+    before, span = tokens[position - 1].span, tokens[position].span
+    return span.source.text.find("\n", before.end, span.start) >= 0
+
+
+def end_of(part: Part, tokens: Sequence[Token], partners: dict[int, int], position: int) -> int | None:
+    """The position behind the part that is given up; None if it does not end here. `partners`: as `paired` gives."""
+    start = position
+    while position < len(tokens):
+        kind = tokens[position].type
+        if kind in part.before or (kind in part.before_in_line and position > start and begins_line(tokens, position)):
+            return position
+        if kind in part.never:
+            return None
+        last = partners.get(position, position)
+        position = last + 1
+        if tokens[last].type in part.through and not (position < len(tokens) and tokens[position].type == "ELSE"):
+            return position
+    return position if part.is_at_end else None
+
+
+def paired(tokens: Sequence[Token]) -> dict[int, int]:
+    """The position of each opening bracket to that of its closing one; those that have none are not in it."""
+    partners: dict[int, int] = {}
+    awaited: list[tuple[str, int]] = []
+    braces = 0
+    for position, token in enumerate(tokens):
+        if token.type in _PAIRS:
+            awaited.append((_PAIRS[token.type], position))
+            braces += token.type == "LBRACE"
+        elif token.type in _CLOSING and (braces if token.type == "RBRACE" else awaited):
+            while token.type == "RBRACE" and awaited[-1][0] != "RBRACE":
+                awaited.pop()  # a bracket that nobody closed within the braces
+            if awaited[-1][0] == token.type:
+                partners[awaited.pop()[1]] = position
+                braces -= token.type == "RBRACE"
+    return partners

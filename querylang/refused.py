@@ -1,0 +1,84 @@
+"""What belongs to the vendor's larger language and never to queries: found before parsing, one token each.
+
+Takes tokens; gives them with every listener, `spawn`, stream query ... folded to one token, so that it is one mistake
+with its own message and what stands around it is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from querylang.tokens import Token
+
+REASONS: dict[str, str] = {
+    "on": "listeners belong to monitors; a pattern does their work",
+    "spawn": "a query has an instance for every key already",
+    "die": "a query ends when it is undeployed",
+    "monitor": "monitors are another kind of file",
+    "monitor.subscribe": "a query receives what its inputs name, on every channel",
+    "member": "it is written in the larger language of monitors",
+    "stream": "a pattern or `find every` does the work of stream queries",
+}
+"""Word to the reason."""
+
+_BEFORE_STATEMENT = frozenset({"LBRACE", "RBRACE", "SEMICOLON", "RPAREN", "THEN"})
+_OPENING = frozenset({"LBRACE", "LPAREN", "LBRACKET"})
+_CLOSING = frozenset({"RBRACE", "RPAREN", "RBRACKET"})
+_FIRST_KINDS = frozenset({"ON", "SPAWN", "DIE", "MONITOR", "FROM", "NAME"})
+
+
+def folded(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens, each refused part as one REFUSED (with its `;` or block) or REFUSED_VALUE (without)."""
+    kept: list[Token] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        word = _refused_word(tokens, position) if token.type in _FIRST_KINDS else None
+        if word is None:
+            kept.append(token)
+            position += 1
+            continue
+        is_statement = not kept or kept[-1].type in _BEFORE_STATEMENT
+        end = _end(tokens, position, is_statement=is_statement)
+        span = token.span.until(tokens[end - 1].span)
+        kept.append(replace(token, type="REFUSED" if is_statement else "REFUSED_VALUE", content=word, span=span))
+        position = end
+    return kept
+
+
+def _refused_word(tokens: Sequence[Token], position: int) -> str | None:
+    """The word of the refused part that begins here, if one does."""
+    token = tokens[position]
+    kinds = [item.type for item in tokens[position + 1 : position + 3]]
+    match token.type, kinds:
+        case "ON" | "SPAWN" | "DIE", _:
+            return token.content
+        case "MONITOR", ["DOT", *_]:
+            return "monitor.subscribe"
+        case "MONITOR", _:
+            return "monitor"
+        case ("FROM", ["NAME", "IN"]):
+            return "stream"
+        case "NAME", ["LT", *_] if token.content == "stream":
+            return "stream"
+        case _:
+            return None
+
+
+def _end(tokens: Sequence[Token], position: int, *, is_statement: bool) -> int:
+    """The position behind the part: its `;` or block counts if it is a statement; a brace that it has not opened ends it."""
+    depth = 0
+    for index in range(position, len(tokens)):
+        kind = tokens[index].type
+        if kind in _OPENING:
+            depth += 1
+        elif kind in _CLOSING:
+            depth -= 1
+            if depth < 0:
+                return max(index, position + 1)
+            if depth == 0 and kind == "RBRACE" and is_statement:
+                return index + 1
+        elif kind == "SEMICOLON" and depth <= 0:
+            return index + is_statement
+    return len(tokens)
