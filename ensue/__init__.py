@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ensue.parameters import Parameters
 from ensue.queries import Queries, load
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 
@@ -41,6 +42,7 @@ def replay(
     arrival: str | None = None,
     type: str | None = None,  # noqa: A002  the word that users write
     source_time: str | None = None,
+    parameters: Parameters = None,
     until: str | float | None = None,
     flush: bool = True,
 ) -> Replay:
@@ -48,13 +50,15 @@ def replay(
 
     `queries`: a path, query text, or what `load` gave. `events`: a path, a pandas, Polars or Arrow table, a list of
     rows, or a list of tables, merged by arrival. `arrival`, `type`, `source_time` name other columns than `at`,
-    `event`, `ts`. After the last row time goes on until nothing is due any more; `until` (a time) stops it there,
+    `event`, `ts`. `parameters`: values for the queries' parameters, `{query: {instance: {parameter: value}}}`, for one
+    instance `{query: {parameter: value}}`, for the only query that takes any `{parameter: value}`; a mapping, a YAML
+    file or YAML text. After the last row time goes on until nothing is due any more; `until` (a time) stops it there,
     `flush=False` at the last row. Raises QueryErrors and InputError.
     """
     from ensue.result import run
     from runtime.tables import Columns
 
-    return run(queries, events, Columns(arrival, type, source_time), until=until, flush=flush)
+    return run(queries, events, Columns(arrival, type, source_time), parameters=parameters, until=until, flush=flush)
 
 
 def match(
@@ -64,12 +68,13 @@ def match(
     arrival: str | None = None,
     type: str | None = None,  # noqa: A002  the word that users write
     source_time: str | None = None,
+    parameters: Parameters = None,
 ) -> DataFrame:
-    """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns as in an event table."""
+    """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns and parameters as in `replay`."""
     from ensue import spark
     from runtime.tables import Columns
 
-    return spark.match(frames, queries, Columns(arrival, type, source_time))
+    return spark.match(frames, queries, Columns(arrival, type, source_time), parameters)
 
 
 def stream(
@@ -81,15 +86,18 @@ def stream(
     arrival: str | None = None,
     type: str | None = None,  # noqa: A002  the word that users write
     source_time: str | None = None,
+    parameters: Parameters = None,
 ) -> DataFrame:
     """A streaming DataFrame of tagged rows (matches, outputs, discards, accounts) from streaming DataFrames.
 
     `control`: a streaming DataFrame with `at` and `event`, control events as text. `clock`: `arrival` or `processing`.
+    Columns and parameters as in `replay`.
     """
     from ensue import spark
     from runtime.tables import Columns
 
-    return spark.stream(frames, queries, Columns(arrival, type, source_time), control=control, clock=clock)
+    columns = Columns(arrival, type, source_time)
+    return spark.stream(frames, queries, columns, control=control, clock=clock, parameters=parameters)
 
 
 def deploy(path: str | Path) -> Handle:

@@ -34,7 +34,7 @@ class Outcome:
 
 def prepare(case: Case) -> Job:
     """The case's query compiled, its rows read; raises QueryErrors, InputError."""
-    plan = load(case.query if case.query is not None else case.text or "").plan()
+    plan = load(case.query if case.query is not None else case.text or "").plan(parameters=case.parameters)
     return Job(plan, read_records([case.table(plan)], plan), flush=False)
 
 

@@ -16,9 +16,10 @@ from typing import Any
 import yaml
 
 from querylang.errors import InputError
-from querylang.plan import Heartbeat, Input, Plan
+from querylang.given import NOTHING, Given
+from querylang.plan import Heartbeat, Input, Plan, plain_field
 
-CASE_KEYS = ("name", "provenance", "query", "inputs", "within", "leeway", "rows")
+CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "rows")
 INPUT_KEYS = ("wait", "out_of_order")
 ROW_KEYS = ("at", "id", "in", "event", "heartbeat", "ts", "dt", "dt_provenance", "out", "discard")
 """All other keys of a row are fields of its event."""
@@ -43,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`place`: file and name. `query`: the file of its query, None where `text` is made from its settings."""
+    """One case of a file. `query`: the file of its query, None where `text` is made from its settings."""
 
     name: str
     file: Path
@@ -51,6 +52,7 @@ class Case:
     text: str | None
     leeway: tuple[str, str] | None
     rows: tuple[Row, ...]
+    parameters: Given = NOTHING
 
     @property
     def rows_before(self) -> int:
@@ -82,8 +84,9 @@ class Case:
             fields.pop("id", None)
         if name is None or "(" in name or known is not None:  # of a type that nothing defines any field may be told
             _refuse_unknown(fields, known or (), f"{self.file}: {self.name}: row {number}")
-        if time_from is not None and "ts" in row.given:
-            fields.setdefault(time_from, row.given["ts"])
+        time_field = plain_field(time_from)
+        if time_field is not None and "ts" in row.given:
+            fields.setdefault(time_field, row.given["ts"])
         return every | fields | base if "ts" not in (known or ()) else every | base | fields
 
 
@@ -119,7 +122,8 @@ def _case(file: Path, number: int, item: Any) -> Case:
     has_heartbeats = {row["heartbeat"] for row in rows if "heartbeat" in row}
     query = _query_file(file, place, item)
     text = None if query is not None else _query_text(place, item, has_heartbeats)
-    return Case(name, file, query, text, _leeway(place, item.get("leeway")), tuple(map(Row, rows)))
+    parameters = _parameters(place, item.get("parameters", {}))
+    return Case(name, file, query, text, _leeway(place, item.get("leeway")), tuple(map(Row, rows)), parameters)
 
 
 def _refuse_unknown(given: Iterable[str], known: Iterable[str], place: str) -> None:
@@ -159,6 +163,12 @@ def _query_text(place: str, item: Mapping[str, Any], heartbeats: Iterable[str]) 
     first = next(iter(inputs))
     body = f"inputs {{ {' '.join(lines)} }} find {first} as a1 -> {first} as a2"
     return "\n".join([*definitions, f"query Case {{ {body} }}"])
+
+
+def _parameters(place: str, given: Any) -> Given:
+    if not isinstance(given, dict):
+        raise InputError(f"{place}: `parameters` must be a mapping of names to values")
+    return Given(given, place)
 
 
 def _leeway(place: str, given: Any) -> tuple[str, str] | None:

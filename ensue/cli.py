@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ensue.queries import load
-from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
+from querylang.errors import EnsueError, InputError
 
 if TYPE_CHECKING:
     from ensue.result import Replay
 
-DEPLOYMENT_SUFFIXES = (".yaml", ".yml")
 OUR_FAILURE = 3
 MOST_TOLD = 5
 """Lines about rows that could not be used; of more only their number is told."""
@@ -55,66 +54,65 @@ TypeColumn = Annotated[
     str | None, typer.Option("--type", metavar="NAME", help="The column of event types, else `event`.")
 ]
 SourceTime = Annotated[str | None, typer.Option(metavar="NAME", help="The column of source times, else `ts`.")]
+Parameters = Annotated[
+    str | None,
+    typer.Option(metavar="YAML", help="Values of parameters: a file, or text like `{least: 10.0}`."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command()
 def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...")], as_json: Json = False) -> None:
     """All mistakes of query and deployment files, each with its place."""
-    deployments = [path for path in files if path.suffix in DEPLOYMENT_SUFFIXES]
-    missing = [path for path in files if path not in deployments and not path.exists()]
-    queries = [path for path in files if path not in deployments and path not in missing]
-    errors: list[EnsueError] = [InputError(f"{path}: no such file or folder") for path in missing]
-    warnings: list[QueryError] = []
-    count = len(deployments)
-    if queries:
-        import querylang
+    from ensue.findings import check_files
 
-        try:
-            sources, definitions = querylang.read_sources(queries)
-            count += len(sources) or len(definitions)
-            warnings += querylang.check_paths(queries).warnings
-        except QueryErrors as found:
-            errors += found.errors
-        except InputError as found:
-            errors.append(found)
-    for path in deployments:
-        try:
-            _check_deployment(path)
-        except QueryErrors as found:
-            errors += found.errors
-        except InputError as found:
-            errors.append(found)
-    _tell_check(count, errors, warnings, as_json)
-
-
-def _check_deployment(path: Path) -> None:
-    import querylang
-    from spark_backend.settings import load_deployment
-
-    querylang.check_paths(load_deployment(path).queries)
-
-
-def _tell_check(count: int, errors: list[EnsueError], warnings: list[QueryError], as_json: bool) -> None:
+    report = check_files(files)
     if as_json:
-        _print_json(
-            {"files": count, "errors": list(map(_error_object, errors)), "warnings": list(map(_error_object, warnings))}
-        )
+        _print_json(report.to_plain())
     else:
-        for told in [*errors, *warnings]:
-            _complain(f"{'warning: ' if told in warnings else ''}{told}")
-        if not errors:
-            _print(f"{count} file{'' if count == 1 else 's'}, no mistakes")
-    if errors:
+        for error in report.errors:
+            _complain(str(error))
+        for warning in report.warnings:
+            _complain(f"warning: {warning}")
+        if not report.errors:
+            _print(f"{_counted(report.files, 'file')}, no mistakes")
+    if report.errors:
         raise typer.Exit(1)
 
 
-def _error_object(error: EnsueError) -> dict[str, Any]:
-    if isinstance(error, QueryError):
-        span = error.span
-        place = {"path": str(span.source.path), "line": span.line, "column": span.column}
-        return {**place, "code": error.code, "message": error.message}
-    return {"path": None, "line": None, "column": None, "code": "input", "message": str(error)}
+@app.command()
+def fmt(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files or folders; `-` is standard input.")],
+    only_check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit code 1 if a file would be.")
+    ] = False,
+    to_stdout: Annotated[bool, typer.Option("--stdout", help="Print the result, change nothing.")] = False,
+) -> None:
+    """The one canonical layout, comments kept; tells which files it changed."""
+    from ensue import layout
+
+    if files == [Path("-")]:
+        import querylang
+
+        text = sys.stdin.read()
+        laid_out = querylang.format_text(text, "-")
+        if not only_check:
+            sys.stdout.write(laid_out)
+        raise typer.Exit(int(only_check and text != laid_out))
+    has_mistakes = has_changes = False
+    for item in layout.layouts(files):
+        if item.mistakes is not None:
+            has_mistakes = True
+            _complain(str(item.mistakes))
+        elif to_stdout:
+            sys.stdout.write(item.after)
+        elif item.is_changed:
+            if not only_check:
+                layout.write(item)
+            _print(str(item.path))
+        has_changes = has_changes or item.is_changed
+    if has_mistakes or (only_check and has_changes):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -123,23 +121,34 @@ def explain(
     events: Annotated[
         list[Path] | None, typer.Argument(metavar="[EVENTS...]", help="Tables with the types that nothing defines.")
     ] = None,
+    parameters: Parameters = None,
+    dot: Annotated[bool, typer.Option("--dot", help="Print the automaton as a graph for graphviz.")] = False,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Draw the automaton, with graphviz; of several queries each.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """What a query compiles to: automaton, conditions and where each is checked, state, matcher, pushdown."""
-    import querylang
-    from ensue.result import plan_for
-    from runtime.matcher import why_not_kernel
+    from ensue import explanation
+    from ensue.parameters import read_parameters
+    from ensue.result import template_for
+    from querylang.describe import to_dot
+    from querylang.given_instances import with_instances
     from runtime.tables import Columns
-    from spark_backend.pushdown import describe_pushdown
 
     queries = load(file)
-    plan = plan_for(queries, events, Columns()) if events else queries.plan()
-    told = []
-    for query in plan.queries:
-        reason = why_not_kernel(query)
-        matcher = "kernel" if reason is None else f"reference: {reason}"
-        pushed = "".join(f"\n    {line}" for line in describe_pushdown(plan, query))
-        told.append(f"{querylang.describe(query)}\n  matcher\n    {matcher}\n  before the shuffle, on Spark{pushed}")
-    _print("\n\n".join(told))
+    plan = template_for(queries, events, Columns()) if events else queries.template()
+    if parameters is not None:
+        plan = with_instances(plan, read_parameters(parameters))
+    if svg is not None:
+        for path in explanation.draw(plan, svg):
+            _print(str(path))
+    elif dot:
+        _print("\n\n".join(map(to_dot, plan.queries)))
+    elif as_json:
+        _print_json(explanation.plain(plan))
+    else:
+        _print("\n\n".join(item.text() for item in explanation.explain(plan)))
 
 
 @app.command()
@@ -149,6 +158,7 @@ def replay(
     format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.TABLE,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Let time go on to this moment.")] = None,
     no_flush: Annotated[bool, typer.Option("--no-flush", help="Stop at the last row.")] = False,
+    parameters: Parameters = None,
     arrival: Arrival = None,
     type_: TypeColumn = None,
     source_time: SourceTime = None,
@@ -158,7 +168,14 @@ def replay(
     import ensue
 
     result = ensue.replay(
-        file, events, arrival=arrival, type=type_, source_time=source_time, until=until, flush=not no_flush
+        file,
+        events,
+        arrival=arrival,
+        type=type_,
+        source_time=source_time,
+        parameters=parameters,
+        until=until,
+        flush=not no_flush,
     )
     if as_json:
         _print_json(_result_object(result))
@@ -167,6 +184,7 @@ def replay(
     else:
         _print_lines(_objects(result, format_))
     if format_ in {Format.MATCHES, Format.OUTPUTS, Format.TABLE} and not as_json:
+        _tell_idle(result)
         _tell_discards(result)
 
 
@@ -183,6 +201,13 @@ def _objects(result: Replay, format_: Format) -> list[dict[str, Any]]:
 def _result_object(result: Replay) -> dict[str, Any]:
     ledger = result.results.ledger.to_pylist()
     return {"matches": result.match_objects(), "outputs": result.output_objects(), "ledger": ledger}
+
+
+def _tell_idle(result: Replay) -> None:
+    from querylang.given_instances import missing
+
+    for query in result.idle:
+        _complain(missing(query))
 
 
 def _tell_discards(result: Replay) -> None:
@@ -222,6 +247,7 @@ def match(
     arrival: Arrival = None,
     type_: TypeColumn = None,
     source_time: SourceTime = None,
+    parameters: Parameters = None,
     as_json: Json = False,
 ) -> None:
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
@@ -233,13 +259,13 @@ def match(
     for path in events:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    frame = spark.match_files(load(file), events, Columns(arrival, type_, source_time))
+    frame = spark.match_files(load(file), events, Columns(arrival, type_, source_time), parameters)
     frame.write.parquet(str(out.resolve()))
     count = frame.sparkSession.read.parquet(str(out.resolve())).count()
     if as_json:
         _print_json({"matches": count, "path": str(out)})
     else:
-        _print(f"{count} match{'' if count == 1 else 'es'} in {out}")
+        _print(f"{_counted(count, 'match', 'matches')} in {out}")
 
 
 @app.command()
@@ -269,7 +295,7 @@ def run(
             f"{report.batches} batches, {report.records} records, {report.discarded} discarded, {report.seconds:.1f} s"
         )
         for query, count in report.matches.items():
-            _print(f"{query}: {count} match{'' if count == 1 else 'es'}")
+            _print(f"{query}: {_counted(count, 'match', 'matches')}")
     if once and report.stopped_by is not None:
         _complain("stopped before everything was taken; the next run goes on from here")
         raise typer.Exit(128 + report.stopped_by)
@@ -283,13 +309,14 @@ def verify(
     arrival: Arrival = None,
     type_: TypeColumn = None,
     source_time: SourceTime = None,
+    parameters: Parameters = None,
     as_json: Json = False,
 ) -> None:
     """Embedded, batch and stream must give the same on this data; exit code 1 where they do not."""
     import ensue
     from ensue.verify import compare
 
-    result = ensue.replay(file, events, arrival=arrival, type=type_, source_time=source_time)
+    result = ensue.replay(file, events, arrival=arrival, type=type_, source_time=source_time, parameters=parameters)
     verdict = compare(result, batches)
     if as_json:
         _print_json(verdict.to_plain())
@@ -313,7 +340,13 @@ def _print_lines(objects: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    from ensue.colour import coloured, wants_colour
+
+    sys.stderr.write((coloured(text) if wants_colour(sys.stderr, os.environ) else text) + "\n")
+
+
+def _counted(count: int, word: str, plural: str = "") -> str:
+    return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
 
 def main() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import querylang
 from querylang.checked import Checked
 from querylang.errors import InputError, QueryError
+from querylang.given import NOTHING, Given
+from querylang.given_instances import with_instances
 from querylang.load import Schemas
 from querylang.plan import Plan
 
@@ -55,8 +57,12 @@ class Queries:
         heartbeats = [item.heartbeat.event for item in query.inputs if item.heartbeat is not None]
         return [*(item.event for item in query.inputs), *heartbeats]
 
-    def plan(self, schemas: Schemas | None = None) -> Plan:
-        """Compile for data with these schemas; raises QueryErrors."""
+    def plan(self, schemas: Schemas | None = None, parameters: Given = NOTHING) -> Plan:
+        """Compile for data with these schemas, every query an instance; raises QueryErrors, FileErrors."""
+        return with_instances(self.template(schemas), parameters)
+
+    def template(self, schemas: Schemas | None = None) -> Plan:
+        """Compile for data with these schemas; parameters have no values yet. Raises QueryErrors."""
         if self.text is not None:
             return querylang.compile_text(self.text, schemas=schemas).plan
         return querylang.compile_paths(self.paths, schemas).plan

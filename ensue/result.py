@@ -18,10 +18,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.parameters import Parameters, read_parameters
 from ensue.queries import Queries, load
 from ensue.report import counted, steps_table
 from querylang.errors import InputError
-from querylang.plan import Plan
+from querylang.given import NOTHING, Given
+from querylang.given_instances import with_instances
+from querylang.plan import Plan, QueryPlan
 from runtime.batch import column_name
 from runtime.plain import Plain, plain_matches, plain_outputs
 from runtime.replay import Records, matches_in_order, read_records, replay_records
@@ -37,13 +40,17 @@ MOST_ROWS = 2_000
 
 @dataclass(frozen=True)
 class Replay:
-    """The outcome of a replay. `results` are Arrow tables; the properties give what users read."""
+    """The outcome of a replay. `results` are Arrow tables; the properties give what users read.
+
+    `idle`: the queries without an instance, for parameters that have no value.
+    """
 
     plan: Plan
     records: Records
     results: Results
     until: int | None
     flush: bool
+    idle: tuple[QueryPlan, ...] = ()
 
     @cached_property
     def matches(self) -> pd.DataFrame:
@@ -114,6 +121,8 @@ class Replay:
         told = [counted(len(self.records.until(self.until).rows), "row"), counted(matches, "match", "matches")]
         if reasons:
             told.append(f"{reasons.total()} discarded ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})")
+        if self.idle:
+            told.append(f"no instance of {', '.join(query.name for query in self.idle)}")
         return ", ".join(told)
 
     def __repr__(self) -> str:
@@ -129,16 +138,20 @@ def run(
     events: Any,
     columns: Columns,
     *,
+    parameters: Parameters = None,
     until: str | float | None = None,
     flush: bool = True,
 ) -> Replay:
     """Read, compile for the data, replay; see `ensue.replay`."""
     loaded, tables = load(queries), as_tables(events)
     moment = None if until is None else parse_time(str(until))
-    plan = plan_for(loaded, tables, columns)
+    template = template_for(loaded, tables, columns)
+    plan = with_instances(template, read_parameters(parameters))
     records = read_records(tables, plan, columns)
     results = replay_records(plan, records, until=moment, flush=flush)
-    return Replay(plan, records, results, moment, flush)
+    running = {query.name for query in plan.queries}
+    idle = tuple(query for query in template.queries if query.name not in running)
+    return Replay(plan, records, results, moment, flush, idle)
 
 
 def as_tables(events: Any) -> list[Any]:
@@ -148,10 +161,15 @@ def as_tables(events: Any) -> list[Any]:
     return [events]
 
 
-def plan_for(queries: Queries, tables: Sequence[Any], columns: Columns) -> Plan:
+def plan_for(queries: Queries, tables: Sequence[Any], columns: Columns, parameters: Given = NOTHING) -> Plan:
+    """The plan for these tables, every query an instance; raises QueryErrors, InputError."""
+    return with_instances(template_for(queries, tables, columns), parameters)
+
+
+def template_for(queries: Queries, tables: Sequence[Any], columns: Columns) -> Plan:
     """The plan for these tables; the fields of types that nothing defines are those that the tables have."""
     if not queries.open_types:
-        return queries.plan()
+        return queries.template()
     inputs = queries.input_types
     event = inputs[0] if len(inputs) == 1 else ""
     named = {"arrival": columns.arrival, "type": columns.type, "source_time": columns.source_time}
@@ -160,7 +178,7 @@ def plan_for(queries: Queries, tables: Sequence[Any], columns: Columns) -> Plan:
         raise InputError(
             f"no table has rows with {columns.type or 'event'!r}, and the queries take {', '.join(inputs)}"
         )
-    return queries.plan({name: fields for name, fields in schemas.items() if name in queries.open_types})
+    return queries.template({name: fields for name, fields in schemas.items() if name in queries.open_types})
 
 
 def _starts(lengths: Sequence[int]) -> list[int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark_types
 
+from ensue.parameters import Parameters, read_parameters
 from ensue.queries import Queries, load
 from ensue.result import plan_for
 from querylang.expression import Type
@@ -26,25 +27,31 @@ from spark_backend.session import get_session
 Frames = DataFrame | Mapping[str, DataFrame]
 
 
-def match(frames: Frames, queries: Queries | str | Path, columns: Columns) -> DataFrame:
+def match(frames: Frames, queries: Queries | str | Path, columns: Columns, parameters: Parameters = None) -> DataFrame:
     """See `ensue.match`."""
-    plan = _plan_for_frames(load(queries), frames, columns)
+    plan = _plan_for_frames(load(queries), frames, columns, parameters)
     source = "table" if isinstance(frames, DataFrame) else None
     return bounded.match(frames, plan, reading=None if columns == Columns() else _reading(columns, source))
 
 
 def stream(
-    frames: Frames, queries: Queries | str | Path, columns: Columns, *, control: DataFrame | None, clock: str
+    frames: Frames,
+    queries: Queries | str | Path,
+    columns: Columns,
+    *,
+    control: DataFrame | None,
+    clock: str,
+    parameters: Parameters = None,
 ) -> DataFrame:
     """See `ensue.stream`."""
-    plan = _plan_for_frames(load(queries), frames, columns)
+    plan = _plan_for_frames(load(queries), frames, columns, parameters)
     reading = {name: _reading(columns, name) for name in _named(frames)}
     return streaming.stream(frames, plan, control=control, clock=clock, reading=reading)
 
 
-def match_files(queries: Queries, paths: Sequence[Path], columns: Columns) -> DataFrame:
+def match_files(queries: Queries, paths: Sequence[Path], columns: Columns, parameters: Parameters = None) -> DataFrame:
     """The matches in files of events, in batch; workers read the files."""
-    plan = plan_for(queries, paths, columns)
+    plan = plan_for(queries, paths, columns, read_parameters(parameters))
     session = get_session("ensue match")
     tagged = bounded.match_files(session, paths, plan, reading=_reading(columns, None))
     return matches_frame(tagged, plan)
@@ -58,10 +65,11 @@ def _named(frames: Frames) -> Mapping[str, DataFrame]:
     return {"table": frames} if isinstance(frames, DataFrame) else frames
 
 
-def _plan_for_frames(queries: Queries, frames: Frames, columns: Columns) -> Plan:
+def _plan_for_frames(queries: Queries, frames: Frames, columns: Columns, parameters: Parameters) -> Plan:
     """The plan; event types that nothing defines have the DataFrames' columns as fields."""
+    given = read_parameters(parameters)
     if not queries.open_types:
-        return queries.plan()
+        return queries.plan(None, given)
     named = {"at": columns.arrival, "event": columns.type, "ts": columns.source_time}
     declared = {standard for standard, other in named.items() if other is None} | set(PLACES)
     fields: dict[str, Type] = {}
@@ -70,7 +78,7 @@ def _plan_for_frames(queries: Queries, frames: Frames, columns: Columns) -> Plan
             type_ = _type_of(column.dataType)
             if type_ is not None and column.name not in declared:
                 fields[column.name] = type_
-    return queries.plan(dict.fromkeys(queries.open_types, fields))
+    return queries.plan(dict.fromkeys(queries.open_types, fields), given)
 
 
 def _type_of(type_: spark_types.DataType) -> Type | None:

@@ -11,18 +11,14 @@ stands in `querylang.instances`.
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 from querylang.errors import FileErrors, nearest
 from querylang.given import NOTHING, Given, Path
 from querylang.instances import InstanceError, bind
-from querylang.plan import Parameter, Plan, QueryPlan
-from querylang.value_types import Type
+from querylang.plan import Plan, QueryPlan
 
 
 def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
@@ -35,13 +31,9 @@ def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
     wanted = _by_query(plan.queries, given.values, mistakes)
     made: list[QueryPlan] = []
     for query in plan.queries:
-        instances = wanted.get(query.name)
-        if instances is None:
-            made += [] if needed(query) else [bind(query, {})]
-            continue
-        for path, name, values in instances:
+        for path, name, values in wanted.get(query.name, [] if needed(query) else [DEFAULT]):
             try:
-                made.append(bind(query, _fitting(values, query.parameters), name))
+                made.append(bind(query, values, name))
             except InstanceError as error:
                 mistakes.append((path, str(error)))
     if not made and not mistakes:
@@ -67,6 +59,8 @@ Mistakes = list[tuple[Path, str]]
 
 Instance = tuple[Path, str, Mapping[str, Any]]
 """Where it stands, its name, its values."""
+
+DEFAULT: Instance = ((), "", {})
 
 
 def _by_query(queries: Sequence[QueryPlan], values: Mapping[str, Any], mistakes: Mistakes) -> dict[str, list[Instance]]:
@@ -111,22 +105,6 @@ def _unknown_query(name: str, taking: Sequence[str], queries: Sequence[QueryPlan
         return f"query '{name}' takes no parameters"
     near = nearest(str(name), taking)
     return f"there is no query '{name}'" + (f"; did you mean '{near}'?" if near else "")
-
-
-def _fitting(values: Mapping[str, Any], parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """Numbers as the parameters' types want them: data formats write 600 where a float is meant."""
-    types = {parameter.name: parameter.type for parameter in parameters}
-    return {str(name): _number(value, types.get(str(name))) for name, value in values.items()}
-
-
-def _number(value: Any, wanted: Type | None) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    if wanted == Type.FLOAT and (isinstance(value, float) or abs(value) <= sys.float_info.max):
-        return float(value)
-    if wanted == Type.DECIMAL and math.isfinite(value):
-        return Decimal(repr(value))
-    return value
 
 
 def _listed(names: Sequence[str]) -> str:

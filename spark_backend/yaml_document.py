@@ -110,15 +110,14 @@ class Node:
 
     def scalar(self) -> bool | int | float | str | None:
         """A value of the type that YAML gives it; what holds a variable is read again with its value."""
-        tag, text = self.raw.tag, str(self.raw.value)
-        if _VARIABLE.search(text):
-            text = self.text()
-            tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, text, (True, False))
         try:
-            return yaml.SafeLoader("").construct_object(yaml.ScalarNode(tag, text))
+            read = yaml.compose(self.text(), yaml.SafeLoader) if _VARIABLE.search(self.written()) else self.raw
+            if isinstance(read, yaml.ScalarNode):
+                return yaml.SafeLoader("").construct_object(read)
         except (yaml.YAMLError, ValueError):
-            self.expected("a number, a text, true or false")
-            return None
+            pass
+        self.expected("a number, a text, true or false")
+        return None
 
     def _variable(self, found: re.Match[str]) -> str:
         name = found[1]

@@ -1,0 +1,32 @@
+"""Colour for errors, on terminals only: the place bold, the code and the carets red, of warnings yellow.
+
+Takes the printed text of mistakes; gives it with ANSI escapes. Says what https://no-color.org asks for: any value of
+`NO_COLOR` that is not empty switches it off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TextIO
+
+BOLD, RED, YELLOW, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
+
+_HEAD = re.compile(r"^(warning: )?(\S.*?:\d+(?::\d+)?): ((?:[a-z-]+: )?)", re.MULTILINE)
+_CARETS = re.compile(r"^( +\| *[\t ]*)(\^+)$", re.MULTILINE)
+
+
+def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether what is written to this stream is read by a person who has not refused colour."""
+    return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
+def coloured(text: str) -> str:
+    """Errors as printed, in colour."""
+    colour = YELLOW if text.startswith("warning: ") else RED
+
+    def head(found: re.Match[str]) -> str:
+        warning, place, code = found[1] or "", found[2], found[3]
+        return f"{colour}{warning}{PLAIN}{BOLD}{place}{PLAIN}: {colour}{code}{PLAIN}"
+
+    return _CARETS.sub(rf"\1{colour}\2{PLAIN}", _HEAD.sub(head, text))

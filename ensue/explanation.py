@@ -1,0 +1,97 @@
+"""`ensue explain`: what each query of a plan compiles to, as text, as data, as a drawing.
+
+Takes a plan, of templates or of instances; gives explanations. The drawing is graphviz's: its program `dot` must be there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import querylang
+from querylang.describe import to_dot
+from querylang.errors import InputError
+from querylang.given_instances import needed
+from querylang.instances import bind
+from querylang.plan import Plan, QueryPlan, to_dict
+from runtime.matcher import why_not_kernel
+from spark_backend.pushdown import describe_pushdown
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One query. `matcher`: `kernel`, or `reference` with the reason; `pushed`: what is done before the shuffle."""
+
+    query: QueryPlan
+    description: str
+    matcher: str
+    pushed: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        pushed = "".join(f"\n    {line}" for line in self.pushed)
+        return f"{self.description}\n  matcher\n    {self.matcher}\n  before the shuffle, on Spark{pushed}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """For machines, without the plan, which holds all queries."""
+        return {
+            "query": self.query.name,
+            "instance": self.query.instance,
+            "matcher": self.matcher,
+            "pushed": list(self.pushed),
+            "text": self.text(),
+            "dot": to_dot(self.query),
+        }
+
+
+def explain(plan: Plan) -> list[Explanation]:
+    """Each query of the plan, in its order."""
+    return [_explanation(plan, query) for query in plan.queries]
+
+
+def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
+    return Explanation(query, querylang.describe(query), _matcher(plan, query), tuple(describe_pushdown(plan, query)))
+
+
+def _matcher(plan: Plan, query: QueryPlan) -> str:
+    if needed(query):
+        return "known when the parameters have values"
+    reason = why_not_kernel(plan, bind(query, {}, query.instance))
+    return "kernel" if reason is None else f"reference: {reason}"
+
+
+def plain(plan: Plan) -> dict[str, Any]:
+    """All explanations, and the plan that executors get."""
+    return {"queries": [item.to_plain() for item in explain(plan)], **to_dict(plan)}
+
+
+def draw(plan: Plan, out: Path) -> list[Path]:
+    """Write each automaton as SVG: to `out`, or where there are several to `out` with the query's name behind its stem."""
+    program = shutil.which("dot")
+    if program is None:
+        raise InputError(
+            "the program `dot` is not installed: it is in Debian's package `graphviz`; --dot prints the graph"
+        )
+    titles = {query.title: query for query in plan.queries}
+    targets = {title: out if len(titles) == 1 else _beside(out, query) for title, query in titles.items()}
+    for title, target in targets.items():
+        _draw(program, to_dot(titles[title]), target)
+    return list(targets.values())
+
+
+def _beside(out: Path, query: QueryPlan) -> Path:
+    return out.with_stem("-".join(word for word in (out.stem, query.name, query.instance) if word))
+
+
+def _draw(program: str, graph: str, target: Path) -> None:
+    command = [program, "-Tsvg"]  # what users wrote goes to its standard input only
+    done = subprocess.run(command, input=graph.encode(), capture_output=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise InputError(f"`dot` failed: {done.stderr.decode(errors='replace').strip()}")
+    try:
+        target.write_bytes(done.stdout)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror}") from error

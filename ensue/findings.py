@@ -1,0 +1,117 @@
+"""What `ensue check` finds: the mistakes of query and deployment files, for people and for editors.
+
+Takes paths; gives a `Report`. A finding as plain data has its place twice: `line` and `column` as people count, from 1
+and in characters, and `range` as editors do (the Language Server Protocol): lines from 0, columns from 0 in UTF-16 units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import querylang
+from querylang.errors import EnsueError, FileErrors, QueryError, QueryErrors
+from querylang.source import Span
+
+DEPLOYMENT_SUFFIXES = (".yaml", ".yml")
+
+
+class Severity(StrEnum):
+    """How bad it is: an error must be mended, a warning read."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All mistakes of a set of files, each told once; `files`: how many were read."""
+
+    files: int
+    errors: tuple[EnsueError, ...]
+    warnings: tuple[QueryError, ...]
+
+    def to_plain(self) -> dict[str, Any]:
+        """For machines."""
+        errors = [item for error in self.errors for item in findings(error, Severity.ERROR)]
+        warnings = [item for warning in self.warnings for item in findings(warning, Severity.WARNING)]
+        return {"files": self.files, "errors": errors, "warnings": warnings}
+
+
+def check_files(files: Sequence[Path]) -> Report:
+    """Read and check query files and folders as one set, and each deployment file with its queries."""
+    deployments = [path for path in files if path.suffix in DEPLOYMENT_SUFFIXES]
+    missing = [path for path in files if path not in deployments and not path.exists()]
+    queries = [path for path in files if path not in deployments and path not in missing]
+    errors: list[EnsueError] = [FileErrors(str(path), [(None, "no such file or folder")]) for path in missing]
+    warnings: list[QueryError] = []
+    count = len(deployments)
+    if queries:
+        try:
+            sources, definitions = querylang.read_sources(queries)
+            count += len(sources) or len(definitions)
+            warnings += querylang.check_paths(queries).warnings
+        except EnsueError as found:
+            errors += _single(found)
+    for path in deployments:
+        try:
+            _check_deployment(path)
+        except EnsueError as found:
+            errors += _single(found)
+    return Report(count, tuple({str(error): error for error in errors}.values()), tuple(warnings))
+
+
+def _check_deployment(path: Path) -> None:
+    from querylang.compiler import compile_checked
+    from querylang.given_instances import with_instances
+    from spark_backend.settings import load_deployment
+
+    deployment = load_deployment(path)
+    plan = compile_checked(querylang.check_paths(deployment.queries))
+    with_instances(plan, deployment.parameters)
+
+
+def _single(found: EnsueError) -> Sequence[EnsueError]:
+    return found.errors if isinstance(found, QueryErrors) else (found,)
+
+
+def findings(error: EnsueError, severity: Severity) -> Iterator[dict[str, Any]]:
+    """A mistake as plain data, one for each line of a file that it speaks of."""
+    match error:
+        case QueryError(span=span):
+            place = {"path": str(span.source.path), "line": span.line, "column": span.column}
+            yield _finding(place, error.code, error.message, severity, editor_range(span))
+        case FileErrors():
+            for line, message in error.found:
+                place = {"path": error.path, "line": line, "column": None}
+                yield _finding(place, "input", message, severity, None if line is None else _whole_line(line))
+        case _:
+            yield _finding({"path": None, "line": None, "column": None}, "input", str(error), severity, None)
+
+
+def _whole_line(line: int) -> dict[str, Any]:
+    return {"start": _position(line - 1, 0), "end": _position(line, 0)}
+
+
+def _finding(
+    place: dict[str, Any], code: str, message: str, severity: Severity, range_: dict[str, Any] | None
+) -> dict[str, Any]:
+    return {**place, "code": code, "message": message, "severity": str(severity), "range": range_}
+
+
+def editor_range(span: Span) -> dict[str, Any]:
+    """A place as editors want it: start and end, the end exclusive."""
+    return {"start": _editor_position(span, span.start), "end": _editor_position(span, max(span.start, span.end))}
+
+
+def _editor_position(span: Span, offset: int) -> dict[str, int]:
+    before = span.source.text[:offset]
+    line = before[before.rfind("\n") + 1 :]
+    return _position(before.count("\n"), len(line.encode("utf-16-le", "surrogatepass")) // 2)
+
+
+def _position(line: int, character: int) -> dict[str, int]:
+    return {"line": line, "character": character}

@@ -1,0 +1,51 @@
+"""Values of parameters where users give them: a mapping, a YAML file, or YAML text.
+
+Takes what stands behind `--parameters` or `parameters=`; gives `Given`, or raises FileErrors with file and line. Which
+shapes it may have stands in `querylang.given_instances`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from querylang.errors import FileErrors
+from querylang.given import NOTHING, Given
+
+Parameters = Mapping[str, Any] | str | Path | None
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def read_parameters(given: Parameters) -> Given:
+    """Values by query and instance; a text that ends like a YAML file, or names a file, is a path."""
+    match given:
+        case None:
+            return NOTHING
+        case Mapping():
+            return Given(given)
+        case str() if not given.endswith(SUFFIXES) and not _is_file(given):
+            return _read_text(given, NOTHING.origin)
+    try:
+        return _read_text(Path(given).read_text("utf-8"), str(given))
+    except FileNotFoundError as error:
+        raise FileErrors(str(given), [(None, "no such file")]) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileErrors(str(given), [(None, f"cannot be read: {error}")]) from error
+
+
+def _read_text(text: str, origin: str) -> Given:
+    from spark_backend.yaml_document import Mistakes, read_document, read_given
+
+    mistakes = Mistakes(origin, os.environ)
+    found = read_given(read_document(text, mistakes, NOTHING.origin, "values are written like `{least: 10.0}`"))
+    mistakes.raise_if_any()
+    return found
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a path, or no path at all
+        return False
