@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from querylang.plan import Plan
-from tests.differential.compare import Observed, check, plan_of, run_at_once
+from tests.differential.compare import Observed, check, plan_of, run_together
 from tests.differential.streams import random_scenario
 from tests.support.scenario import Scenario
 
@@ -30,4 +30,4 @@ def test_queries_of_one_plan_do_not_touch_each_other(number: int) -> None:
 
 def facts(scenario: Scenario, plan: Plan, name: str) -> Observed:
     """What one query of a plan gives on the rows of the scenario."""
-    return run_at_once(plan, scenario, "auto", name)
+    return run_together(plan, [replace(scenario, name=name)], "auto")[name]
