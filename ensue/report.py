@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from querylang.plan import Plan
-from runtime.interpreter import event_text, text_of
+from runtime.text import event_text, text_of
 from runtime.plain import Plain
 from runtime.steps import Step
 from runtime.times import format_time

@@ -1,88 +1,283 @@
-"""Events written as text: `A(1,"x",2.5)`, `com.apama.queries.SetDelayedEventsLeeway(300.0, 10.0)`.
+"""Values written as text: `A(1,"x",2.5)`, `[1,2]`, `{"a":1}`, `com.apama.queries.SetDelayedEventsLeeway(300.0, 10.0)`.
 
-Takes one text; gives the type's name and its arguments as plain values. What `toString()` prints of an event is read. What the event is (one of the plan's types, a
-control event) and whether the arguments fit is left to the caller.
+Takes one text; gives what is written there (`parse_event_text`), or the value of a type that it says (`parse_value`).
+All that `toString()` prints is read. What an event is (one of the plan's types, a control event) is left to the caller.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Self, assert_never, cast
 
-Value = bool | int | float | str | None
+from querylang.plan import EventType
+from querylang.types import LARGEST_INTEGER, SMALLEST_INTEGER
+from querylang.value_types import Kind, Type
+from runtime.decimals import decimal
+from runtime.values import Dictionary, EvaluationError, Event, Location, Value, World
 
 _NAME = re.compile(r"\s*\.?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\(")
-_ARGUMENT = re.compile(
-    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"""
-    r"""|(?P<word>[+-]?[A-Za-z_][\w.]*))\s*"""
+_SPACE = re.compile(r"\s*")
+_ATOM = re.compile(
+    r"""(?P<string>"(?:[^"\\]|\\.)*")|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?P<decimal>d?)"""
+    r"""|(?P<word>[+-]?[A-Za-z_][\w.]*)""",
+    re.DOTALL,
 )
 _WORDS: dict[str, bool | float | None] = {
     "true": True,
     "false": False,
     "null": None,
-    "Infinity": float("inf"),
-    "-Infinity": float("-inf"),
-    "infinity": float("inf"),
-    "-infinity": float("-inf"),
-    "float.INFINITY": float("inf"),
-    "-float.INFINITY": float("-inf"),
-    "NaN": float("nan"),
-    "float.NAN": float("nan"),
+    **dict.fromkeys(("Infinity", "infinity", "float.INFINITY"), math.inf),
+    **dict.fromkeys(("-Infinity", "-infinity", "-float.INFINITY"), -math.inf),
+    **dict.fromkeys(("NaN", "float.NAN"), math.nan),
 }
+
+DEEPEST = 100
+"""How many brackets may stand within each other."""
 
 
 class EventTextError(ValueError):
-    """The text is no event in Apama's event syntax; the message says where it stops being one."""
+    """The text is no value in Apama's event syntax, or none of the wanted type; the message says why."""
+
+
+class Real(float):
+    """A number with a point or an exponent, and how it is written: a decimal may have more digits than a float."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """The number that the text says."""
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class TextPairs:
+    """`{key: value, ...}` as written."""
+
+    items: tuple[tuple[Written, Written], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TextEvent:
-    """An event as written: `name` with its package, `arguments` in order."""
+    """An event as written: `name` with its package, `arguments` in order. Without a name: a location."""
 
     name: str
-    arguments: tuple[Value, ...]
+    arguments: tuple[Written, ...]
+
+
+Written = bool | int | float | Decimal | str | list["Written"] | TextPairs | TextEvent | None
+"""What a text says before it is known what type is wanted; None is `null`."""
 
 
 def parse_event_text(text: str) -> TextEvent:
     """Read one event; raises EventTextError."""
-    head = _NAME.match(text)
-    if head is None:
-        raise EventTextError(f"not an event: {text.strip()!r}")
-    arguments, position = _arguments(text, head.end())
-    if text[position:].strip() not in ("", ";"):
-        raise EventTextError(f"nothing may follow the closing bracket, found {text[position:].strip()!r}")
-    return TextEvent(head.group(1), arguments)
+    if _NAME.match(text) is None:
+        raise EventTextError(f"not an event: {_start(text)!r}")
+    written = _read(text)
+    assert isinstance(written, TextEvent), "a name and a bracket begin an event"
+    return written
 
 
-def _arguments(text: str, position: int) -> tuple[tuple[Value, ...], int]:
-    if text[position:].lstrip().startswith(")"):
-        return (), text.index(")", position) + 1
-    found: list[Value] = []
-    while True:
-        argument = _ARGUMENT.match(text, position)
-        if argument is None:
-            raise EventTextError(f"expected a value, found {text[position:].strip()[:20]!r}")
-        found.append(_value(argument))
-        position = argument.end()
-        match text[position : position + 1]:
-            case ",":
-                position += 1
-            case ")":
-                return tuple(found), position + 1
-            case _:
-                raise EventTextError(f"expected ',' or ')', found {text[position : position + 20]!r}")
+def parse_value(text: str, type_: Type, world: World) -> Value:
+    """The value of a type that the text says; raises EventTextError."""
+    return fitted(_read(text), type_, world)
 
 
-def _value(argument: re.Match[str]) -> Value:
-    if (string := argument["string"]) is not None:
+def _read(text: str) -> Written:
+    reader = _Reader(text)
+    written = reader.value(0)
+    rest = text[reader.at :].strip()
+    if rest not in ("", ";"):
+        raise EventTextError(f"nothing may follow the value, found {_start(rest)!r}")
+    return written
+
+
+def _start(text: str) -> str:
+    return text.strip()[:40]
+
+
+class _Reader:
+    """Goes through a text once, from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def value(self, depth: int) -> Written:
+        if depth > DEEPEST:
+            raise EventTextError(f"more than {DEEPEST} brackets within each other")
+        name = _NAME.match(self.text, self.at)
+        if name is not None:
+            self.at = name.end()
+            return TextEvent(name[1], tuple(self._items(")", depth)))
+        match self._next():
+            case "(":
+                self.at += 1
+                return TextEvent("", tuple(self._items(")", depth)))
+            case "[":
+                self.at += 1
+                return self._items("]", depth)
+            case "{":
+                self.at += 1
+                return TextPairs(tuple(self._pairs(depth)))
+        return self._atom()
+
+    def _next(self) -> str:
+        """The next character that is no space."""
+        space = _SPACE.match(self.text, self.at)
+        assert space is not None, "no space is a space too"
+        self.at = space.end()
+        return self.text[self.at : self.at + 1]
+
+    def _ends(self, closing: str, is_first: bool) -> bool:
+        """Whether the list is over; else the comma before the next item is passed."""
+        character = self._next()
+        if character == closing:
+            self.at += 1
+            return True
+        if not is_first:
+            self._expect(",", f"',' or {closing!r}")
+        return False
+
+    def _expect(self, character: str, what: str) -> None:
+        if self._next() != character:
+            raise EventTextError(f"expected {what}, found {_start(self.text[self.at :])!r}")
+        self.at += 1
+
+    def _items(self, closing: str, depth: int) -> list[Written]:
+        items: list[Written] = []
+        while not self._ends(closing, not items):
+            items.append(self.value(depth + 1))
+        return items
+
+    def _pairs(self, depth: int) -> list[tuple[Written, Written]]:
+        pairs: list[tuple[Written, Written]] = []
+        while not self._ends("}", not pairs):
+            key = self.value(depth + 1)
+            self._expect(":", "':'")
+            pairs.append((key, self.value(depth + 1)))
+        return pairs
+
+    def _atom(self) -> Written:
+        atom = _ATOM.match(self.text, self.at)
+        if atom is None:
+            raise EventTextError(f"expected a value, found {_start(self.text[self.at :])!r}")
+        self.at = atom.end()
+        if (string := atom["string"]) is not None:
+            return _string(string)
+        if (number := atom["number"]) is not None:
+            return _number(number, bool(atom["decimal"]))
+        word = atom["word"]
+        if word not in _WORDS:
+            raise EventTextError(f"{word!r} is not a value; strings stand in double quotes")
+        return _WORDS[word]
+
+
+def _string(text: str) -> str:
+    try:
+        string = str(json.loads(text, strict=False))
+        string.encode()  # half of a surrogate pair is no character
+    except ValueError as error:
+        raise EventTextError(f"not a string: {_start(text)}") from error
+    return string
+
+
+def _number(text: str, is_decimal: bool) -> int | float | Decimal:
+    if is_decimal:
+        return Decimal(text)
+    if re.search(r"[.eE]", text):
+        return Real(text)
+    try:
+        return int(text)
+    except ValueError as error:  # Python reads no more than 4,300 digits
+        raise EventTextError(f"not a number: {_start(text)}") from error
+
+
+def fitted(written: Written, type_: Type, world: World) -> Value:
+    """What is written, as a value of a type; whole numbers may stand for floats. Raises EventTextError."""
+    value = _fitted(written, type_, world)
+    if value is None and type_.kind is not Kind.OPTIONAL:
+        raise EventTextError(f"not a value of {type_}")
+    return value
+
+
+def _fitted(written: Written, type_: Type, world: World) -> Value:
+    """As `fitted`; None: it is none."""
+    match type_.kind, written:
+        case Kind.BOOLEAN, bool():
+            return written
+        case (Kind.INTEGER | Kind.FLOAT | Kind.DECIMAL, bool()):
+            return None
+        case Kind.INTEGER, int():
+            return written if SMALLEST_INTEGER <= written <= LARGEST_INTEGER else None
+        case Kind.FLOAT, int() | float():
+            return _float(written)
+        case Kind.DECIMAL, int() | float() | Decimal():
+            return _decimal(written)
+        case Kind.STRING, str():
+            return written
+        case Kind.LOCATION, TextEvent(name="" | "location", arguments=arguments) if len(arguments) == 4:
+            return _location(arguments, world)
+        case Kind.SEQUENCE, list():
+            return [fitted(item, type_.of[0], world) for item in written]
+        case Kind.DICTIONARY, TextPairs(items=items):
+            return Dictionary.of(
+                (fitted(key, type_.of[0], world), fitted(item, type_.of[1], world)) for key, item in items
+            )
+        case Kind.OPTIONAL, TextEvent(name="optional", arguments=arguments) if len(arguments) <= 1:
+            return fitted(arguments[0], type_.of[0], world) if arguments else None
+        case Kind.OPTIONAL, _:
+            return None if written is None else fitted(written, type_.of[0], world)
+        case Kind.EVENT, TextEvent(name=name) if name.rpartition(".")[2] == type_.name.rpartition(".")[2]:
+            return Event(world.event_type(type_.name), fields(written, world.event_type(type_.name), world))
+        case _:
+            return None
+
+
+def _float(number: float) -> float | None:
+    try:
+        return float(number)
+    except OverflowError:
+        return None
+
+
+def _decimal(number: float | Decimal) -> Decimal | None:
+    try:
+        return decimal(
+            number if isinstance(number, Decimal) else Decimal(number.text if isinstance(number, Real) else number)
+        )
+    except EvaluationError:
+        return None
+
+
+def _location(corners: tuple[Written, ...], world: World) -> Location:
+    x1, y1, x2, y2 = (cast(float, fitted(corner, Type.FLOAT, world)) for corner in corners)
+    return Location(x1, y1, x2, y2)
+
+
+def fields(written: TextEvent, event: EventType, world: World) -> dict[str, Value]:
+    """The fields of an event as written; a null stays None. Raises EventTextError that says which one does not fit."""
+    if len(written.arguments) != len(event.fields):
+        raise EventTextError(f"{event.name!r} has {len(event.fields)} fields, {len(written.arguments)} given")
+    values: dict[str, Value] = {}
+    for field, argument in zip(event.fields, written.arguments, strict=True):
         try:
-            return str(json.loads(string, strict=False))
-        except ValueError as error:
-            raise EventTextError(f"not a string: {string}") from error
-    if (number := argument["number"]) is not None:
-        return float(number) if re.search(r"[.eE]", number) else int(number)
-    word = argument["word"]
-    if word not in _WORDS:
-        raise EventTextError(f"{word!r} is not a value; strings stand in double quotes")
-    return _WORDS[word]
+            values[field.name] = None if argument is None else fitted(argument, field.type, world)
+        except EventTextError as error:
+            given = _as_written(argument)
+            raise EventTextError(f"{given} is not a value of {field.name!r} ({field.type})") from error
+    return values
+
+
+def _as_written(argument: Written) -> str:
+    match argument:
+        case TextPairs() | TextEvent() | list():
+            return "what is given"
+        case bool() | int() | float() | Decimal() | str() | None:
+            return repr(argument.text if isinstance(argument, Real) else argument)
+    assert_never(argument)

@@ -1,245 +1,209 @@
-"""What an expression is worth for one set of bound events: the meaning of the language's operators, in plain Python.
+"""What an expression is worth in a context: the meaning of the language, in plain Python.
 
-Takes checked expression trees and the values of the bound events; gives a value or raises `EvaluationError`.
-The reference matcher, the block statements and every test of a faster reading of the tree lean on it.
+Takes checked expression trees and a `Context`; gives a value or raises `EvaluationError`. The reference matcher, the
+statements and every test of a faster reading of the tree lean on it. What operators and methods do to values stands in
+`runtime.numbers`, `decimals`, `strings`, `containers`; here is what a node makes of its parts.
 
-Numbers: integers are 64-bit and wrap, integer division truncates toward zero, `%` takes the sign of its left side,
-floats are IEEE doubles (`1.0 / 0.0` is an infinity, comparisons with NaN are false except `!=`). Strings compare by
-code point. `and` and `or` look at their right side only if the left one does not decide. Where a null is used, or an
-integer is divided by zero, or a float that no integer can hold is turned into one, there is no value.
-
-Text: `floating_text` and `event_text` say how values print.
+`and` and `or` of booleans look at their right side only if the left one does not decide. Strings compare by code point.
 """
 
 from __future__ import annotations
 
-import math
 import operator as operators
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, assert_never
 
-from querylang.expression import Binary, Call, EventText, Expression, FieldOf, Literal, Type, Unary
-from querylang.plan import EventType
+from querylang.expression import (
+    Aggregate,
+    Binary,
+    Call,
+    EventOf,
+    Expression,
+    FieldOf,
+    IndexOf,
+    Invoke,
+    Items,
+    KeyOf,
+    Literal,
+    LocalOf,
+    MemberOf,
+    New,
+    ParameterOf,
+    SelectOf,
+    Unary,
+    children,
+)
+from querylang.value_types import Kind, Type
+from runtime.containers import element, value_at
+from runtime.decimals import decimal_arithmetic, negated
+from runtime.evaluation import Context
+from runtime.methods import bound_method
+from runtime.numbers import float_arithmetic, integer_arithmetic, wrap
+from runtime.strings import joined
+from runtime.values import Dictionary, EvaluationError, Event, Location, Value, World, default_value, equal
 
-Value = bool | int | float | str
-"""A value of the language; null is None beside it."""
-
-Values = Mapping[str, Value | None]
-"""The fields of one event by name; a field that is not there is null."""
-
-INTEGER_MIN = -(2**63)
-INTEGER_MAX = 2**63 - 1
-
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operators.eq,
-    "!=": operators.ne,
+ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "<": operators.lt,
     "<=": operators.le,
     ">": operators.gt,
     ">=": operators.ge,
 }
+LOGIC: dict[str, Callable[[Any, Any], Any]] = {
+    "and": operators.and_,
+    "or": operators.or_,
+    "xor": operators.xor,
+}
 
 
-class EvaluationError(Exception):
-    """An expression without a value; its text says why, for the user."""
-
-
-def evaluate(expression: Expression, bound: Sequence[Values | None], types: Sequence[EventType | None] = ()) -> Value:
-    """The value of `expression` where term `i` is bound to `bound[i]`.
-
-    `types[i]` is the event type of term `i`; only `EventText` needs it. Raises EvaluationError.
-    """
+def evaluate(expression: Expression, context: Context) -> Value:
+    """The value of the expression; raises EvaluationError."""
     match expression:
         case Literal(value=value):
             return value
         case FieldOf(term=term, field=field):
-            return _field(bound[term], field)
-        case Unary(type=type_, operator=name, operand=operand):
-            return _unary(type_, name, evaluate(operand, bound, types))
-        case Binary(operator="and", left=left, right=right):
-            return bool(evaluate(left, bound, types)) and bool(evaluate(right, bound, types))
-        case Binary(operator="or", left=left, right=right):
-            return bool(evaluate(left, bound, types)) or bool(evaluate(right, bound, types))
-        case Binary(operator=name, left=left, right=right):
-            return _binary(name, evaluate(left, bound, types), evaluate(right, bound, types))
-        case Call(method=method, receiver=receiver, arguments=arguments):
-            assert not arguments, f"method {method!r} takes no arguments yet"
-            return _call(method, evaluate(receiver, bound, types))
-        case EventText(term=term):
-            values, event_type = bound[term], types[term] if term < len(types) else None
-            assert event_type is not None, "the text of an event needs its type"
-            if values is None:
-                raise EvaluationError("the event is not set")
-            return event_text(event_type, values)
-    assert_never(expression)
+            return _bound(context, term).get(field)
+        case LocalOf(slot=slot):
+            local: Value = context.locals[slot]
+            return local
+        case Binary(type=Type.BOOLEAN, operator="and", left=left, right=right):
+            return bool(evaluate(left, context)) and bool(evaluate(right, context))
+        case Binary(type=Type.BOOLEAN, operator="or", left=left, right=right):
+            return bool(evaluate(left, context)) or bool(evaluate(right, context))
+        case ParameterOf(name=name):
+            raise AssertionError(f"parameter {name!r} has a value before a plan runs")
+        case _:
+            return combined(expression, [evaluate(part, context) for part in children(expression)], context)
 
 
-def holds(condition: Expression, bound: Sequence[Values | None], types: Sequence[EventType | None] = ()) -> bool:
+def holds(condition: Expression, context: Context) -> bool:
     """Whether a condition is true; one that fails to evaluate is false."""
     try:
-        return bool(evaluate(condition, bound, types))
+        return bool(evaluate(condition, context))
     except EvaluationError:
         return False
 
 
-def _field(values: Values | None, name: str) -> Value:
-    value = None if values is None else values.get(name)
+def combined(node: Expression, parts: Sequence[Any], context: Context) -> Value:
+    """What a node is worth, given what the expressions right below it (`children`) are worth."""
+    match node:
+        case Literal(value=value):
+            return value
+        case FieldOf(term=term, field=field):
+            return _bound(context, term).get(field)
+        case EventOf(type=type_, term=term):
+            return context.bound[term] if type_.kind is Kind.OPTIONAL else _bound(context, term)
+        case LocalOf() | ParameterOf():
+            raise AssertionError(f"{node} has no parts")
+        case KeyOf(index=index):
+            return context.keys[index]
+        case SelectOf(index=index):
+            return _present(context.selects[index], "the selected value is null")
+        case Unary(type=type_, operator=name):
+            return unary(type_, name, parts[0])
+        case Binary(operator=name, left=left):
+            return binary(value_type(left), name, parts[0], parts[1])
+        case Call(method=method, receiver=receiver):
+            result: Value = bound_method(value_type(receiver), method, context.world)(*parts)
+            return result
+        case Invoke():
+            return _invoked(node, parts, context)
+        case MemberOf(field=field):
+            return member(parts[0], field)
+        case IndexOf():
+            container, place = parts
+            return value_at(container, place) if isinstance(container, Dictionary) else element(container, place)
+        case New(type=type_):
+            return _made(type_, parts, context.world)
+        case Items(type=type_):
+            return (
+                Dictionary.of(zip(parts[::2], parts[1::2], strict=True)) if type_.kind is Kind.DICTIONARY else [*parts]
+            )
+        case Aggregate():
+            return _present(context.aggregates[node], f"{node.function}() of nothing has no value")
+    assert_never(node)
+
+
+def value_type(expression: Expression) -> Type:
+    """The type of an expression that has a value."""
+    assert expression.type is not None, "an action that returns nothing is no part of an expression"
+    return expression.type
+
+
+def _present(value: Value, problem: str) -> Value:
     if value is None:
-        raise EvaluationError(f"field '{name}' is null")
+        raise EvaluationError(problem)
     return value
 
 
-def _unary(type_: Type, name: str, value: Value) -> Value:
-    match name:
-        case "not":
+def _bound(context: Context, term: int) -> Event:
+    event = context.bound[term]
+    if event is None:
+        raise EvaluationError("the event is not set")
+    return event
+
+
+def unary(type_: Type, operator: str, value: Any) -> Value:
+    """`operator value`, both of that type."""
+    match operator, type_.kind:
+        case "not", Kind.BOOLEAN:
             return not value
-        case "-":
-            assert not isinstance(value, str)
-            return wrap(-int(value)) if type_ is Type.INTEGER else -value
-    raise AssertionError(f"unknown operator {name!r}")
+        case "not", Kind.INTEGER:
+            return ~int(value)
+        case "-", Kind.INTEGER:
+            return wrap(-int(value))
+        case "-", Kind.FLOAT:
+            return -float(value)
+        case "-", Kind.DECIMAL:
+            return negated(value)
+    raise AssertionError(f"operator {operator!r} on {type_}")
 
 
-def _binary(name: str, left: Any, right: Any) -> Value:
-    comparison = COMPARISONS.get(name)
-    if comparison is not None:
-        return comparison(left, right)
-    if name == "xor":
-        return bool(left) != bool(right)
-    if isinstance(left, str):
-        assert name == "+", f"unknown operator {name!r} of strings"
-        return left + str(right)
-    return _float_arithmetic(name, left, right) if isinstance(left, float) else _integer_arithmetic(name, left, right)
-
-
-def _integer_arithmetic(name: str, left: int, right: int) -> int:
-    match name:
-        case "+":
-            return wrap(left + right)
-        case "-":
-            return wrap(left - right)
-        case "*":
-            return wrap(left * right)
-        case "/" | "%":
-            if right == 0:
-                raise EvaluationError("integer division by zero")
-            quotient = abs(left) // abs(right)
-            signed = quotient if (left < 0) == (right < 0) else -quotient
-            return wrap(signed) if name == "/" else left - signed * right
-    raise AssertionError(f"unknown operator {name!r}")
-
-
-def _float_arithmetic(name: str, left: float, right: float) -> float:
-    match name:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/":
-            return left / right if right != 0.0 else _divided_by_zero(left, right)
-        case "%":
-            return math.fmod(left, right) if right != 0.0 and math.isfinite(left) else left * math.nan
-    raise AssertionError(f"unknown operator {name!r}")
-
-
-def _divided_by_zero(left: float, zero: float) -> float:
-    """IEEE 754: an infinity with the sign of both sides, or not a number."""
-    if left == 0.0 or math.isnan(left):
-        return math.nan
-    return math.copysign(math.inf, left) * math.copysign(1.0, zero)
-
-
-def _call(method: str, value: Value) -> Value:
-    match method:
-        case "toString":
-            return text_of(value)
-        case "toFloat":
-            assert not isinstance(value, str)
-            return float(value)
-        case "toInteger":
-            assert not isinstance(value, str)
-            return _truncated(value)
-    raise AssertionError(f"unknown method {method!r}")
-
-
-def _truncated(value: float) -> int:
-    if not math.isfinite(value):
-        raise EvaluationError(f"{text_of(value)} is no integer")
-    whole = int(value)
-    if not INTEGER_MIN <= whole <= INTEGER_MAX:
-        raise EvaluationError(f"{text_of(value)} is out of the range of integers")
-    return whole
-
-
-def wrap(value: int) -> int:
-    """The 64-bit integer that a sum, difference or product of such integers overflows to."""
-    return (value - INTEGER_MIN) % 2**64 + INTEGER_MIN
-
-
-def text_of(value: Value) -> str:
-    """`toString()` of a value: `true`, `42`, `4.0`; a string is its own text."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
+def binary(type_: Type, operator: str, left: Any, right: Any) -> Value:
+    """`left operator right`, where both sides are of that type."""
+    if operator in ORDER:
+        return ORDER[operator](left, right)
+    if operator in LOGIC:
+        value: Value = LOGIC[operator](left, right)
+        return value
+    if operator in ("=", "!="):
+        return equal(left, right) is (operator == "=")
+    match left:
         case float():
-            return floating_text(value)
+            return float_arithmetic(operator, left, right)
+        case int():
+            return integer_arithmetic(operator, left, right)
+        case Decimal():
+            return decimal_arithmetic(operator, left, right)
         case str():
+            assert operator == "+", f"operator {operator!r} on {type_}"
+            return joined(left, right)
+    raise AssertionError(f"operator {operator!r} on {type_}")
+
+
+def member(receiver: Event | Location, field: str) -> Value:
+    """A field of an event, a corner's part of a location."""
+    if isinstance(receiver, Location):
+        return dict(zip(("x1", "y1", "x2", "y2"), receiver.corners, strict=True))[field]
+    return receiver.get(field)
+
+
+def _made(type_: Type, parts: Sequence[Any], world: World) -> Value:
+    """A new value of its parts; without any, the type's default."""
+    match type_.kind:
+        case Kind.OPTIONAL if parts:
+            value: Value = parts[0]
             return value
+        case Kind.LOCATION if parts:
+            return Location(*parts)
+        case Kind.EVENT if parts:
+            event = world.event_type(type_.name)
+            return Event(event, {field.name: part for field, part in zip(event.fields, parts, strict=True)})
+    return default_value(type_, world)
 
 
-def floating_text(value: float) -> str:
-    """The fewest digits that read back as `value`: `4.0`, `0.000001`, `1e+21`, `1.5e-7`, `Infinity`, `-Infinity`, `NaN`.
+def _invoked(call: Invoke, parts: Sequence[Any], context: Context) -> Value:
+    from runtime.statements import run_action  # statements evaluate expressions, expressions call actions
 
-    Positional, with a point, from 1e-6 up to (not including) 1e+21; outside of that with an exponent.
-    """
-    if math.isnan(value):
-        return "NaN"
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    size = abs(value)
-    if math.isinf(size):
-        return sign + "Infinity"
-    if size == 0.0:
-        return sign + "0.0"
-    digits, exponent = _shortest(size)
-    if -6 <= exponent < 21:
-        return sign + _positional(digits, exponent)
-    mantissa = digits if len(digits) == 1 else f"{digits[0]}.{digits[1:]}"
-    return f"{sign}{mantissa}e{exponent:+d}"
-
-
-def _shortest(size: float) -> tuple[str, int]:
-    """The shortest round-trip digits of a positive number, and the power of ten of the first one."""
-    mantissa, _, power = repr(size).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = whole + fraction
-    leading = len(digits) - len(digits.lstrip("0"))
-    exponent = len(whole) - 1 - leading + int(power or 0)
-    return digits.strip("0"), exponent
-
-
-def _positional(digits: str, exponent: int) -> str:
-    if exponent < 0:
-        return "0." + "0" * (-exponent - 1) + digits
-    padded = digits.ljust(exponent + 1, "0")
-    return f"{padded[: exponent + 1]}.{padded[exponent + 1 :] or '0'}"
-
-
-ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
-
-
-def event_text(event_type: EventType, values: Values) -> str:
-    """`toString()` of an event: `A(1,"x",2.5)`; the fields in their order, strings quoted and escaped, null as `null`."""
-    return f"{event_type.name}({','.join(_field_text(values.get(field.name)) for field in event_type.fields)})"
-
-
-def _field_text(value: Value | None) -> str:
-    match value:
-        case None:
-            return "null"
-        case str():
-            return f'"{value.translate(ESCAPES)}"'
-        case _:
-            return text_of(value)
+    owner = value_type(call.receiver).name if call.receiver is not None else None
+    return run_action(context.world.action(owner, call.action), parts, context)

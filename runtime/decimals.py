@@ -1,0 +1,135 @@
+"""What decimals mean: exact numbers with 18 digits behind the point, smaller than 1e20.
+
+That is what a decimal(38, 18) of Arrow and Spark holds. Results are rounded to 18 places, half to even; one that is too
+large is a failure, and so is what has no value: there is neither an infinity nor NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import (
+    ROUND_HALF_EVEN,
+    ROUND_HALF_UP,
+    Context,
+    Decimal,
+    DecimalException,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+)
+from typing import Any
+
+from querylang.types import DECIMAL_LIMIT, DECIMAL_PLACES
+from runtime.numbers import larger, smaller, whole
+from runtime.text import decimal_text, fixed_text, floating_text, scientific_text
+from runtime.values import EvaluationError
+
+_STEP = Decimal(1).scaleb(-DECIMAL_PLACES)
+_CONTEXT = Context(prec=100, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
+"""Sums, differences and products of two decimals are exact in 100 digits, and a quotient is never rounded twice."""
+
+
+def decimal(value: Decimal) -> Decimal:
+    """The number rounded to 18 places; EvaluationError if it is too large or none."""
+    if not value.is_finite() or value.copy_abs() >= DECIMAL_LIMIT:
+        raise EvaluationError(f"{value:.6g} is out of the range of decimals")
+    rounded = value.quantize(_STEP, context=_CONTEXT)
+    if rounded.copy_abs() >= DECIMAL_LIMIT:
+        raise EvaluationError(f"{value:.6g} is out of the range of decimals")
+    return rounded or rounded.copy_abs()
+
+
+def decimal_arithmetic(operator: str, left: Decimal, right: Decimal) -> Decimal:
+    """`left operator right`, rounded."""
+    if operator in "/%" and not right:
+        raise EvaluationError("decimal division by zero")
+    match operator:
+        case "+":
+            return decimal(_CONTEXT.add(left, right))
+        case "-":
+            return decimal(_CONTEXT.subtract(left, right))
+        case "*":
+            return decimal(_CONTEXT.multiply(left, right))
+        case "/":
+            return decimal(_CONTEXT.divide(left, right))
+        case "%":
+            return decimal(_CONTEXT.remainder(left, right))
+    raise AssertionError(f"unknown operator {operator!r}")
+
+
+def negated(value: Decimal) -> Decimal:
+    """`-value`; zero has no sign."""
+    return value.copy_negate() if value else value
+
+
+def of_integer(value: int) -> Decimal:
+    """An integer as a decimal."""
+    return decimal(Decimal(value))
+
+
+def of_float(value: float) -> Decimal:
+    """The decimal that the float's shortest text says."""
+    if not math.isfinite(value):
+        raise EvaluationError(f"{floating_text(value)} is no decimal")
+    return decimal(Decimal(repr(value)))
+
+
+def _whole(rounding: Callable[[Decimal], int]) -> Callable[[Decimal], int]:
+    return lambda value: whole(rounding(value))
+
+
+def _nearest(value: Decimal) -> int:
+    return int(value.to_integral_value(ROUND_HALF_UP))
+
+
+def _function(name: str, function: Callable[..., Decimal]) -> Callable[..., Decimal]:
+    """A function of Python's decimals; where it has no value, a failure that names it."""
+
+    def safe(*values: Decimal) -> Decimal:
+        try:
+            return decimal(function(*values))
+        except DecimalException as error:
+            raise EvaluationError(f"{name}({', '.join(map(decimal_text, values))}) has no value") from error
+
+    return safe
+
+
+def _logarithm(name: str, function: Callable[[Decimal], Decimal]) -> Callable[[Decimal], Decimal]:
+    def positive(value: Decimal) -> Decimal:
+        if value <= 0:
+            raise EvaluationError(f"{name}({decimal_text(value)}) has no value")
+        return decimal(function(value))
+
+    return positive
+
+
+def _fraction(value: Decimal) -> Decimal:
+    return decimal(_CONTEXT.subtract(value, Decimal(int(value))))
+
+
+DECIMAL_METHODS: dict[str, Callable[..., Any]] = {
+    "abs": Decimal.copy_abs,
+    "min": smaller,
+    "max": larger,
+    "pow": _function("pow", _CONTEXT.power),
+    "ceil": _whole(math.ceil),
+    "floor": _whole(math.floor),
+    "round": _whole(_nearest),
+    "toInteger": _whole(int),
+    "toFloat": float,
+    "toDecimal": decimal,
+    "isNaN": lambda _value: False,
+    "isFinite": lambda _value: True,
+    "isInfinite": lambda _value: False,
+    "sqrt": _function("sqrt", _CONTEXT.sqrt),
+    "exp": _function("exp", _CONTEXT.exp),
+    "ln": _logarithm("ln", _CONTEXT.ln),
+    "log": _logarithm("log", _CONTEXT.ln),
+    "log10": _logarithm("log10", _CONTEXT.log10),
+    "integralPart": lambda value: decimal(Decimal(int(value))),
+    "fractionalPart": _fraction,
+    "bitEquals": lambda left, right: left == right,
+    "formatFixed": fixed_text,
+    "formatScientific": scientific_text,
+}

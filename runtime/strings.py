@@ -1,0 +1,181 @@
+"""What strings mean: the methods of `string`.
+
+Characters are Unicode code points, white space is that of ASCII. Regular expressions are RE2's, of which no text takes
+more than linear time; one that is none is a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.decimals import decimal
+from runtime.numbers import whole
+from runtime.values import EvaluationError, limited
+
+WHITE_SPACE = " \t\n\r\f\v"
+
+_INTEGER = re.compile(rf"[{WHITE_SPACE}]*([+-]?[0-9]+)")
+_NUMBER = re.compile(rf"[{WHITE_SPACE}]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
+_NO_NUMBER = re.compile(rf"[{WHITE_SPACE}]*([+-]?(?:Infinity|NaN))")
+
+MOST_DIGITS = 4_000
+"""How long a number in a text may be."""
+
+
+def joined(left: str, right: str) -> str:
+    """`left + right`."""
+    limited(len(left) + len(right))
+    return left + right
+
+
+def substring(text: str, start: int, end: int | None = None) -> str:
+    """Characters from `start` up to `end`, or to the end; negative places count from the end."""
+    size = len(text)
+    first = start + size if start < 0 else start
+    last = size if end is None else end + size if end < 0 else end
+    if not 0 <= first <= last <= size:
+        given = f"{start}" if end is None else f"{start}, {end}"
+        raise EvaluationError(f"substring({given}) is outside of a text of {size} characters")
+    return text[first:last]
+
+
+def find_from(text: str, part: str, start: int) -> int:
+    """Where `part` first occurs from `start` on; -1: nowhere."""
+    if not 0 <= start <= len(text):
+        raise EvaluationError(f"findFrom({start}) is outside of a text of {len(text)} characters")
+    return text.find(part, start)
+
+
+def replace_all(text: str, old: str, new: str) -> str:
+    """Every occurrence replaced; there is no occurrence of an empty text."""
+    if not old:
+        return text
+    limited(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
+
+
+def split(separator: str, text: str) -> list[str]:
+    """The text between the separators; an empty separator stands between all characters."""
+    return text.split(separator) if separator else list(text)
+
+
+def tokenize(separators: str, text: str) -> list[str]:
+    """The parts between any of these characters, without empty ones."""
+    parts = re.split(f"[{re.escape(separators)}]", text) if separators else [text]
+    return [part for part in parts if part]
+
+
+def join(separator: str, texts: Sequence[str]) -> str:
+    """The texts with the separator between them."""
+    limited(sum(map(len, texts)) + len(separator) * len(texts))
+    return separator.join(texts)
+
+
+def to_integer(text: str) -> int:
+    """The integer that the text begins with, 0 if there is none."""
+    found = _INTEGER.match(text[:MOST_DIGITS])
+    return whole(int(found[1])) if found else 0
+
+
+def to_float(text: str) -> float:
+    """The number that the text begins with, 0.0 if there is none."""
+    found = _NUMBER.match(text) or _NO_NUMBER.match(text)
+    return float(found[1]) if found else 0.0
+
+
+def to_decimal(text: str) -> Decimal:
+    """The number that the text begins with, 0 if there is none."""
+    found = _NUMBER.match(text)
+    return decimal(Decimal(found[1])) if found else Decimal(0)
+
+
+def _matched(function: Callable[..., Any], text: str, pattern: str, **options: Any) -> Any:
+    try:
+        return function(pa.scalar(text, pa.string()), pattern=pattern, **options).as_py()
+    except pa.ArrowInvalid as error:
+        raise EvaluationError(str(error)) from error
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether the whole text fits."""
+    return bool(_matched(pc.match_substring_regex, text, rf"\A(?:{pattern})\z"))
+
+
+def search(text: str, pattern: str) -> list[str]:
+    """All parts that fit, from left to right, none overlapping another."""
+    return _marked(text, pattern, r"\0", None)[1::2]
+
+
+def group_search(text: str, pattern: str) -> list[str]:
+    """What the groups of the first part that fits hold; nothing fits: none."""
+    if not _matched(pc.match_substring_regex, text, pattern):
+        return []
+    groups = next(count for count in range(11) if count == 10 or not _has_group(text, pattern, count + 1))
+    return [_marked(text, pattern, rf"\{number}", 1)[1] for number in range(1, groups + 1)]
+
+
+def _has_group(text: str, pattern: str, number: int) -> bool:
+    try:
+        pc.replace_substring_regex(pa.scalar(text, pa.string()), pattern=pattern, replacement=rf"\{number}")
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _marked(text: str, pattern: str, part: str, count: int | None) -> list[str]:
+    """The text cut before and behind a part of each place that fits: these parts are the odd ones."""
+    mark = next(mark for mark in map(chr, range(1, 0xD800)) if mark not in text)
+    replaced = _matched(
+        pc.replace_substring_regex, text, pattern, replacement=f"{mark}{part}{mark}", max_replacements=count
+    )
+    return str(replaced).split(mark)
+
+
+def replace(text: str, pattern: str, replacement: str) -> str:
+    r"""Every part that fits replaced; `$1` stands for its first group, `$0` for all of it, `\$` for a dollar."""
+    rewritten = re.sub(r"\\(.)|\$([0-9])|\\", _reference, replacement, flags=re.DOTALL)
+    result = str(_matched(pc.replace_substring_regex, text, pattern, replacement=rewritten))
+    limited(len(result))
+    return result
+
+
+def _reference(found: re.Match[str]) -> str:
+    """The same in RE2's way of writing it."""
+    escaped, group = found.groups()
+    if group is not None:
+        return rf"\{group}"
+    return escaped if escaped not in (None, "\\") else r"\\"
+
+
+STRING_METHODS: dict[str, Callable[..., Any]] = {
+    "length": len,
+    "isEmpty": lambda text: not text,
+    "contains": lambda text, part: part in text,
+    "startsWith": str.startswith,
+    "endsWith": str.endswith,
+    "find": str.find,
+    "findFrom": find_from,
+    "substring": substring,
+    "toUpper": str.upper,
+    "toLower": str.lower,
+    "ltrim": lambda text: text.lstrip(WHITE_SPACE),
+    "rtrim": lambda text: text.rstrip(WHITE_SPACE),
+    "matches": matches,
+    "search": search,
+    "groupSearch": group_search,
+    "replace": replace,
+    "replaceAll": replace_all,
+    "split": split,
+    "tokenize": tokenize,
+    "join": join,
+    "intern": str,
+    "toInteger": to_integer,
+    "toFloat": to_float,
+    "toDecimal": to_decimal,
+}

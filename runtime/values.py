@@ -1,0 +1,198 @@
+"""Values of the language while it runs: what stands for them in Python, how they compare, copy and begin.
+
+boolean, integer, float, decimal and string are bool, int, float, `Decimal` and str. A sequence is a list, a dictionary
+a `Dictionary`, an event an `Event`, a location a `Location`. An optional is what it holds, or None. Sequences,
+dictionaries and events are references, as in EPL: two names may share one. A null, which only fields of events that
+came from outside can be, is None too; using it is an `EvaluationError`.
+
+How values print is said in `runtime.text`, how they are kept in columns in `runtime.columns`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Protocol, TypeVar
+
+from querylang.plan import Action, EventType
+from querylang.value_types import Kind, Type
+
+LONGEST = 10_000_000
+"""Characters of a text and elements of a sequence that a program may make; more is a failure, not a full machine."""
+
+
+class EvaluationError(Exception):
+    """An expression without a value; its text says why, for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A rectangle by two of its corners."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+    @property
+    def corners(self) -> tuple[float, float, float, float]:
+        """As written: `location(x1, y1, x2, y2)`."""
+        return self.x1, self.y1, self.x2, self.y2
+
+
+@dataclass(slots=True)
+class Event:
+    """An event as a value. `time`: seconds since 1970, of one that came from outside; None: made by the program."""
+
+    type: EventType
+    values: dict[str, Value]
+    time: float | None = None
+
+    def get(self, name: str) -> Value:
+        """A field's value; EvaluationError if it is null and not an optional."""
+        value = self.values.get(name)
+        if value is None and self.type.type_of(name).kind is not Kind.OPTIONAL:
+            raise EvaluationError(f"field '{name}' is null")
+        return value
+
+
+@dataclass(slots=True)
+class Dictionary:
+    """A dictionary: keys of any type that can be ordered. `entries`: an `order_key`, then key and value."""
+
+    entries: dict[OrderKey, tuple[Value, Value]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(items: Iterable[tuple[Value, Value]]) -> Dictionary:
+        """With these keys and values; later ones replace earlier ones."""
+        return Dictionary({order_key(key): (key, value) for key, value in items})
+
+    def items(self) -> list[tuple[Value, Value]]:
+        """Keys and values in ascending order of the keys."""
+        return [self.entries[key] for key in sorted(self.entries)]
+
+    def __contains__(self, key: Value) -> bool:
+        return order_key(key) in self.entries
+
+    def __getitem__(self, key: Value) -> Value:
+        return self.entries[order_key(key)][1]
+
+    def __setitem__(self, key: Value, value: Value) -> None:
+        self.entries[order_key(key)] = (key, value)
+
+    def __delitem__(self, key: Value) -> None:
+        del self.entries[order_key(key)]
+
+    def __iter__(self) -> Iterator[Value]:
+        return (key for key, _value in self.items())
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+Value = bool | int | float | Decimal | str | Location | Event | list[Any] | Dictionary | None
+
+Values = Mapping[str, Value]
+"""The fields of one event by name; a field that is not there is null."""
+
+AnyValue = TypeVar("AnyValue", bound=Value)
+
+OrderKey = tuple[Any, ...]
+
+
+class World(Protocol):
+    """What a program may mention by name: the plan's event types, and the actions of the query."""
+
+    def event_type(self, name: str) -> EventType:
+        """The event type of that name."""
+        ...
+
+    def action(self, event: str | None, name: str) -> Action:
+        """An action of an event type, or (None) of the query."""
+        ...
+
+
+def order_key(value: Value) -> OrderKey:
+    """What values of one type sort by, and share if they are the same: text by code points, NaN behind all numbers,
+    sequences and events by their first difference, an empty optional first."""
+    match value:
+        case None:
+            return (0,)
+        case float():
+            return (1, 1, 0.0) if math.isnan(value) else (1, 0, value)
+        case list():
+            return (1, tuple(order_key(item) for item in value))
+        case Dictionary():
+            return (1, tuple((order_key(key), order_key(item)) for key, item in value.items()))
+        case Event():
+            return (1, value.type.name, tuple(order_key(value.values.get(item.name)) for item in value.type.fields))
+        case Location():
+            return (1, tuple(order_key(corner) for corner in value.corners))
+        case _:
+            return (1, value)
+
+
+def equal(left: Value, right: Value) -> bool:
+    """`left = right`, for values of one type. NaN is equal to nothing, inside of other values too."""
+    match left, right:
+        case list(), list():
+            return len(left) == len(right) and all(map(equal, left, right))
+        case Dictionary(), Dictionary():
+            return left.entries.keys() == right.entries.keys() and all(
+                equal(value, right.entries[key][1]) for key, (_key, value) in left.entries.items()
+            )
+        case Event(), Event():
+            names = [item.name for item in left.type.fields]
+            return left.type.name == right.type.name and all(
+                equal(left.values.get(name), right.values.get(name)) for name in names
+            )
+        case Location(), Location():
+            return left.corners == right.corners
+        case _:
+            return left == right
+
+
+def clone(value: AnyValue) -> AnyValue:
+    """A copy that shares nothing with the value."""
+    copy: Any = value
+    match value:
+        case list():
+            copy = [clone(item) for item in value]
+        case Dictionary():
+            copy = Dictionary({name: (clone(key), clone(item)) for name, (key, item) in value.entries.items()})
+        case Event():
+            copy = Event(value.type, {name: clone(item) for name, item in value.values.items()}, value.time)
+    return copy
+
+
+_DEFAULTS: dict[Kind, Value] = {
+    Kind.BOOLEAN: False,
+    Kind.INTEGER: 0,
+    Kind.FLOAT: 0.0,
+    Kind.DECIMAL: Decimal(0),
+    Kind.STRING: "",
+    Kind.LOCATION: Location(0.0, 0.0, 0.0, 0.0),
+    Kind.OPTIONAL: None,
+}
+
+
+def default_value(type_: Type, world: World) -> Value:
+    """What a variable of the type holds before anything is put into it."""
+    match type_.kind:
+        case Kind.SEQUENCE:
+            return []
+        case Kind.DICTIONARY:
+            return Dictionary()
+        case Kind.EVENT:
+            event = world.event_type(type_.name)
+            return Event(event, {item.name: default_value(item.type, world) for item in event.fields})
+        case kind:
+            return _DEFAULTS[kind]
+
+
+def limited(size: int) -> None:
+    """Refuses to make a text or sequence of that size, if it is too large."""
+    if size > LONGEST:
+        raise EvaluationError(f"a text or sequence of more than {LONGEST:,} characters or elements")
