@@ -100,6 +100,8 @@ def invoked(
     """A call of an action that a text defines. One that is only an expression over a bound event becomes that."""
     parameters = [(f"'{name}' of '{signature.name}'", type_) for name, type_ in signature.parameters]
     arguments = arguments_of(inferring, node.name, node.arguments, parameters)
+    for problem in signature.problems:
+        inferring.wrong(problem)
     if arguments is None or signature.is_open:
         return None
     if signature.returns is None and not is_statement:

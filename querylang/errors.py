@@ -120,6 +120,7 @@ class Mistake(Enum):
 
     # time
     TIME_TYPE = "time-type", "a source time is float or integer seconds; '{name}' is {type}"
+    TIME_ARGUMENTS = "time-type", "a source time is an action without parameters; '{name}' has some"
     TIME_WITHOUT_WAIT = "syntax", "`time from` needs a `wait` behind it"
     HEARTBEAT_MISSING = "heartbeat", "next to `time from` the heartbeat must be named: `wait ... or Type`"
     HEARTBEAT_OUT_OF_ORDER = "heartbeat", "'{event}' is @OutOfOrder: a heartbeat cannot be"

@@ -20,7 +20,8 @@ class ActionSignature:
     """How an action is called. Types that could not be read are None: nothing more is said about them.
 
     `returns` None with `is_open` False: it returns nothing. `inline`: of an action without parameters that is only
-    `return expression`: that expression, over the event as term 0 (`querylang.inlining`).
+    `return expression`: that expression, over the event as term 0 (`querylang.inlining`). `problems`: mistakes in the
+    body of an action beside the query, reported if it is called.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ActionSignature:
     returns: Type | None = None
     is_open: bool = False
     inline: Expression | None = None
+    problems: tuple[QueryError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,7 @@ class EventSchema:
 
     `time_from`, `heartbeat`: the arguments of the annotations; `heartbeat` is a name as the definition's text sees it.
     `is_open`: not all is known, so an unknown member is no mistake. `is_unseen`: nothing defines it and no data of it
-    has been seen. `bodies`: the actions for the plan. `problems`: mistakes of a definition beside the query, reported
-    if a query uses the type.
+    has been seen. `bodies`: the actions for the plan.
     """
 
     name: str
@@ -52,7 +53,6 @@ class EventSchema:
     is_unseen: bool = False
     package: str = ""
     span: Span | None = field(default=None, compare=False)
-    problems: tuple[QueryError, ...] = field(default=(), compare=False)
 
     @property
     def type(self) -> Type:

@@ -1,0 +1,71 @@
+"""Which actions an action calls; so that one that calls an unusable one is unusable too.
+
+Takes schemas with bodies; gives them with the mistakes of all that their actions reach.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from querylang.errors import QueryError
+from querylang.expression import Invoke
+from querylang.plan import Action
+from querylang.schema import EventSchema
+from querylang.value_types import Type
+
+_Place = tuple[str, str]
+"""An event type and its action."""
+
+
+def with_problems_of_callees(schemas: Mapping[str, EventSchema]) -> dict[str, EventSchema]:
+    """The schemas among these of which an action calls one with mistakes; each such action has these mistakes too."""
+    callers: dict[_Place, list[_Place]] = {}
+    problems: dict[_Place, dict[QueryError, None]] = {}
+    for schema in schemas.values():
+        for body in schema.bodies:
+            for called in called_actions(body):
+                callers.setdefault(called, []).append((schema.name, body.name))
+        for action in schema.actions:
+            problems[schema.name, action.name] = dict.fromkeys(action.problems)
+    waiting = [place for place, found in problems.items() if found]
+    changed: dict[str, EventSchema] = {}
+    while waiting:
+        place = waiting.pop()
+        for caller in callers.get(place, []):
+            new = problems[place].keys() - problems[caller].keys()
+            if new:
+                problems[caller].update(problems[place])
+                waiting.append(caller)
+                changed[caller[0]] = schemas[caller[0]]
+    return {
+        name: dataclasses.replace(
+            schema,
+            actions=tuple(
+                dataclasses.replace(action, problems=tuple(problems[name, action.name])) for action in schema.actions
+            ),
+        )
+        for name, schema in changed.items()
+    }
+
+
+def called_actions(action: Action) -> Iterator[_Place]:
+    """The actions of event types that the body calls."""
+    for node in _nodes(action.body):
+        if isinstance(node, Invoke) and node.receiver is not None:
+            type_ = node.receiver.type
+            assert isinstance(type_, Type), "a receiver is a value"
+            yield type_.name, node.action
+
+
+def _nodes(value: Any) -> Iterator[Any]:
+    """All statements and expressions of a body."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            waiting += item
+        elif dataclasses.is_dataclass(item) and not isinstance(item, Type):
+            yield item
+            waiting += [getattr(item, part.name) for part in dataclasses.fields(item)]
