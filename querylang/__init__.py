@@ -6,11 +6,12 @@
 """
 
 from querylang.checked import Checked, CheckedQuery
-from querylang.describe import describe, describe_plan
+from querylang.describe import describe, describe_plan, to_dot
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
-from querylang.expression import Type
+from querylang.instances import InstanceError, bind, instances_of
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
 from querylang.source import Source, Span
+from querylang.value_types import Type
 
 __all__ = [
     "Checked",
@@ -18,17 +19,21 @@ __all__ = [
     "Compiled",
     "EnsueError",
     "InputError",
+    "InstanceError",
     "QueryError",
     "QueryErrors",
     "Schemas",
     "Source",
     "Span",
     "Type",
+    "bind",
     "check_paths",
     "check_text",
     "compile_paths",
     "compile_text",
     "describe",
     "describe_plan",
+    "instances_of",
     "read_sources",
+    "to_dot",
 ]

@@ -1,61 +1,86 @@
-"""Durations and counts: constants of the text, as microseconds and whole numbers.
+"""Durations and counts: as numbers where they are constant, as expressions where parameters decide.
 
-Takes what stands behind `within`, `wait`, `retain`; gives a number, or None with its mistake told.
+Takes what stands behind `within`, `wait`, `retain`; gives microseconds, a whole number, or an expression over
+parameters; None with its mistake told. The same numbers come from expressions when an instance is made.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import assert_never
 
 from querylang import ast
+from querylang.constants import LONGEST, SECOND, NoValueError, is_constant, number_of, of_seconds
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Binary, Call, EventText, Expression, FieldOf, Literal, Type, Unary
-from querylang.inference import Inference, Scope
+from querylang.expression import Expression
+from querylang.inference import Inference
+from querylang.namespaces import Namespace
+from querylang.plan import Count, Duration
+from querylang.scope import Scope
 from querylang.source import Span
 from querylang.types import UNITS
-
-SECOND = 1_000_000
-LONGEST = 100_000 * 365 * 86_400 * SECOND
-"""Microseconds; a time and a duration together fit 64 bits."""
+from querylang.value_types import Type
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Reads constants; mistakes go into `mistakes`. `silent`: names about whose use nothing is said."""
+    """Reads durations and counts. `parameters`: what their names stand for; `is_whole`: all of them could be read."""
 
-    mistakes: list[QueryError]
-    silent: frozenset[str]
+    namespace: Namespace
+    parameters: Mapping[str, Expression | None]
+    is_whole: bool = True
 
-    def microseconds(self, node: ast.Duration, what: str) -> int | None:
+    @property
+    def mistakes(self) -> list[QueryError]:
+        """Where mistakes go."""
+        return self.namespace.mistakes
+
+    def duration(self, node: ast.Duration, what: str) -> Duration | None:
         """A duration greater than 0; numbers without a unit are seconds. `what`: how messages call it."""
         if isinstance(node, ast.TimeLiteral):
             length = self._of_units(node)
-        else:
-            number = self._constant(node, what)
-            length = None if number is None else _of_seconds(number)
-        if length is None:
-            return None
-        if abs(length) > LONGEST:
-            self.mistakes.append(QueryError.of(Mistake.DURATION_RANGE, node.span))
-            return None
-        return self._positive(round(length), what, node.span)
+            return None if length is None else self._positive(length, what, node.span)
+        typed = self._typed(node, (Type.FLOAT, Type.INTEGER), "float or integer seconds", what)
+        if typed is None or not is_constant(typed):
+            return typed
+        seconds = self._value(typed, what, node.span)
+        return None if seconds is None else self._positive(of_seconds(seconds), what, node.span)
 
-    def count(self, node: ast.Expression, what: str) -> int | None:
+    def count(self, node: ast.Expression, what: str) -> Count | None:
         """A whole number greater than 0."""
-        number = self._constant(node, what)
-        if number is None:
+        typed = self._typed(node, (Type.INTEGER,), "integer", what)
+        if typed is None or not is_constant(typed):
+            return typed
+        number = self._value(typed, what, node.span)
+        if number is not None and number <= 0:
+            self.mistakes.append(QueryError.of(Mistake.NOT_POSITIVE, node.span, what=what))
             return None
-        if isinstance(number, float):
-            self._wrong_type(node, what, "integer", "float")
-            return None
-        return self._positive(number, what, node.span)
+        return None if number is None else int(number)
 
-    def _positive(self, number: int, what: str, span: Span) -> int | None:
-        if number > 0:
-            return number
+    def _typed(self, node: ast.Expression, types: tuple[Type, ...], expected: str, what: str) -> Expression | None:
+        """An expression over parameters, of one of these types."""
+        scope = Scope(self.parameters, unknown=Mistake.NOT_CONSTANT, is_whole=self.is_whole)
+        typed = Inference(scope, self.namespace).value(node)
+        if typed is None or typed.type in types:
+            return typed
+        facts = {"what": what, "expected": expected, "found": str(typed.type)}
+        self.mistakes.append(QueryError.of(Mistake.EXPECTED_TYPE, node.span, **facts))
+        return None
+
+    def _value(self, typed: Expression, what: str, span: Span) -> int | float | None:
+        try:
+            return number_of(typed)
+        except NoValueError as error:
+            self.mistakes.append(QueryError.of(Mistake.NO_VALUE, span, what=what, reason=str(error)))
+            return None
+
+    def _positive(self, length: Fraction, what: str, span: Span) -> int | None:
+        if abs(length) > LONGEST:
+            self.mistakes.append(QueryError.of(Mistake.DURATION_RANGE, span))
+            return None
+        if round(length) > 0:
+            return round(length)
         self.mistakes.append(QueryError.of(Mistake.NOT_POSITIVE, span, what=what))
         return None
 
@@ -71,33 +96,9 @@ class Constants:
                 is_right = False
                 continue
             before = unit
-            assert not isinstance(number.value, str), "the grammar allows numbers only"
-            total += _of_seconds(number.value) * UNITS[unit.text] / SECOND
+            assert isinstance(number.value, int | float), "the grammar allows numbers only"
+            total += of_seconds(number.value) * UNITS[unit.text] / SECOND
         return total if is_right else None
-
-    def _constant(self, node: ast.Expression, what: str) -> int | float | None:
-        """A constant number; names are refused."""
-
-        def missing(name: ast.Name) -> QueryError | None:
-            if name.text in self.silent:
-                return None
-            return QueryError.of(Mistake.NOT_CONSTANT, name.span, what=what, name=name.text)
-
-        typed = Inference(Scope(missing), self.mistakes).value(node)
-        if typed is None:
-            return None
-        if typed.type not in {Type.INTEGER, Type.FLOAT}:
-            self._wrong_type(node, what, "a number", str(typed.type))
-            return None
-        try:
-            return _evaluated(typed)
-        except (ArithmeticError, ValueError):
-            self.mistakes.append(QueryError.of(Mistake.NO_VALUE, node.span, what=what))
-            return None
-
-    def _wrong_type(self, node: ast.Expression, what: str, expected: str, found: str) -> None:
-        mistake = QueryError.of(Mistake.EXPECTED_TYPE, node.span, what=what, expected=expected, found=found)
-        self.mistakes.append(mistake)
 
 
 def _wrong_unit(unit: ast.Name, before: ast.Name | None) -> QueryError | None:
@@ -109,46 +110,3 @@ def _wrong_unit(unit: ast.Name, before: ast.Name | None) -> QueryError | None:
     if before is not None and length > UNITS[before.text]:
         return QueryError.of(Mistake.UNIT_ORDER, unit.span, unit=unit.text, before=before.text)
     return None
-
-
-def _of_seconds(number: float) -> Fraction:
-    return Fraction(number) * SECOND if math.isfinite(number) else Fraction(LONGEST + 1)
-
-
-def _evaluated(node: Expression) -> int | float:
-    """The value of a constant number expression; raises ArithmeticError or ValueError where there is none."""
-    match node:
-        case Literal(value=value):
-            assert not isinstance(value, str), "only numbers are evaluated"
-            return value
-        case Unary(operand=operand):
-            return -_evaluated(operand)
-        case Binary(operator=operator, left=left, right=right):
-            return _calculated(operator, _evaluated(left), _evaluated(right))
-        case Call(method="toInteger", receiver=receiver):
-            return int(_evaluated(receiver))
-        case Call(receiver=receiver):
-            return float(_evaluated(receiver))
-        case FieldOf() | EventText():
-            raise AssertionError("constants mention no event")
-    assert_never(node)
-
-
-def _calculated(operator: str, left: float, right: float) -> int | float:
-    match operator:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/" if isinstance(left, int) and isinstance(right, int):
-            return int(Fraction(left, right))
-        case "/":
-            return left / right
-        case "%" if isinstance(left, int) and isinstance(right, int):
-            return left - right * int(Fraction(left, right))
-        case "%":
-            return math.fmod(left, right)
-        case _:
-            raise AssertionError(f"{operator} gives no number")

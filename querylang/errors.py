@@ -148,7 +148,6 @@ class Mistake(Enum):
         "'{name}' is a name of the pattern: outside of an aggregate it has no single value",
     )
     SELECTED_LATER = "name-place", "'{name}' is selected further down: a name is selected before it is used"
-    SELF_NAME = "not-in-queries", "`{name}` cannot be used in a query: it is no event"
     BETWEEN_COUNT = "between", "`between` takes two names or more"
     BETWEEN_TWICE = "between", "'{name}' stands in this `between` already"
     BETWEEN_WITHOUT = "between", "'{name}' is a name of a `without`: `between` takes names of the pattern"

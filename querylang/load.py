@@ -14,14 +14,14 @@ from pathlib import Path, PurePath
 from querylang import ast
 from querylang.catalogue import Catalogue
 from querylang.checked import Checked, CheckedQuery
-from querylang.checker import QueryChecker
+from querylang.checker import check_query
 from querylang.compiler import compile_checked
 from querylang.definitions import parse_definitions
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors
-from querylang.expression import Type
 from querylang.parser import parse
 from querylang.plan import Plan
-from querylang.source import Source
+from querylang.source import Source, Span
+from querylang.value_types import Type
 
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"
@@ -119,25 +119,25 @@ def _check(
     catalogue = Catalogue(schemas or {}, is_final)
     mistakes: list[QueryError] = []
     for source in definitions:
-        file, found = parse_definitions(source)
-        mistakes += catalogue.define_beside(file.events, found)
+        catalogue.add_beside(*parse_definitions(source))
     files: list[ast.File] = []
     for source in sources:
         file, found = parse(source)
-        mistakes += [*found, *catalogue.define(file.events)]
+        catalogue.add(file)
         files.append(file)
+        mistakes += found
+    mistakes += catalogue.complete()
     folders = set(defining_folders)
-    queries: list[CheckedQuery] = []
     warnings: list[QueryError] = []
-    places: dict[str, str] = {}
+    queries: list[CheckedQuery] = []
+    places: dict[str, Span] = {}
     for file in files:
         is_strict = bool(file.events) or _folder(file.source) in folders
-        checker = QueryChecker(catalogue, is_strict, mistakes, warnings)
+        namespace = catalogue.namespace(file, is_strict=is_strict, mistakes=mistakes, warnings=warnings)
         for query in file.queries:
             name = _named(file.source, query, places, mistakes)
-            queries.append(checker.check(query, name))
-    if not sources:
-        mistakes += [problem for schema in catalogue.defined.values() for problem in schema.problems]
+            queries.append(check_query(query, name, namespace))
+    mistakes += catalogue.problems(of_all=not sources)
     if mistakes:
         raise QueryErrors(_in_text_order(mistakes, [*sources, *definitions]))
     return Checked(catalogue.event_types(), tuple(queries), tuple(_in_text_order(warnings, sources)))
@@ -147,13 +147,14 @@ def _folder(source: Source) -> str:
     return str(PurePath(source.path).parent)
 
 
-def _named(source: Source, query: ast.Query, places: dict[str, str], mistakes: list[QueryError]) -> str:
+def _named(source: Source, query: ast.Query, places: dict[str, Span], mistakes: list[QueryError]) -> str:
     """The query's name, the file's stem for a bare body; told if the set has it already."""
     name = query.name.text if query.name is not None else PurePath(source.path).stem
     span = query.name.span if query.name is not None else query.span
-    if name in places:
-        mistakes.append(QueryError.of(Mistake.DUPLICATE_QUERY, span, name=name, place=places[name]))
-    places.setdefault(name, f"{source.path}:{span.line}")
+    first = places.setdefault(name, span)
+    if first is not span:
+        place = f"{first.source.path}:{first.line}"
+        mistakes.append(QueryError.of(Mistake.DUPLICATE_QUERY, span, name=name, place=place))
     return name
 
 

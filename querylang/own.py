@@ -1,0 +1,34 @@
+"""What an input's own expressions take from its event, which is term 0: a field, or what an action gives.
+
+Takes the event's schema and a name; gives typed expressions. Actions that are only an expression become that, others
+are called.
+"""
+
+from __future__ import annotations
+
+from querylang import ast
+from querylang.durations import Constants
+from querylang.errors import Mistake
+from querylang.expression import EventOf, Expression, FieldOf
+from querylang.inference import Inference
+from querylang.schema import EventSchema
+from querylang.scope import Scope
+
+_THIS = ""
+"""The event's name in its own expressions: none that a user could write."""
+
+
+def own_field(schema: EventSchema, name: str) -> Expression | None:
+    """A field of the event; None if there is none of that name."""
+    type_ = schema.type_of(name)
+    return None if type_ is None else FieldOf(type_, 0, name)
+
+
+def own_value(
+    schema: EventSchema, name: ast.Name, arguments: tuple[ast.Expression, ...], constants: Constants
+) -> Expression | None:
+    """What an action or a method of the event gives, called with constants and parameters."""
+    names = {**constants.parameters, _THIS: EventOf(schema.type, 0)}
+    scope = Scope(names, unknown=Mistake.NOT_CONSTANT, is_whole=constants.is_whole)
+    receiver = ast.NameUse(ast.Name(_THIS, name.span))
+    return Inference(scope, constants.namespace).value(ast.Call(name.span, receiver, name, arguments))

@@ -1,0 +1,73 @@
+"""What is looked at in a query that has no mistake so far: its size, and what it holds in vain.
+
+Takes the tree and the checked query; tells a pattern that is too large, warns of inputs and parameters without a use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from querylang import ast, automata
+from querylang.checked import CheckedQuery, Sequence, TermOf
+from querylang.errors import Mistake, QueryError
+from querylang.namespaces import Namespace
+from querylang.plan import Without
+from querylang.source import Source, Span
+
+
+def look_again(query: ast.Query, checked: CheckedQuery, namespace: Namespace) -> None:
+    """Tells and warns; mistakes and warnings go where the namespace's go."""
+    if _is_too_large(checked) and isinstance(query.find, ast.Find):
+        assert not isinstance(query.find.pattern, ast.Broken), "a query without mistakes has a pattern"
+        namespace.mistakes.append(QueryError.of(Mistake.PATTERN_TOO_LARGE, query.find.pattern.span))
+    namespace.warnings.extend(_unused_inputs(query, checked))
+    namespace.warnings.extend(_unused_parameters(query))
+
+
+def _is_too_large(checked: CheckedQuery) -> bool:
+    """Whether the pattern has no automaton of a bearable size; events in a row always have one."""
+    if isinstance(checked.pattern, TermOf) or checked.pattern is None or _is_row(checked.pattern):
+        return False
+    try:
+        automata.build(checked)
+    except automata.TooLargeError:
+        return True
+    return False
+
+
+def _is_row(pattern: object) -> bool:
+    return isinstance(pattern, Sequence) and all(isinstance(part, TermOf) for part in pattern.parts)
+
+
+def _unused_inputs(query: ast.Query, checked: CheckedQuery) -> Iterator[QueryError]:
+    """Events of such an input are kept for nothing."""
+    used = {term.input for term in checked.terms}
+    used |= {item.input for item in checked.conditions if isinstance(item, Without)}
+    assert isinstance(query.inputs, ast.Inputs), "a query without mistakes has inputs"
+    for index, node in enumerate(query.inputs.items):
+        if index not in used and isinstance(node, ast.InputDefinition):
+            yield QueryError.of(Mistake.UNUSED_INPUT, node.event.span, event=node.event.text)
+
+
+def _unused_parameters(query: ast.Query) -> Iterator[QueryError]:
+    if not isinstance(query.parameters, ast.Parameters):
+        return
+    used = set(_names(query.inputs, query.find, query.actions))
+    for node in query.parameters.items:
+        if isinstance(node, ast.ParameterDefinition) and node.name.text not in used:
+            yield QueryError.of(Mistake.UNUSED_PARAMETER, node.name.span, name=node.name.text)
+
+
+def _names(*parts: Any) -> Iterator[str]:
+    """The names that stand for values anywhere in these parts of a tree."""
+    waiting: list[Any] = list(parts)
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.NameUse):
+            yield part.name.text
+        elif isinstance(part, tuple):
+            waiting += part
+        elif is_dataclass(part) and not isinstance(part, Span | Source):
+            waiting += (getattr(part, item.name) for item in fields(part))
