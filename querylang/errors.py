@@ -221,7 +221,6 @@ class Mistake(Enum):
     # aggregates
     AGGREGATE_PLACE = "aggregate", "an aggregate like `{name}` stands in `select` and `having` of a `find every` only"
     AGGREGATE_NESTED = "aggregate", "`{name}` stands in an aggregate: an aggregate takes plain expressions"
-    UNKNOWN_AGGREGATE = "unknown-function", "there is no aggregate '{name}'"
     AGGREGATE_TYPES = "type", "the aggregate `{name}` does not take {found}"
 
     # warnings

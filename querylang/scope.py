@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.expression import Expression
 from querylang.schema import ActionSignature
-
-_NOTHING: Mapping[str, ActionSignature] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Scope:
 
     names: Mapping[str, Expression | None]
     refused: Mapping[str, Mistake] = field(default_factory=dict)
-    actions: Mapping[str, ActionSignature] = _NOTHING
+    actions: Mapping[str, ActionSignature] = field(default_factory=dict)
     owner: Expression | None = None
     aggregates: Scope | Mistake = Mistake.AGGREGATE_PLACE
     unknown: Mistake = Mistake.UNKNOWN_NAME
