@@ -53,8 +53,8 @@ def check_actions(
     """The actions of a query or of the event type `owner`, in order, each name once. `scope`: what their bodies see."""
     checked: dict[str, Action] = {}
     for node in nodes:
-        action = _checked(node, known[node.name.text], scope, namespace, owner)
-        checked.setdefault(action.name, action)
+        if node.name.text not in checked:
+            checked[node.name.text] = _checked(node, known[node.name.text], scope, namespace, owner)
     return tuple(checked.values())
 
 

@@ -117,7 +117,8 @@ class Catalogue:
 
     def _add(self, file: ast.File, beside: list[QueryError] | None) -> None:
         package = "" if file.package is None else file.package.name.text
-        for node in file.events:
+        for event in file.events:
+            node = event if beside is None else _without_foreign_members(event)
             inside = [error for error in beside or () if node.span.start <= error.span.start < node.span.end]
             namespace = Namespace(self.types, package, file.usings, True, inside, [])
             self._definitions.append(_Definition(node, namespace, beside is not None))
@@ -168,6 +169,12 @@ class Catalogue:
                 used[name] = None
                 waiting += names.get(name, {})
         return used
+
+
+def _without_foreign_members(node: ast.EventDefinition) -> ast.EventDefinition:
+    """A definition beside may have members that only monitors can use: for queries they are not there."""
+    members = tuple(member for member in node.members if not isinstance(member, ast.Refused))
+    return node if len(members) == len(node.members) else replace(node, members=members)
 
 
 def _is_broken(node: ast.EventDefinition) -> bool:

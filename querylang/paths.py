@@ -69,23 +69,36 @@ def _breaks(body: ast.Block) -> bool:
 
 
 def _touched(block: ast.Block) -> Iterator[ast.Expression]:
-    """The expressions through which values may be changed, in a block and all inside of it."""
-    waiting: list[ast.Statement] = [block]
-    while waiting:
-        node = waiting.pop()
+    """The expressions through which values may be changed, in a block and all inside of it.
+
+    Only an assignment to a part of a value or a call as a statement changes what another name holds too.
+    """
+    shared: list[ast.Expression] = []
+    may_change_parts = False
+    for node in _inside(block):
         match node:
             case ast.Assignment(target=target, value=value):
                 yield target
-                yield value
-            case ast.Declaration(value=value) if value is not None:
-                yield value
+                shared.append(value)
+                may_change_parts |= not isinstance(target, ast.NameUse)
             case ast.Evaluation(value=value):
                 yield value
-            case ast.For(sequence=value):
-                yield value
+                may_change_parts = True
+            case ast.Declaration(value=value) | ast.For(sequence=value) if value is not None:
+                shared.append(value)
             case ast.IfPresent(bindings=bindings):
-                yield from (value for value, _name in bindings)
-        waiting += [statement for inner in inner_blocks(node) for statement in reversed(inner.statements)]
+                shared += [value for value, _name in bindings]
+    if may_change_parts:
+        yield from shared
+
+
+def _inside(block: ast.Block) -> Iterator[ast.Statement]:
+    """All statements in a block, however deep."""
+    waiting: list[ast.Statement] = [block]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [statement for inner in inner_blocks(node) for statement in inner.statements]
 
 
 def _roots(node: ast.Expression) -> Iterable[str]:
