@@ -7,6 +7,7 @@ One definition is `querylang.event_definitions`'.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -107,12 +108,11 @@ class Catalogue:
     def event_types(self) -> tuple[EventType, ...]:
         """All defined types in the order of their definitions, then the others that queries use.
 
-        Definitions beside that have mistakes and are not used are left out.
+        Definitions beside that have mistakes, or speak of such, and are not used are left out.
         """
-        used = self._used()
-        broken = {item.plan_name for item in self._definitions if item.namespace.mistakes}
+        used, unusable = self._used(), self._unusable()
         defined = dict.fromkeys(item.plan_name for item in self._definitions)
-        names = [*(name for name in defined if name in used or name not in broken), *used]
+        names = [*(name for name in defined if name in used or name not in unusable), *used]
         return tuple(self.types.schemas[name].event_type for name in dict.fromkeys(names))
 
     def _add(self, file: ast.File, beside: list[QueryError] | None) -> None:
@@ -160,15 +160,28 @@ class Catalogue:
 
     def _used(self) -> dict[str, None]:
         """The plan's names of the types that queries use, through other types too."""
-        names = {item.plan_name: item.namespace.used for item in reversed(self._definitions)}
-        used: dict[str, None] = {}
-        waiting = [name for namespace in self._namespaces for name in namespace.used]
-        while waiting:
-            name = waiting.pop(0)
-            if name not in used:
-                used[name] = None
-                waiting += names.get(name, {})
-        return used
+        spoken_of = {item.plan_name: item.namespace.used for item in reversed(self._definitions)}
+        return _reached((name for namespace in self._namespaces for name in namespace.used), spoken_of)
+
+    def _unusable(self) -> dict[str, None]:
+        """The plan's names of the types whose definitions have mistakes, and of those that speak of them."""
+        speakers: dict[str, list[str]] = {}
+        for item in self._definitions:
+            for name in item.namespace.used:
+                speakers.setdefault(name, []).append(item.plan_name)
+        return _reached((item.plan_name for item in self._definitions if item.namespace.mistakes), speakers)
+
+
+def _reached(first: Iterable[str], following: Mapping[str, Iterable[str]]) -> dict[str, None]:
+    """The names, those that follow from them, and so on, in order."""
+    found: dict[str, None] = {}
+    waiting = deque(first)
+    while waiting:
+        name = waiting.popleft()
+        if name not in found:
+            found[name] = None
+            waiting.extend(following.get(name, ()))
+    return found
 
 
 def _without_foreign_members(node: ast.EventDefinition) -> ast.EventDefinition:

@@ -179,7 +179,7 @@ class Mistake(Enum):
     TYPE_ARGUMENTS = "type", "`{word}` takes {expected} between `<` and `>`, not {count}"
     TYPE_TOO_DEEP = "limit", "this type is nested more than {limit} levels deep"
     KEY_OF_DICTIONARY = "type", "the keys of a dictionary are of a simple type, not {found}"
-    EVENT_IN_ITSELF = "event-cycle", "'{event}' holds itself through '{name}': {path}; no event of it could be made"
+    EVENT_IN_ITSELF = "event-cycle", "'{event}' holds itself through '{name}': {path}; no table could hold it"
     EVENT_TOO_DEEP = "limit", "events are nested more than {limit} levels deep in '{event}'"
     EVENT_TOO_LARGE = "limit", "an empty '{type}' has more than {limit} parts"
     CONSTANT_TYPE = "type", "a constant is boolean, integer, float, decimal or string, not {found}"

@@ -203,7 +203,8 @@ class _Block:
     def _target(self, node: ast.Expression) -> Expression | None:
         """What is assigned to: a variable, a member, an element."""
         target = self._inference.value(node)
-        if target is None or _is_assignable(target):
+        is_self = isinstance(node, ast.NameUse) and node.name.text == "self"
+        if target is None or (isinstance(target, LocalOf | MemberOf | IndexOf) and not is_self):
             return target
         self.checking.tell(Mistake.NOT_ASSIGNABLE, node.span, what=_described(target, node.span.text))
         return None
@@ -287,10 +288,6 @@ class _Block:
         return ()
 
 
-def _is_assignable(target: Expression) -> bool:
-    return isinstance(target, LocalOf | MemberOf | IndexOf)
-
-
 def _described(target: Expression, name: str) -> str:
     """What it is that cannot be assigned to."""
     match target:
@@ -304,5 +301,7 @@ def _described(target: Expression, name: str) -> str:
             return f"'{name}' may be unset: it"
         case Literal():
             return "a constant"
+        case LocalOf():
+            return f"'{name}' is the event itself: it"
         case _:
             return "what a call or an operator gives"
