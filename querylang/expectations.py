@@ -19,6 +19,8 @@ _TYPE = frozenset({"SEQUENCE", "OPTIONAL", "DICTIONARY", "LOCATION"})
 _COMPARISON = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 _ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"})
 _STRUCTURE = ("QUERY", "INPUTS", "FIND", "EVENT", "SIGN", "PACKAGE", "USING", "METADATA", "PARAMETERS", "ACTION")
+_WANTING = frozenset({"KEY", "WITHIN", "RETAIN", "WAIT", "UNIQUE", "WHERE", "HAVING", "SELECT", "COMMA", "LPAREN"})
+"""Keywords and signs that want an expression or a name behind them; a keyword there is the next part's."""
 _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", "break", "continue")
 _MOST_NAMED = 6
 
@@ -35,7 +37,7 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], bef
     if token.type in {"REFUSED", "REFUSED_VALUE"}:
         what, reason = f"`{token.content}`", REASONS[token.content]
         return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=what, reason=reason)
-    if token.type in KEYWORDS.values() and "NAME" in kinds and not _begins_section(token, before):
+    if token.type in KEYWORDS.values() and "NAME" in kinds and not _begins_part(token, before):
         return QueryError.of(Mistake.KEYWORD_AS_NAME, token.span, word=token.content)
     misspelt = _misspelt_statement(before)
     if misspelt is not None:
@@ -47,9 +49,13 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], bef
     return mistake.with_hint(None if keyword is None else f"did you mean `{keyword}`?")
 
 
-def _begins_section(token: Token, before: Sequence[Token]) -> bool:
-    """`inputs { A() within 3; find ...`: what misses is the brace before it; nobody means it as a name."""
-    return token.type in _STRUCTURE and bool(before) and before[-1].type in {"SEMICOLON", "LBRACE", "RBRACE"}
+def _begins_part(token: Token, before: Sequence[Token]) -> bool:
+    """Whether nobody means the keyword as a name.
+
+    `inputs { A() within 3; find ...`: what misses is the brace before it. `key within 3`: what misses is the key.
+    """
+    last = before[-1].type if before else ""
+    return last in _WANTING or (token.type in _STRUCTURE and last in {"SEMICOLON", "LBRACE", "RBRACE"})
 
 
 def _misspelt_statement(before: Sequence[Token]) -> QueryError | None:
@@ -84,7 +90,16 @@ def _listed(kinds: list[str]) -> str:
         left = left & {"RBRACE"}
     elif left >= _EXPRESSION:
         words.append("an expression")
-        left -= {*KEYWORDS.values(), "NAME", "INTEGER_LITERAL", "DECIMAL_LITERAL", *_EXPRESSION, "LBRACKET"}
+        left -= {
+            *KEYWORDS.values(),
+            "NAME",
+            "INTEGER_LITERAL",
+            "DECIMAL_LITERAL",
+            *_EXPRESSION,
+            "LBRACKET",
+            "LBRACE",
+            "DOT",
+        }
     elif left >= _TYPE:
         words.append("a type")
         left -= {*_TYPE, "BOOLEAN", "INTEGER", "FLOAT", "DECIMAL", "STRING", "NAME"}

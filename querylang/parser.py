@@ -15,7 +15,7 @@ from querylang.errors import Mistake, QueryError
 from querylang.expectations import unexpected
 from querylang.grammar import Grammar, QueryParts, Section
 from querylang.grammar.vendor import offsets
-from querylang.lexer import Lexed, tokenize
+from querylang.lexer import tokenize
 from querylang.recovery import FORGOTTEN, Part, end_of, may_be_forgotten, paired
 from querylang.refused import folded
 from querylang.source import Source, Span
@@ -54,7 +54,7 @@ class Parser(Grammar):
         self.has_syntax_mistake = False
         self._inserted: list[Token] = []
         self._partners: dict[int, int] | None = None
-        self._last_mistake = -1
+        self._last_mistake = -2
         self._last_place = -1
 
     def run(self) -> None:
@@ -135,7 +135,8 @@ class Parser(Grammar):
         So do a brace too many after any other, and what stands behind a string that has swallowed its line.
         """
         before = self.tokens[max(0, self.position - 3) : self.position]
-        is_extra_brace = self.has_syntax_mistake and token is not None and token.type == "RBRACE"
+        is_outside = len(self.states) <= len(("start", "items"))
+        is_extra_brace = self.has_syntax_mistake and is_outside and token is not None and token.type == "RBRACE"
         places = {error.span for error in self.mistakes if error.code == Mistake.OPEN_STRING.code}
         if not is_extra_brace and not (before and before[-1].span in places):
             self.mistakes.append(unexpected(self.source, token, self._acceptable(), before))
@@ -148,7 +149,8 @@ class Parser(Grammar):
     def _takes(self, states: Sequence[int], kinds: Sequence[str]) -> bool:
         """Whether tokens of these kinds could come one after the other."""
         actions, gotos, productions = self.tables.actions, self.tables.gotos, self.tables.productions
-        kept, pushed = len(states), []  # the stack: the first `kept` states, then `pushed`
+        kept = len(states)  # the stack: the first `kept` states, then `pushed`
+        pushed: list[int] = []
         for kind in kinds:
             while True:
                 top = pushed[-1] if pushed else states[kept - 1]

@@ -57,6 +57,11 @@ SOFT_KEYWORDS: tuple[str, ...] = (
 )
 """Kinds of keywords that may also be names, where the place leaves no doubt."""
 
+TYPE_KEYWORDS: tuple[str, ...] = (
+    *("boolean", "integer", "float", "decimal", "string", "location", "sequence", "dictionary", "optional"),
+)
+"""Keywords that are types."""
+
 SYMBOLS: dict[str, str] = {
     "->": "ARROW",
     ":=": "ASSIGN",

@@ -1,0 +1,215 @@
+"""A text in its canonical layout, comments in their places.
+
+Takes a query text; gives it as the printer writes its tree, with each comment between the same two words as before and
+at most one of the empty lines between two statements. Formatting what is formatted changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from querylang.ast import Comment
+from querylang.errors import QueryErrors
+from querylang.lexer import tokenize
+from querylang.parser import parse
+from querylang.printer import INDENT, printed, refusals
+from querylang.source import Source
+from querylang.tokens import Token
+
+NAMELESS = "query"
+"""The name of a text without a path."""
+
+_INSTEAD = {("COLON", "AS"), ("LT", "LBRACE"), ("GT", "RBRACE")}
+"""What the printer writes another word for."""
+_DROPPED = frozenset({"LPAREN", "RPAREN", "LBRACE", "RBRACE", "THEN", "COMMA", "SEMICOLON", "EQ", "AS", "NAME"})
+"""What the printer may leave away."""
+_ADDED = frozenset({"COMMA"})
+"""What the printer may put in."""
+
+
+def format_text(text: str, path: str = "") -> str:
+    """The text in its canonical layout. Raises QueryErrors if the grammar cannot read it."""
+    source = Source(path or NAMELESS, text)
+    file, mistakes = parse(source)
+    mistakes = mistakes or refusals(file)
+    if mistakes:
+        raise QueryErrors(sorted(mistakes, key=lambda error: (error.span.start, error.span.end)))
+    return _with_comments(source, file.comments, printed(file))
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """A comment with what stands around it in the source: whether it begins, and ends, its line."""
+
+    text: str
+    begins_line: bool
+    ends_line: bool
+    follows_blank: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """What the source has between two words: comments, and whether an empty line is before the second."""
+
+    notes: tuple[_Note, ...] = ()
+    ends_blank: bool = False
+
+
+def _with_comments(source: Source, comments: Sequence[Comment], layout: str) -> str:
+    """The layout with the source's comments and empty lines; word for word beside each other."""
+    written = tokenize(Source("", layout)).tokens
+    read = tokenize(source).tokens
+    gaps = _gaps(source, read, comments)
+    partners = _aligned(read, written)
+    pending: list[_Gap] = []
+    lines = _Lines()
+    at = 0
+    for position, token in enumerate(written):
+        partner = partners[position]
+        if partner is not None:
+            pending += gaps[at : partner + 1]
+            at = partner + 1
+        is_behind = token.type in {"SEMICOLON", "COMMA"}
+        lines.add(layout, written, position, _Gap() if is_behind else _merged(pending))
+        pending = [gap for gap in pending if gap.notes] if is_behind else []
+    lines.end(_merged([*pending, *gaps[at:]]))
+    return lines.text()
+
+
+def _gaps(source: Source, read: Sequence[Token], comments: Sequence[Comment]) -> list[_Gap]:
+    """What stands before each word, and behind the last."""
+    gaps: list[_Gap] = []
+    rest = list(reversed(comments))
+    end = 0
+    for start in [*(token.span.start for token in read), len(source.text)]:
+        notes: list[_Note] = []
+        while rest and rest[-1].span.start < start:
+            comment = rest.pop()
+            before = source.text[end : comment.span.start]
+            end = comment.span.end
+            following = min(start, rest[-1].span.start if rest else start)
+            notes.append(
+                _Note(
+                    comment.text,
+                    begins_line="\n" in before or comment.span.start == len(before) == 0,
+                    ends_line="\n" in source.text[end:following] or comment.text.startswith("//"),
+                    follows_blank=before.count("\n") > 1,
+                )
+            )
+        gaps.append(_Gap(tuple(notes), source.text[end:start].count("\n") > 1))
+        end = read[len(gaps) - 1].span.end if len(gaps) <= len(read) else end
+    return gaps
+
+
+def _merged(gaps: Sequence[_Gap]) -> _Gap:
+    return _Gap(tuple(note for gap in gaps for note in gap.notes), bool(gaps) and gaps[-1].ends_blank)
+
+
+def _aligned(read: Sequence[Token], written: Sequence[Token]) -> list[int | None]:
+    """For each written word the position of the read one that it stands for; None: the printer has put it in."""
+    partners: list[int | None] = []
+    at = 0
+    for token in written:
+        found = next((index for index in _candidates(read, at) if _stands_for(read[index], token)), None)
+        if found is None and token.type not in _ADDED and at < len(read):
+            found = at  # a string or number in another spelling
+        partners.append(found)
+        at = at if found is None else found + 1
+    return partners
+
+
+def _candidates(read: Sequence[Token], at: int) -> Iterator[int]:
+    """The next word, and those behind words that may have been left away."""
+    while at < len(read):
+        yield at
+        if read[at].type not in _DROPPED:
+            return
+        at += 1
+
+
+def _stands_for(read: Token, written: Token) -> bool:
+    return (read.type, read.content) == (written.type, written.content) or (read.type, written.type) in _INSTEAD
+
+
+class _Lines:
+    """The text that comes out, word by word."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._indent = ""
+        """Of the current line of the layout."""
+
+    def add(self, layout: str, written: Sequence[Token], position: int, gap: _Gap) -> None:
+        """The next word, with what stands before it."""
+        token = written[position]
+        before = written[position - 1] if position else None
+        between = layout[before.span.end if before is not None else 0 : token.span.start]
+        is_block = before is not None and (before.type, token.type) == ("LBRACE", "RBRACE")
+        is_line = before is None or "\n" in between
+        inner = ""
+        if is_line:
+            self._indent = between.rpartition("\n")[2]
+            inner = self._indent + (INDENT if token.type == "RBRACE" else "")
+        elif is_block and gap.notes:
+            is_line, inner = True, self._indent + INDENT
+            between = f"\n{self._indent}"
+        elif gap.notes:
+            inner = self._indent + ("" if token.type == "ELSE" else INDENT)
+        if is_line:
+            self._line(before, token, between, gap, inner)
+        else:
+            self._words(between, gap, inner)
+        self._parts.append(token.span.text)
+
+    def end(self, gap: _Gap) -> None:
+        """What stands behind the last word."""
+        for number, note in enumerate(gap.notes):
+            self._note(note, "", may_be_blank=True, is_first=number == 0 and not self._parts)
+        if self._parts and not self._parts[-1].endswith("\n"):
+            self._parts.append("\n")
+
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self._parts)
+
+    def _line(self, before: Token | None, token: Token, between: str, gap: _Gap, indent: str) -> None:
+        """A word that begins a line; comments stand on lines before it, or behind the word before it."""
+        wants_blank = between.count("\n") > 1
+        may_be_blank = before is not None and before.type != "LBRACE"
+        for note in gap.notes:
+            is_first = not self._parts
+            if wants_blank and (note.begins_line or is_first):
+                note, wants_blank = _Note(note.text, note.begins_line, note.ends_line, not is_first), False
+            self._note(note, indent, may_be_blank=may_be_blank, is_first=is_first)
+            may_be_blank = True
+        if not self._parts:
+            return
+        last = gap.notes[-1] if gap.notes else None
+        if last is not None and last.begins_line and not last.ends_line and token.type != "RBRACE":
+            self._parts.append(" ")
+            return
+        ends_item = before is not None and before.type in {"SEMICOLON", "RBRACE"}
+        is_kept = gap.ends_blank and (ends_item or last is not None) and token.type != "RBRACE"
+        self._parts.append(("\n\n" if wants_blank or is_kept else "\n") + self._indent)
+
+    def _words(self, between: str, gap: _Gap, indent: str) -> None:
+        """A word within a line; comments stand before it, and break the line where they must."""
+        for note in gap.notes:
+            self._note(note, indent, may_be_blank=False, is_first=False)
+        if not gap.notes:
+            self._parts.append(between)
+        elif gap.notes[-1].text.startswith("//") or (gap.notes[-1].begins_line and gap.notes[-1].ends_line):
+            self._parts.append("\n" + indent)
+        else:
+            self._parts.append(" ")
+
+    def _note(self, note: _Note, indent: str, *, may_be_blank: bool, is_first: bool) -> None:
+        is_after_line = bool(self._parts) and self._parts[-1].startswith("//")
+        if is_first:
+            pass
+        elif note.begins_line or is_after_line:
+            self._parts.append(("\n\n" if note.follows_blank and may_be_blank else "\n") + indent)
+        else:
+            self._parts.append(" ")
+        self._parts.append(note.text)
