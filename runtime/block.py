@@ -1,19 +1,27 @@
 """The block of a query: what each match prints and sends.
 
-Takes matches as a table; gives rows of `OUTPUT_SCHEMA`, one a statement, in order. A statement that fails becomes a row of kind
-`error` that says why, the rest of that match's block is not run, and the query goes on.
+Takes matches as a table; gives rows of `OUTPUT_SCHEMA`, one a statement that puts something out, in order; the channel of
+a `log` is its level. A failure becomes a row of kind `error` that says why, the rest of that match's block is
+not run, and the query goes on. Each match has its own copies of its events: what a block changes, nobody else sees.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from querylang.plan import Plan, Print, QueryPlan, Send
-from runtime.interpreter import EvaluationError, Values, evaluate, event_text
+from querylang.plan import Plan, QueryPlan
+from querylang.value_types import Type
+from runtime.columns import event_of, from_cell
+from runtime.evaluation import Context, Names, Output
+from runtime.plain import cells, plain_value
 from runtime.results import OUTPUT_SCHEMA
+from runtime.statements import run_block as run_statements
+from runtime.values import EvaluationError, Event, Value, World, seconds
 
 Row = dict[str, Any]
 
@@ -23,42 +31,76 @@ def run_block(plan: Plan, query: QueryPlan, matches: pa.Table) -> pa.Table:
     if not query.block:
         return OUTPUT_SCHEMA.empty_table()
     common = matches.select(["query", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
-    keys = matches.column("key").to_pylist()
-    members = [_fields(matches, term.name) for term in query.terms]
+    keys = cells(matches.column("key"))
     rows: list[Row] = []
-    for number, shared in enumerate(common):
-        shared["key"] = json.dumps(keys[number])
-        bound = [fields[number] for fields in members]
-        rows.extend({**shared, **row} for row in _run(plan, query, bound))
+    for shared, key, context in zip(common, keys, _contexts(plan, query, matches), strict=True):
+        shared["key"] = json.dumps(plain_value(key))
+        rows.extend({**shared, **row} for row in _run(query, context))
     return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
 
 
-def _fields(matches: pa.Table, name: str) -> list[Values]:
-    member = matches.column("members").combine_chunks().field(name)
-    values: list[Values] = member.field("fields").to_pylist()
-    return values
+def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Context]:
+    """What each match's block may mention."""
+    world = Names(plan, query)
+    bound = [[]] * len(matches) if query.every is not None else zip(*_terms(plan, query, matches, world), strict=True)
+    keys = _values(matches, "key", [(key.name, key.type) for key in query.keys], world)
+    selects = [(item.name, item.value.type) for item in query.every.selects] if query.every is not None else []
+    chosen = _values(matches, "selected", selects, world)
+    for events, own_keys, own_selects in zip(bound, keys, chosen, strict=True):
+        yield Context(
+            bound=events,
+            is_block=True,
+            keys=own_keys,
+            selects=own_selects,
+            locals=[None] * query.slots,
+            world=world,
+        )
 
 
-def _run(plan: Plan, query: QueryPlan, bound: list[Values]) -> list[Row]:
-    types = [plan.event(query.inputs[term.input].event) for term in query.terms]
-    rows: list[Row] = []
-    for statement in query.block:
-        try:
-            match statement:
-                case Print(text=text):
-                    rows.append({"kind": "print", "text": evaluate(text, bound, types)})
-                case Send(event=name, arguments=arguments, channel=channel):
-                    sent = [evaluate(argument, bound, types) for argument in arguments]
-                    fields = dict(zip((field.name for field in plan.event(name).fields), sent, strict=True))
-                    rows.append(
-                        {
-                            "kind": "send",
-                            "channel": evaluate(channel, bound, types),
-                            "text": event_text(plan.event(name), fields),
-                            "event": json.dumps({"type": name, "fields": fields}),
-                        }
-                    )
-        except EvaluationError as error:
-            rows.append({"kind": "error", "text": str(error)})
-            break
-    return rows
+def _terms(plan: Plan, query: QueryPlan, matches: pa.Table, world: World) -> Iterable[list[Event | None]]:
+    """By term, its event in each match."""
+    members = matches.column("members").combine_chunks()
+    for term in query.terms:
+        event = plan.event(query.inputs[term.input].event)
+        member = members.field(term.name)
+        times = pc.cast(member.field("time"), pa.int64()).to_pylist()
+        yield [
+            event_of(event, fields, world, seconds(time)) if is_set else None
+            for is_set, fields, time in zip(
+                member.is_valid().to_pylist(), member.field("fields").to_pylist(), times, strict=True
+            )
+        ]
+
+
+def _values(
+    matches: pa.Table, column: str, fields: Sequence[tuple[str, Type | None]], world: World
+) -> Iterable[Sequence[Value]]:
+    """The values of a struct column's fields, by match."""
+    if not fields:
+        return [()] * len(matches)
+    struct = matches.column(column).combine_chunks()
+    lists = [
+        [from_cell(cell, type_, world) for cell in struct.field(name).to_pylist()]
+        for name, type_ in fields
+        if type_ is not None
+    ]
+    return zip(*lists, strict=True)
+
+
+def _run(query: QueryPlan, context: Context) -> list[Row]:
+    problem: list[Row] = []
+    try:
+        run_statements(query.block, context)
+    except EvaluationError as error:
+        problem.append({"kind": "error", "text": str(error)})
+    return [_row(output) for output in context.outputs] + problem
+
+
+def _row(output: Output) -> Row:
+    event = output.event
+    return {
+        "kind": output.kind,
+        "channel": output.channel,
+        "text": output.text,
+        "event": None if event is None else json.dumps({"type": event.type.name, "fields": plain_value(event)}),
+    }

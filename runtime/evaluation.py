@@ -71,11 +71,13 @@ class Output:
 class Context:
     """One evaluation. `bound`: the event of each term, None where it is not set or not known yet.
 
-    `keys`, `selects`: values by position; `aggregates`: what each aggregate of a `find every` came to. `locals`: variables by slot. `outputs`: where
+    `is_block`: statements run, which may change the pattern's events (they have their own copies); conditions only get
+    copies of what could be changed. `keys`, `selects`: values by position; `aggregates`: what each aggregate of a `find every` came to. `locals`: variables by slot. `outputs`: where
     statements put what they send. `depth`: calls around this one.
     """
 
-    bound: Sequence[Event | None] = ()
+    bound: Sequence[Event | None] | Mapping[int, Event | None] = ()
+    is_block: bool = False
     keys: Sequence[Value] = ()
     selects: Sequence[Value] = ()
     aggregates: Mapping[Aggregate, Value] = field(default_factory=dict)

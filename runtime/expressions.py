@@ -1,150 +1,170 @@
 """Expressions over one event as columns: the vectorised reading of the typed tree.
 
-Takes an expression whose terms are all the same event, and the table that holds the events; gives its value on every row,
-with a mask of the rows where evaluation succeeds. What each operator means is said once more, value by value, in
-`runtime.interpreter`, and for conditions over several events in `runtime.kernel_program`; a differential test holds
-the three together. What has no vectorised form (`toString`) goes through the interpreter, row by row.
+Takes an expression over term 0 and the table that holds the events; gives its value on every row, with a mask of
+the rows where it has one. What each operator means is said once more, value by value, in `runtime.interpreter`, and for
+conditions over several events in `runtime.kernel_program`; a differential test holds the three together. What numpy and
+Arrow do exactly as the interpreter is done by them; all else is the interpreter's, node by node, row by row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Binary, Call, EventText, Expression, FieldOf, Literal, Type, Unary
-from runtime.batch import ARROW_TYPES, column_name
-from runtime.compiled import kernel
+from querylang.expression import Binary, Call, EventOf, Expression, FieldOf, Invoke, Literal, Unary, children
 from querylang.plan import EventType, Plan
+from querylang.value_types import Kind, Type
 from runtime.arrow import arrow_type, one_chunk
+from runtime.batch import NO_TIME, column_name
+from runtime.column_methods import Mask, both, native_call, seconds_of
+from runtime.columns import column_values, row_events, to_cell
+from runtime.compiled import kernel
+from runtime.evaluation import Context, Names, Steps
+from runtime.interpreter import combined, value_type
+from runtime.values import EvaluationError, Value, World
 
-Mask = NDArray[np.bool_]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One value a row: a numpy array, for strings an Arrow array; `valid` None where every row has a value."""
+    """One value a row: a numpy array, for strings an Arrow array, for other types a list.
+
+    `valid` None: every row has a value.
+    """
 
     values: Any
     valid: Mask | None = None
 
 
-def about_one_event(expression: Expression) -> Expression:
-    """The same expression with term 0 for whatever term it mentions, so that equal ones compare equal."""
-    match expression:
-        case Literal():
-            return expression
-        case FieldOf() | EventText():
-            return replace(expression, term=0)
-        case Unary(operand=operand):
-            return replace(expression, operand=about_one_event(operand))
-        case Binary(left=left, right=right):
-            return replace(expression, left=about_one_event(left), right=about_one_event(right))
-        case Call(receiver=receiver, arguments=arguments):
-            one = tuple(about_one_event(argument) for argument in arguments)
-            return replace(expression, receiver=about_one_event(receiver), arguments=one)
-    assert_never(expression)
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The events: their type, their fields (columns named by `column_name`), their times in microseconds if known."""
+
+    table: pa.Table
+    event: EventType
+    world: World
+    times: Integers | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
 
 
-def is_vectorised(expression: Expression) -> bool:
-    """Whether `evaluate` has a vectorised form for the whole tree."""
-    match expression:
-        case Literal() | FieldOf():
-            return True
-        case EventText():
-            return False
-        case Unary(operand=operand):
-            return is_vectorised(operand)
-        case Binary(left=left, right=right):
-            return is_vectorised(left) and is_vectorised(right)
-        case Call(method=method, receiver=receiver):
-            numeric = receiver.type in (Type.INTEGER, Type.FLOAT)
-            return method in ("toFloat", "toInteger") and numeric and is_vectorised(receiver)
-    assert_never(expression)
+def as_array(
+    expression: Expression, table: pa.Table, plan: Plan, event: EventType, times: Integers | None = None
+) -> pa.Array:
+    """The value of an expression on every row, as an Arrow array of its type; null where it has none."""
+    column = evaluate(expression, table, plan, event, times)
+    type_ = value_type(expression)
+    if type_ == Type.STRING:
+        return column.values if column.valid is None else pc.if_else(pa.array(column.valid), column.values, None)
+    mask = None if column.valid is None else ~column.valid
+    if isinstance(column.values, list):
+        cells = [to_cell(value) for value in column.values]
+        kept = cells if mask is None else [None if gone else cell for cell, gone in zip(cells, mask, strict=True)]
+        return pa.array(kept, arrow_type(type_, plan))
+    return pa.array(column.values, mask=mask)
 
 
-def evaluate(expression: Expression, table: pa.Table) -> Column:
-    """The value of a vectorised expression on every row of `table` (columns named by `column_name`)."""
-    match expression:
-        case Literal(type=type_, value=value):
-            return _constant(type_, value, len(table))
-        case FieldOf(type=type_, field=field):
-            return _field(table, field, type_)
-        case Unary(operator=operator, operand=operand):
-            inner = evaluate(operand, table)
-            with np.errstate(over="ignore"):
-                return Column(~inner.values if operator == "not" else -inner.values, inner.valid)
-        case Binary(operator="and" | "or"):
-            return _logical(expression, table)
-        case Binary(operator=operator, left=left, right=right):
-            return _binary(operator, left.type, evaluate(left, table), evaluate(right, table))
-        case Call(method=method, receiver=receiver):
-            return _convert(method, evaluate(receiver, table))
-        case EventText():
-            raise AssertionError("toString of an event has no vectorised form")
-    assert_never(expression)
+def evaluate(
+    expression: Expression, table: pa.Table, plan: Plan, event: EventType, times: Integers | None = None
+) -> Column:
+    """The value of an expression over the events of one type, the rows of `table`; rows of other types may be among them.
+
+    `times`: of the rows, in microseconds, NO_TIME where there is none; without it no event has a time.
+    """
+    return _value(expression, Rows(table, event, Names(plan), times))
 
 
-def holds(expression: Expression, table: pa.Table) -> Mask:
+def holds(expression: Expression, table: pa.Table, plan: Plan, event: EventType, times: Integers | None = None) -> Mask:
     """Where a boolean expression is true; a row on which it cannot be evaluated is false."""
-    column = evaluate(expression, table)
+    column = evaluate(expression, table, plan, event, times)
     values: Mask = column.values
     return values if column.valid is None else values & column.valid
 
 
-def as_array(expression: Expression, table: pa.Table, plan: Plan, event: EventType) -> pa.Array:
-    """The value of any expression over one event (term 0, of type `event`) on every row, null where it has none."""
-    if isinstance(expression, FieldOf):
-        name = column_name(expression.field, expression.type)
-        missing = pa.nulls(len(table), arrow_type(expression.type, plan))
-        return one_chunk(table.column(name)) if name in table.column_names else missing
-    column = evaluate(expression, table)
-    if expression.type == Type.STRING:
-        return column.values
-    return pa.array(column.values, mask=None if column.valid is None else ~column.valid)
+_ARRAYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT)
+
+
+def _value(expression: Expression, rows: Rows) -> Column:
+    match expression:
+        case Literal(type=type_, value=value):
+            return _constant(type_, value, len(rows))
+        case FieldOf(type=type_, field=field):
+            return _field(rows, field, type_)
+        case EventOf():
+            return Column(row_events(rows.event, rows.table, rows.world, _times(rows)))
+        case Unary(operator=operator, operand=operand) if operand.type in _ARRAYS:
+            inner = _value(operand, rows)
+            with np.errstate(over="ignore"):
+                return Column(~inner.values if operator == "not" else -inner.values, inner.valid)
+        case Binary(type=Type.BOOLEAN, operator="and" | "or"):
+            return _logical(expression, rows)
+        case Binary(operator=operator, left=left, right=right) if left.type in _ARRAYS:
+            return _arithmetic(operator, value_type(left), _value(left, rows), _value(right, rows))
+        case Binary(operator=operator, left=left, right=right) if left.type == Type.STRING:
+            one, two = _value(left, rows), _value(right, rows)
+            return Column(_strings(operator, one.values, two.values), both(one.valid, two.valid))
+        case Call(method="getTime", receiver=EventOf()) if rows.times is not None:
+            known = rows.times != NO_TIME
+            return Column(seconds_of(rows.times), None if known.all() else known)
+        case Call():
+            return _call(expression, rows)
+        case _:
+            return _each(expression, [_value(part, rows) for part in children(expression)], rows)
 
 
 def _constant(type_: Type, value: Any, length: int) -> Column:
-    if type_ is Type.STRING:
+    if type_ == Type.STRING:
         return Column(pa.repeat(pa.scalar(value, pa.string()), length))
-    return Column(np.full(length, value, ARROW_TYPES[type_].to_pandas_dtype()))
+    if type_ in _ARRAYS:
+        return Column(np.full(length, value, _DTYPES[type_]))
+    return Column([value] * length)
 
 
-def _field(table: pa.Table, field: str, type_: Type) -> Column:
-    name = column_name(field, type_)
-    column = one_chunk(table.column(name)) if name in table.column_names else pa.nulls(len(table), ARROW_TYPES[type_])
+_DTYPES: dict[Type, type] = {Type.BOOLEAN: np.bool_, Type.INTEGER: np.int64, Type.FLOAT: np.float64}
+_ARROW = {Type.BOOLEAN: pa.bool_(), Type.INTEGER: pa.int64(), Type.FLOAT: pa.float64(), Type.STRING: pa.string()}
+
+
+def _field(rows: Rows, field: str, type_: Type) -> Column:
+    table, name = rows.table, column_name(field, type_)
+    if not type_.is_scalar:
+        values = column_values(table, field, type_, rows.world)
+        present = np.fromiter((value is not None for value in values), np.bool_, len(values))
+        return Column(values, None if type_.kind is Kind.OPTIONAL or present.all() else present)
+    column = one_chunk(table.column(name)) if name in table.column_names else pa.nulls(len(table), _ARROW[type_])
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
-    if type_ is Type.STRING:
+    if type_ == Type.STRING:
         return Column(column, valid)
     if valid is not None:
-        column = column.fill_null(False if type_ is Type.BOOLEAN else 0)
+        column = column.fill_null(False if type_ == Type.BOOLEAN else 0)
     return Column(column.to_numpy(zero_copy_only=False), valid)
 
 
-def both(left: Mask | None, right: Mask | None) -> Mask | None:
-    """Where two columns both have a value."""
-    if left is None or right is None:
-        return right if left is None else left
-    return left & right
+def _times(rows: Rows) -> Sequence[float | None]:
+    if rows.times is None:
+        return [None] * len(rows)
+    known = (rows.times != NO_TIME).tolist()
+    return [time if is_known else None for time, is_known in zip(seconds_of(rows.times).tolist(), known, strict=True)]
 
 
-def _logical(expression: Binary, table: pa.Table) -> Column:
+def _logical(expression: Binary, rows: Rows) -> Column:
     """`and` and `or` do not look at the right side where the left decides, failures there included."""
-    left, right = evaluate(expression.left, table), evaluate(expression.right, table)
+    left, right = _value(expression.left, rows), _value(expression.right, rows)
     decided = ~left.values if expression.operator == "and" else left.values
     values = left.values & right.values if expression.operator == "and" else left.values | right.values
     right_valid = None if right.valid is None else right.valid | decided
     return Column(values, both(left.valid, right_valid))
 
 
-def _binary(operator: str, type_: Type, left: Column, right: Column) -> Column:
+def _arithmetic(operator: str, type_: Type, left: Column, right: Column) -> Column:
     valid = both(left.valid, right.valid)
-    if type_ is Type.STRING:
-        return Column(_strings(operator, left.values, right.values), valid)
     a, b = left.values, right.values
     with np.errstate(all="ignore"):
         match operator:
@@ -154,17 +174,17 @@ def _binary(operator: str, type_: Type, left: Column, right: Column) -> Column:
                 return Column(a - b, valid)
             case "*":
                 return Column(a * b, valid)
-            case "/" if type_ is Type.INTEGER:
+            case "/" if type_ == Type.INTEGER:
                 return Column(_divide(a, b), both(valid, _nonzero(b)))
             case "/":
                 return Column(a / b, valid)
-            case "%" if type_ is Type.INTEGER:
+            case "%" if type_ == Type.INTEGER:
                 return Column(_remainder(a, b), both(valid, _nonzero(b)))
             case "%":
                 return Column(np.fmod(a, b), valid)
             case "=":
                 return Column(a == b, valid)
-            case "!=" | "xor":
+            case "!=":
                 return Column(a != b, valid)
             case "<":
                 return Column(a < b, valid)
@@ -174,10 +194,16 @@ def _binary(operator: str, type_: Type, left: Column, right: Column) -> Column:
                 return Column(a > b, valid)
             case ">=":
                 return Column(a >= b, valid)
+            case "and":
+                return Column(a & b, valid)
+            case "or":
+                return Column(a | b, valid)
+            case "xor":
+                return Column(a ^ b, valid)
     raise AssertionError(f"operator {operator!r} on {type_}")
 
 
-def _nonzero(values: NDArray[np.int64]) -> Mask | None:
+def _nonzero(values: Integers) -> Mask | None:
     mask: Mask = values != 0
     return None if mask.all() else mask
 
@@ -199,14 +225,54 @@ def _strings(operator: str, left: pa.Array, right: pa.Array) -> Any:
     return answer.fill_null(False).to_numpy(zero_copy_only=False)
 
 
-def _convert(method: str, inner: Column) -> Column:
-    if method == "toFloat":
-        return Column(inner.values.astype(np.float64), inner.valid)
-    if inner.values.dtype == np.int64:
-        return inner
-    fits = (inner.values >= -(2.0**63)) & (inner.values < 2.0**63)
-    whole = np.where(fits, inner.values, 0.0).astype(np.int64)
-    return Column(whole, inner.valid if fits.all() else both(inner.valid, fits))
+def _call(call: Call, rows: Rows) -> Column:
+    """A method by numpy or Arrow if they have it, else value by value."""
+    parts = [_value(part, rows) for part in children(call)]
+    valid = None
+    for part in parts:
+        valid = both(valid, part.valid)
+    found = native_call(call, [part.values for part in parts])
+    if found is None:
+        return _each(call, parts, rows)
+    values, fits = found
+    return Column(values, both(valid, fits))
+
+
+def _each(node: Expression, parts: Sequence[Column], rows: Rows) -> Column:
+    """What the interpreter makes of the node's parts, row by row."""
+    count = len(rows)
+    good = np.ones(count, np.bool_)
+    for part in parts:
+        if part.valid is not None:
+            good &= part.valid
+    lists = [_as_list(part.values) for part in parts]
+    values: list[Value] = [None] * count
+    context = Context(world=rows.world)
+    for row in np.flatnonzero(good).tolist():
+        if isinstance(node, Invoke):
+            context.steps = Steps()
+        try:
+            values[row] = combined(node, [part[row] for part in lists], context)
+        except EvaluationError:
+            good[row] = False
+    return Column(_as_values(values, value_type(node), good), None if good.all() else good)
+
+
+def _as_list(values: Any) -> list[Any]:
+    if isinstance(values, list):
+        return values
+    plain: list[Any] = values.to_pylist() if isinstance(values, pa.Array) else values.tolist()
+    return plain
+
+
+def _as_values(values: list[Value], type_: Type, good: Mask) -> Any:
+    """Values of the interpreter as a column holds them; where there is none, something of the type."""
+    if type_ == Type.STRING:
+        return pa.array(values, pa.string())
+    if type_ not in _ARRAYS:
+        return values
+    filled = values if good.all() else [value if has_one else 0 for value, has_one in zip(values, good, strict=True)]
+    return np.array(filled, _DTYPES[type_])
 
 
 @kernel
@@ -229,7 +295,7 @@ def remainder(a: int, b: int) -> int:
 
 
 @kernel
-def _divide(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+def _divide(a: Integers, b: Integers) -> Integers:
     result = np.zeros(len(a), np.int64)
     for row in range(len(a)):
         if b[row] != 0:
@@ -238,7 +304,7 @@ def _divide(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @kernel
-def _remainder(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+def _remainder(a: Integers, b: Integers) -> Integers:
     result = np.zeros(len(a), np.int64)
     for row in range(len(a)):
         if b[row] != 0:

@@ -41,7 +41,18 @@ from runtime.evaluation import Context
 from runtime.methods import bound_method
 from runtime.numbers import float_arithmetic, integer_arithmetic, wrap
 from runtime.strings import joined
-from runtime.values import Dictionary, EvaluationError, Event, Location, Value, World, default_value, equal
+from runtime.values import (
+    AnyValue,
+    Dictionary,
+    EvaluationError,
+    Event,
+    Location,
+    Value,
+    World,
+    clone,
+    default_value,
+    equal,
+)
 
 ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "<": operators.lt,
@@ -62,7 +73,8 @@ def evaluate(expression: Expression, context: Context) -> Value:
         case Literal(value=value):
             return value
         case FieldOf(term=term, field=field):
-            return _bound(context, term).get(field)
+            found = _bound(context, term).get(field)
+            return found if context.is_block else own(found)
         case LocalOf(slot=slot):
             local: Value = context.locals[slot]
             return local
@@ -89,11 +101,10 @@ def combined(node: Expression, parts: Sequence[Any], context: Context) -> Value:
     match node:
         case Literal(value=value):
             return value
-        case FieldOf(term=term, field=field):
-            return _bound(context, term).get(field)
         case EventOf(type=type_, term=term):
-            return context.bound[term] if type_.kind is Kind.OPTIONAL else _bound(context, term)
-        case LocalOf() | ParameterOf():
+            event = context.bound[term] if type_.kind is Kind.OPTIONAL else _bound(context, term)
+            return event if context.is_block else own(event)
+        case FieldOf() | LocalOf() | ParameterOf():
             raise AssertionError(f"{node} has no parts")
         case KeyOf(index=index):
             return context.keys[index]
@@ -122,6 +133,11 @@ def combined(node: Expression, parts: Sequence[Any], context: Context) -> Value:
         case Aggregate():
             return _present(context.aggregates[node], f"{node.function}() of nothing has no value")
     assert_never(node)
+
+
+def own(value: AnyValue) -> AnyValue:
+    """The value itself, or a copy if it could be changed."""
+    return clone(value) if isinstance(value, list | Dictionary | Event) else value
 
 
 def value_type(expression: Expression) -> Type:

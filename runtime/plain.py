@@ -1,7 +1,7 @@
 """Results as plain data: the JSON objects of matches and outputs, with the names that users rely on.
 
 Takes result tables; gives lists of dictionaries that JSON can hold. Moments are ISO 8601 text with microseconds and Z;
-numbers that JSON cannot hold (infinity, NaN) are text.
+numbers that JSON cannot hold (infinity, NaN, decimals) are text.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.types import LOCATION_FIELDS
+from runtime.text import decimal_text, floating_text, text_of
 from runtime.times import format_time
+from runtime.values import Dictionary, Event, Location
 
 Plain = dict[str, Any]
 
@@ -30,7 +34,7 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
         "match_id": table.column("match_id").to_pylist(),
         "query": table.column("query").to_pylist(),
         "instance": table.column("instance").to_pylist(),
-        "key": [plain_value(key) for key in table.column("key").to_pylist()],
+        "key": [plain_value(key) for key in cells(table.column("key"))],
         "time": plain_times(table.column("time")),
         "definitive": plain_times(table.column("definitive")),
         "emitted": plain_times(table.column("emitted")),
@@ -38,7 +42,7 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
         "members": [{name: values[row] for name, values in terms.items()} for row in range(len(table))],
     }
     if "selected" in table.column_names:
-        columns["selected"] = [plain_value(values) for values in table.column("selected").to_pylist()]
+        columns["selected"] = [plain_value(values) for values in cells(table.column("selected"))]
     if "points" in table.column_names:
         points = table.column("points").combine_chunks()
         moments = {field.name: plain_times(points.field(field.name)) for field in points.type}
@@ -59,7 +63,7 @@ def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain | None]:
         "source_time": plain_times(member.field("source_time")),
         "arrival": plain_times(member.field("arrival")),
         "row": [row_of(*place) for place in places],
-        "fields": [plain_value(fields) for fields in member.field("fields").to_pylist()],
+        "fields": [plain_value(fields) for fields in cells(member.field("fields"))],
     }
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
@@ -72,7 +76,7 @@ def plain_outputs(table: pa.Table) -> list[Plain]:
         "text": table.column("text").to_pylist(),
         "event": [_parsed(text) for text in table.column("event").to_pylist()],
         "query": table.column("query").to_pylist(),
-        "key": [_parsed(text) for text in table.column("key").to_pylist()],
+        "key": [_parsed(text) for text in cells(table.column("key"))],
         "time": plain_times(table.column("time")),
         "match_id": table.column("match_id").to_pylist(),
     }
@@ -89,9 +93,26 @@ def plain_times(column: pa.Array | pa.ChunkedArray) -> list[str | None]:
 
 
 def plain_value(value: Any) -> Any:
-    """A value of the language as JSON can hold it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {name: plain_value(part) for name, part in value.items()}
+    """A value of the language, or a cell of a column, as JSON can hold it: decimals as text, which keeps their digits,
+    dictionaries as objects whose names are the keys' texts."""
+    match value:
+        case float() if not math.isfinite(value):
+            return floating_text(value)
+        case Decimal():
+            return decimal_text(value)
+        case list():
+            return [plain_value(item) for item in value]
+        case Mapping():
+            return {text_of(name): plain_value(part) for name, part in value.items()}
+        case Dictionary():
+            return {text_of(name): plain_value(part) for name, part in value.items()}
+        case Event():
+            return {name: plain_value(part) for name, part in value.values.items()}
+        case Location():
+            return dict(zip(LOCATION_FIELDS, map(plain_value, value.corners), strict=True))
     return value
+
+
+def cells(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """What stands in a column, dictionaries as mappings."""
+    return column.to_pylist(maps_as_pydicts="lossy")

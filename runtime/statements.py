@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, assert_never
@@ -58,9 +58,10 @@ def run_action(action: Action, arguments: Sequence[Value], context: Context) -> 
         raise EvaluationError(f"more than {DEEPEST_CALLS} calls of actions within each other")
     slots = [*arguments, *[None] * (action.slots - len(arguments))]
     inner = replace(context, locals=slots, depth=context.depth + 1)
-    with nullcontext() if context.depth else _room_for_calls():
-        _flow, value = _run(action.body, inner)
-        return value
+    if context.depth or context.is_block:
+        return _run(action.body, inner)[1]
+    with _room_for_calls():
+        return _run(action.body, inner)[1]
 
 
 @contextmanager
@@ -77,8 +78,9 @@ def _room_for_calls() -> Iterator[None]:
 
 
 def run_block(statements: Sequence[Statement], context: Context) -> None:
-    """Runs the block of a query."""
-    _run(statements, context)
+    """Runs the block of a query; EvaluationError if it fails, what it has put out before stays."""
+    with _room_for_calls():
+        _run(statements, context)
 
 
 def _run(statements: Sequence[Statement], context: Context) -> tuple[Flow, Value]:

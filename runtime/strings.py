@@ -98,7 +98,7 @@ def to_decimal(text: str) -> Decimal:
 def _matched(function: Callable[..., Any], text: str, pattern: str, **options: Any) -> Any:
     try:
         return function(pa.scalar(text, pa.string()), pattern=pattern, **options).as_py()
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:  # no expression; half a character
         raise EvaluationError(str(error)) from error
 
 

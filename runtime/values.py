@@ -102,6 +102,11 @@ AnyValue = TypeVar("AnyValue", bound=Value)
 OrderKey = tuple[Any, ...]
 
 
+def seconds(micros: int) -> float:
+    """A moment as `getTime()` gives it."""
+    return float(micros) / 1_000_000.0
+
+
 class World(Protocol):
     """What a program may mention by name: the plan's event types, and the actions of the query."""
 

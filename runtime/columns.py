@@ -1,0 +1,87 @@
+"""Values in columns: what Arrow holds of each type, as values of the language and back.
+
+Arrow gives lists for sequences, pairs for dictionaries, mappings for locations and events; the language has its own. Which
+Arrow type stands for which type is said in `runtime.arrow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from querylang.plan import EventType
+from querylang.types import LOCATION_FIELDS
+from querylang.value_types import Kind, Type
+from runtime.batch import column_name
+from runtime.values import Dictionary, Event, Location, Value, World
+
+Cell = Any
+"""What `to_pylist` gives: a scalar, list, mapping, or pairs; None for a null."""
+
+
+def from_cell(cell: Cell, type_: Type, world: World) -> Value:
+    """A cell as a value of its own; a null stays None, which an empty optional is too."""
+    if cell is None or type_.is_scalar:
+        return _scalar(cell)
+    match type_.kind:
+        case Kind.SEQUENCE:
+            return [from_cell(item, type_.of[0], world) for item in cell]
+        case Kind.DICTIONARY:
+            pairs = cell.items() if isinstance(cell, Mapping) else cell
+            return Dictionary.of(
+                (from_cell(key, type_.of[0], world), from_cell(item, type_.of[1], world)) for key, item in pairs
+            )
+        case Kind.OPTIONAL:
+            return from_cell(cell, type_.of[0], world)
+        case Kind.EVENT:
+            return event_of(world.event_type(type_.name), cell, world)
+        case Kind.LOCATION:
+            corners = [cell[name] for name in LOCATION_FIELDS]
+            return None if None in corners else Location(*corners)
+        case _:
+            return _scalar(cell)
+
+
+def _scalar(cell: Cell) -> Value:
+    value: Value = cell
+    return value
+
+
+def event_of(event: EventType, cells: Mapping[str, Cell], world: World, time: float | None = None) -> Event:
+    """An event of its fields' cells; what is not there is null."""
+    values = {field.name: from_cell(cells.get(field.name), field.type, world) for field in event.fields}
+    return Event(event, values, time)
+
+
+def to_cell(value: Value) -> Cell:
+    """The inverse of `from_cell`: what Arrow takes."""
+    match value:
+        case list():
+            return [to_cell(item) for item in value]
+        case Dictionary():
+            return [(to_cell(key), to_cell(item)) for key, item in value.items()]
+        case Event():
+            return {name: to_cell(item) for name, item in value.values.items()}
+        case Location():
+            return dict(zip(LOCATION_FIELDS, value.corners, strict=True))
+        case _:
+            return value
+
+
+def column_values(table: pa.Table, field: str, type_: Type, world: World) -> list[Value]:
+    """A field of every row; null where the table has no such column."""
+    name = column_name(field, type_)
+    if name not in table.column_names:
+        return [None] * len(table)
+    cells = table.column(name).to_pylist()
+    return cells if type_.is_scalar else [from_cell(cell, type_, world) for cell in cells]
+
+
+def row_events(event: EventType, table: pa.Table, world: World, times: Sequence[float | None]) -> list[Event]:
+    """Every row of a table of fields (columns named by `column_name`) as an event of that type. `times`: by row."""
+    columns = [column_values(table, field.name, field.type, world) for field in event.fields]
+    names = [field.name for field in event.fields]
+    rows: Iterable[tuple[Value, ...]] = zip(*columns, strict=True) if columns else [()] * len(table)
+    return [Event(event, dict(zip(names, row, strict=True)), time) for row, time in zip(rows, times, strict=True)]
