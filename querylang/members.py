@@ -42,10 +42,13 @@ def receiver_of(inferring: Inferring, node: ast.Expression) -> Expression | None
 
 def type_path(inferring: Inferring, node: ast.Expression | None) -> ast.Name | None:
     """The name of an event type that the points of an expression spell; None if it is something else."""
-    path = path_of(node)
-    if path is None or inferring.scope.has(path.text.removeprefix(".").partition(".")[0]):
+    root = node
+    while isinstance(root, ast.Member):
+        root = root.receiver
+    if not isinstance(root, ast.NameUse) or inferring.scope.has(root.name.text):
         return None
-    return path if inferring.namespace.candidates(path.text) else None
+    path = path_of(node)
+    return path if path is not None and inferring.namespace.candidates(path.text) else None
 
 
 def member(inferring: Inferring, node: ast.Member) -> Expression | None:
