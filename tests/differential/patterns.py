@@ -44,7 +44,7 @@ FILTERS = (
     Filter("v", "<", 3),
     Filter("s", "=", "a"),
     Filter("v", "[]", (0, 2)),
-    Filter("v", "(]", (2, -1)),
+    Filter("v", "(]", (-1, 2)),
     Filter("f", "[)", (-1.5, 2.0)),
 )
 UNIQUE = (("v",), ("s",), ("g",), ("v", "g"), ("half",))

@@ -139,7 +139,7 @@ def _filtered(item: InputSetup) -> str:
     parts = ["TRUE"]
     for rule in item.filters:
         if rule.operator[0] in "[(":
-            low, high = sorted(rule.value)
+            low, high = rule.value
             above, below = ">=" if rule.operator[0] == "[" else ">", "<=" if rule.operator[1] == "]" else "<"
             parts.append(f"{rule.field} {above} {_literal(low)} AND {rule.field} {below} {_literal(high)}")
         else:

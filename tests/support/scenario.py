@@ -93,7 +93,7 @@ class Filter(Short):
                 return bool(value > self.value)
             case ">=":
                 return bool(value >= self.value)
-        low, high = sorted(self.value)
+        low, high = self.value
         above = value >= low if self.operator[0] == "[" else value > low
         below = value <= high if self.operator[1] == "]" else value < high
         return bool(above and below)
