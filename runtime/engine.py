@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.arrival_order import in_arrival_order
+from runtime.arrow import one_chunk
 from runtime.batch import NO_TIME, Arrivals, Kind
 from runtime.controls import NEVER, ControlError, parse_control
-from runtime.arrow import one_chunk
 from runtime.ledger import Account, ledger_table
 from runtime.query_runner import Clocked, Leeway, QueryOutcome, QueryRunner
 from runtime.refused import refused_at_source

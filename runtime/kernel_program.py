@@ -9,16 +9,30 @@ compiled for a query. Expressions that it cannot say raise `NotForKernel` with t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.expression import Binary, Call, EventText, Expression, FieldOf, Literal, Type, Unary, terms_of
+from querylang.expression import (
+    Binary,
+    Call,
+    EventOf,
+    Expression,
+    FieldOf,
+    Invoke,
+    Literal,
+    Type,
+    Unary,
+    rewritten,
+    terms_of,
+)
+from querylang.value_types import SCALARS
 from runtime.compiled import inlined
-from runtime.expressions import about_one_event, divide, is_vectorised, remainder
+from runtime.expressions import divide, remainder
 
 STACK = 64
 """How deep a program's stacks may grow."""
@@ -68,15 +82,23 @@ _COMPARISON = {"=": "EQUAL", "!=": "DIFFERENT", "<": "LESS", "<=": "LESS_EQUAL",
 
 
 @dataclass(frozen=True, slots=True)
+class Operand:
+    """What is computed of each event beforehand: an expression over term 0, and that event's type."""
+
+    expression: Expression
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
 class KernelProgram:
-    """Condition `c` is `code[ends[c]:ends[c + 1]]`. Operands of floats and of the rest are numbered apart."""
+    """Expression `c` is `code[ends[c]:ends[c + 1]]`. Operands of floats and of the rest are numbered apart."""
 
     code: NDArray[np.int32]
     ends: NDArray[np.int64]
     integers: NDArray[np.int64]
     floats: NDArray[np.float64]
-    integer_operands: tuple[Expression, ...]
-    float_operands: tuple[Expression, ...]
+    integer_operands: tuple[Operand, ...]
+    float_operands: tuple[Operand, ...]
     strings: tuple[tuple[int, str], ...]
     """Constants that are strings: the place in `integers` that their rank goes to."""
 
@@ -86,20 +108,22 @@ class _Builder:
     code: list[tuple[int, int, int]] = field(default_factory=list)
     integers: list[int] = field(default_factory=list)
     floats: list[float] = field(default_factory=list)
-    integer_operands: list[Expression] = field(default_factory=list)
-    float_operands: list[Expression] = field(default_factory=list)
+    integer_operands: list[Operand] = field(default_factory=list)
+    float_operands: list[Operand] = field(default_factory=list)
     strings: list[tuple[int, str]] = field(default_factory=list)
+    events: tuple[str, ...] = ()
 
     def add(self, operation: Operation, first: int = 0, second: int = 0) -> None:
         self.code.append((int(operation), first, second))
 
 
-def build_program(conditions: Sequence[Expression]) -> KernelProgram:
-    """The program of these conditions; raises NotForKernel."""
+def build_program(parts: Sequence[tuple[Expression, Sequence[str]]]) -> KernelProgram:
+    """The program of these expressions, each with the event types of its terms; raises NotForKernel."""
     builder = _Builder()
     ends = [0]
-    for condition in conditions:
-        _emit(builder, condition, STACK)
+    for expression, events in parts:
+        builder.events = tuple(events)
+        _emit(builder, expression, STACK)
         ends.append(len(builder.code))
     return KernelProgram(
         code=np.array(builder.code or [(0, 0, 0)], np.int32),
@@ -120,43 +144,46 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
         _operand(builder, expression, min(terms))
         return
     match expression:
-        case Literal(type=type_, value=value):
+        case Literal(type=type_, value=value) if type_.is_scalar:
+            assert not isinstance(value, Decimal), "decimals are no scalars"
             _constant(builder, type_, value)
-        case Unary(operator=operator, operand=operand):
+        case Unary(operator=operator, operand=operand) if operand.type in SCALARS:
             _emit(builder, operand, room)
             suffix = _suffix(operand.type)
             builder.add(Operation.NOT if operator == "not" else Operation[f"NEGATE_{suffix}"])
         case Binary(operator="and" | "or"):
             _short_circuit(builder, expression, room)
-        case Binary():
+        case Binary(left=left) if left.type in SCALARS:
             _binary(builder, expression, room)
-        case Call(method="toFloat" | "toInteger", receiver=receiver) if receiver.type is not Type.STRING:
+        case Call(method="toFloat" | "toInteger", receiver=receiver) if receiver.type in (Type.INTEGER, Type.FLOAT):
             _emit(builder, receiver, room)
-            if receiver.type is not expression.type:
-                builder.add(Operation.TO_FLOAT if expression.type is Type.FLOAT else Operation.TO_INTEGER)
+            if receiver.type != expression.type:
+                builder.add(Operation.TO_FLOAT if expression.type == Type.FLOAT else Operation.TO_INTEGER)
         case Call(method=method):
-            raise NotForKernel(f"{method}() over several events")
-        case FieldOf() | EventText():
-            raise AssertionError("mentions one term")
+            raise NotForKernel(f"`{method}()` over several events")
+        case Invoke(action=action):
+            raise NotForKernel(f"the action `{action}` over several events")
+        case _:
+            raise NotForKernel("values other than numbers, booleans and strings over several events")
 
 
-def _suffix(type_: Type) -> str:
-    return "F" if type_ is Type.FLOAT else "I"
+def _suffix(type_: Type | None) -> str:
+    return "F" if type_ == Type.FLOAT else "I"
 
 
 def _operand(builder: _Builder, expression: Expression, term: int) -> None:
-    if not is_vectorised(expression):
-        raise NotForKernel("text of an event or value in a condition")
-    floating = expression.type is Type.FLOAT
+    if expression.type not in SCALARS:
+        raise NotForKernel(f"a value of type {expression.type} in a condition")
+    floating = expression.type == Type.FLOAT
     operands = builder.float_operands if floating else builder.integer_operands
-    alike = about_one_event(expression)
-    if alike not in operands:
-        operands.append(alike)
-    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, operands.index(alike), term)
+    operand = Operand(about_one_event(expression), builder.events[term])
+    if operand not in operands:
+        operands.append(operand)
+    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, operands.index(operand), term)
 
 
 def _constant(builder: _Builder, type_: Type, value: bool | float | str) -> None:
-    if type_ is Type.FLOAT:
+    if type_ == Type.FLOAT:
         builder.floats.append(float(value))
         builder.add(Operation.CONSTANT_F, len(builder.floats) - 1)
         return
@@ -178,7 +205,7 @@ def _short_circuit(builder: _Builder, expression: Binary, room: int) -> None:
 
 def _binary(builder: _Builder, expression: Binary, room: int) -> None:
     operator, type_ = expression.operator, expression.left.type
-    if type_ is Type.STRING and (operator == "+" or not _ranked(expression.left) or not _ranked(expression.right)):
+    if type_ == Type.STRING and (operator == "+" or not _ranked(expression.left) or not _ranked(expression.right)):
         raise NotForKernel("text put together from several events in a condition")
     swapped = operator in (">", ">=")
     for side in (expression.right, expression.left) if swapped else (expression.left, expression.right):
@@ -194,6 +221,15 @@ def _binary(builder: _Builder, expression: Binary, room: int) -> None:
 def _ranked(expression: Expression) -> bool:
     """Whether a string operand is a column or a constant, so that a rank can stand for it."""
     return len(terms_of(expression)) == 1 or isinstance(expression, Literal)
+
+
+def about_one_event(expression: Expression) -> Expression:
+    """The same expression with term 0 for whatever term it mentions, so that equal ones compare equal."""
+
+    def first(node: Expression) -> Expression:
+        return replace(node, term=0) if isinstance(node, FieldOf | EventOf) else node
+
+    return rewritten(expression, first)
 
 
 class Conditions(NamedTuple):
@@ -223,9 +259,15 @@ class Stacks(NamedTuple):
 
 @inlined
 def holds(conditions: Conditions, condition: int, bound: NDArray[np.int64], stacks: Stacks) -> bool:
-    """Whether a condition is true of the events at the positions `bound`, by term.
+    """Whether an expression is true of the events at the positions `bound`, by term; without a value it is false."""
+    return has_value(conditions, condition, bound, stacks) and stacks.whole[0] != 0
 
-    An operand without a value, a division of integers by zero or a float that is no integer makes it false.
+
+@inlined
+def has_value(conditions: Conditions, condition: int, bound: NDArray[np.int64], stacks: Stacks) -> bool:
+    """Evaluates an expression over the events at the positions `bound`, by term; leaves its value on top of a stack.
+
+    An operand without a value, a division of integers by zero or a float that is no integer: there is none.
     """
     code, whole, real = conditions.code, stacks.whole, stacks.real
     at, last = conditions.ends[condition], conditions.ends[condition + 1]
@@ -328,4 +370,4 @@ def holds(conditions: Conditions, condition: int, bound: NDArray[np.int64], stac
         else:
             i -= 1
         at += 1
-    return whole[0] != 0
+    return True

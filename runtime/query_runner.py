@@ -198,7 +198,7 @@ class QueryRunner:
         if not self._windows.is_unique.any():
             return np.empty(0, np.int64)
         value, count = unique_numbers(self._plan, self.query, table, input_of)
-        return superseded_by(released.start, released.order, input_of, value, count)
+        return superseded_by(released.start, released.order, value, count)
 
     def _new_rows(self, clocked: Clocked, selection: Selection, rows: Integers) -> pa.Table:
         """The records that the query wants, with the clock's arrival and their resolved source time."""

@@ -2,43 +2,90 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.batch import column_name
-from runtime.matcher import Found, Ordered
-from runtime.reference_matcher import Event, ReferenceMatcher
+from runtime.arrow import arrow_type
+from runtime.columns import row_events, to_cell
+from runtime.controls import NEVER
+from runtime.evaluation import Names
+from runtime.every import aggregates_of
+from runtime.matcher import Found, Ordered, Waiting
+from runtime.reference_matcher import ReferenceMatcher, Released
+
+SECOND = 1_000_000
 
 
 class ReferenceOverColumns:
     """A matcher for one query, whatever its conditions; costs Python work per event."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._plan = plan
+        self._query = query
+        self._world = Names(plan, query)
         self._matcher = ReferenceMatcher(plan, query)
-        self._terms = len(query.terms)
-        self._fields = [
-            {field.name: column_name(field.name, field.type) for field in plan.event(item.event).fields}
-            for item in query.inputs
-        ]
+        self._aggregates = aggregates_of(query)
 
     def match(self, events: Ordered) -> Found:
-        """One search a key."""
-        partition = self._events(events)
+        """One search a key and new event."""
+        released = self._released(events)
+        is_every = self._query.every is not None
         latest: list[int] = []
-        members: list[tuple[int, ...]] = []
+        members: list[list[int]] = []
+        aggregated: list[tuple[Any, ...]] = []
         for key in range(len(events.fresh)):
             begin, fresh, end = (int(at) for at in (events.start[key], events.fresh[key], events.start[key + 1]))
-            for position, bound in self._matcher.matches(partition[begin:fresh], partition[fresh:end]):
-                latest.append(begin + position)
-                members.append(tuple(begin + at for at in bound))
-        return Found(np.array(latest, np.int64), np.array(members, np.int64).reshape(len(latest), self._terms))
+            among = range(begin, end)
+            if is_every:
+                for position, values in self._matcher.aggregated(released, among, fresh):
+                    latest.append(position)
+                    aggregated.append(values)
+            else:
+                for position, bound in self._matcher.matches(released, among, fresh):
+                    latest.append(position)
+                    members.append([bound.get(term, -1) for term in range(len(self._query.terms))])
+        found = np.array(latest, np.int64)
+        if not is_every:
+            return Found(found, np.array(members, np.int64).reshape(len(latest), len(self._query.terms)))
+        columns = zip(*aggregated, strict=True) if aggregated else [()] * len(self._aggregates)
+        types = [arrow_type(node.type, self._plan) for node in self._aggregates]
+        arrays = tuple(
+            pa.array([to_cell(value) for value in values], type_) for values, type_ in zip(columns, types, strict=True)
+        )
+        return Found(found, np.empty((len(latest), 0), np.int64), arrays)
 
-    def _events(self, events: Ordered) -> list[Event]:
-        columns = {name: events.table.column(name).to_pylist() for name in events.table.column_names if ":" in name}
-        result = []
-        for row in events.row.tolist():
-            item = int(events.input[row])
-            names = self._fields[item].items()
-            values = {field: columns[name][row] if name in columns else None for field, name in names}
-            result.append(Event(item, int(events.time[row]), values))
+    def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
+        """One look a wait at the events that may end it."""
+        released = self._released(events)
+        result = np.ones(len(waiting.key), np.bool_)
+        for wait, key in enumerate(waiting.key.tolist()):
+            is_new = bool(waiting.is_new[wait])
+            begin = int(events.start[key] if is_new else events.fresh[key])
+            bound = {term: place for term, place in enumerate(waiting.members[wait].tolist()) if place >= 0}
+            result[wait] = self._matcher.outlives(
+                released,
+                bound,
+                int(waiting.latest[wait]),
+                int(waiting.due[wait]),
+                range(begin, int(events.start[key + 1])),
+                is_new=is_new,
+            )
         return result
+
+    def _released(self, events: Ordered) -> list[Released]:
+        """All events by position, those of pending waits too."""
+        inputs = events.input[events.row]
+        times = events.time[events.row]
+        values: list[Any] = [None] * len(inputs)
+        for number, item in enumerate(self._query.inputs):
+            places = np.flatnonzero(inputs == number)
+            rows = events.table.take(pa.array(events.row[places].astype(np.int64)))
+            made = row_events(self._plan.event(item.event), rows, self._world, (times[places] / SECOND).tolist())
+            for place, value in zip(places.tolist(), made, strict=True):
+                values[place] = value
+        superseded = events.superseded.tolist() + [NEVER] * (len(inputs) - len(events.superseded))
+        return [Released(*event) for event in zip(inputs.tolist(), times.tolist(), values, superseded, strict=True)]

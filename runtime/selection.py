@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from querylang.expression import Expression
 from querylang.plan import Plan, QueryPlan
-from runtime.batch import NO_TIME, Kind, column_name
-from runtime.expressions import holds
-from runtime.keys import key_columns, key_fields
+from runtime.batch import NO_TIME, Kind
+from runtime.expressions import as_array
+from runtime.keys import key_columns, key_sources
 
 SECOND = 1_000_000
 LATEST_TIME = 320_000_000_000 * SECOND

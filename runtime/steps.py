@@ -17,12 +17,12 @@ from querylang.plan import Plan
 from runtime.batch import NO_TIME, Arrivals, Kind, column_name
 from runtime.engine import Engine
 from runtime.event_text import EventTextError, parse_event_text
-from runtime.text import event_text
 from runtime.keys import key_columns
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results
 from runtime.selection import Selector, Use
+from runtime.text import event_text
 from runtime.times import format_time
 
 Key = tuple[Any, ...]

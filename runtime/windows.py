@@ -110,9 +110,7 @@ def _remembered(
 
 
 @kernel
-def superseded_by(
-    start: Integers, row: NDArray[np.int32], input_of: NDArray[np.int16], value: Integers, count: int
-) -> Integers:
+def superseded_by(start: Integers, row: NDArray[np.int32], value: Integers, count: int) -> Integers:
     """By position: where the next event of the key and input stands that has the same value; NEVER: there is none.
 
     `value[row]`: a number below `count` for what `with unique` compares, different for different inputs; -1: no value,

@@ -1,0 +1,113 @@
+"""What the aggregates of `find every` are, over the values that the candidates give, the oldest candidate first.
+
+A candidate for which an argument has no value is left out of that aggregate. Sums are taken in order; integers wrap,
+floats round at each step. Of no value at all a count is 0 and everything else has none. `percentile` interpolates
+between the two values around the place; it, `min` and `max` leave NaN out. Numbers are Python's; decimals stay exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from runtime.numbers import wrap
+from runtime.values import order_key
+
+Values = Sequence[Any]
+
+
+def aggregate(function: str, rows: Sequence[tuple[Any, ...]]) -> Any:
+    """The value of an aggregate; `rows` holds its arguments, a row for each candidate that has them. None: no value."""
+    if not rows:
+        return 0 if function in {"count", "countUnique"} else None
+    columns = list(zip(*rows, strict=True))
+    if not columns:
+        return len(rows)
+    return _FUNCTIONS[function](*columns)
+
+
+def _count(values: Values) -> int:
+    """Of conditions those that hold, of numbers those that are one."""
+    return sum(1 for value in values if (value if isinstance(value, bool) else value == value))  # noqa: PLR0124
+
+
+def _sum(values: Values) -> Any:
+    total = values[0]
+    for value in values[1:]:
+        total += value
+    return wrap(total) if isinstance(total, int) else total
+
+
+def _mean(values: Values) -> float:
+    total = 0.0
+    for value in values:
+        total += float(value)
+    return total / len(values)
+
+
+def _least(values: Values) -> Any:
+    return min(_numbers(values), default=math.nan)
+
+
+def _greatest(values: Values) -> Any:
+    return max(_numbers(values), default=math.nan)
+
+
+def _numbers(values: Values) -> list[Any]:
+    return [value for value in values if value == value]  # noqa: PLR0124
+
+
+def _nth(values: Values, places: Values) -> Any:
+    place = places[-1]
+    return values[place] if 0 <= place < len(values) else None
+
+
+def _percentile(values: Values, shares: Values) -> float | None:
+    ordered, share = sorted(float(value) for value in _numbers(values)), float(shares[-1])
+    if not ordered:
+        return math.nan
+    if not 0.0 <= share <= 100.0:
+        return None
+    place = (len(ordered) - 1) * share / 100.0
+    low = math.floor(place)
+    between = place - low
+    return ordered[low] if between == 0.0 else ordered[low] + (ordered[low + 1] - ordered[low]) * between
+
+
+def _deviation(values: Values, less: int) -> float:
+    if len(values) <= less:
+        return math.nan
+    middle = _mean(values)
+    if not math.isfinite(middle):
+        return math.nan
+    return math.sqrt(math.fsum((float(value) - middle) ** 2 for value in values) / (len(values) - less))
+
+
+def _weighted(values: Values, weights: Values) -> float:
+    heavy = math.fsum(map(float, weights))
+    if heavy == 0.0:
+        return math.nan
+    return math.fsum(float(value) * float(weight) for value, weight in zip(values, weights, strict=True)) / heavy
+
+
+def _different(values: Values) -> int:
+    return len({order_key(value) for value in values})
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "count": _count,
+    "countUnique": _different,
+    "sum": _sum,
+    "avg": _mean,
+    "mean": _mean,
+    "min": _least,
+    "max": _greatest,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "nth": _nth,
+    "percentile": _percentile,
+    "stddev": lambda values: _deviation(values, 0),
+    "stddev2": lambda values: _deviation(values, 1),
+    "wavg": _weighted,
+}

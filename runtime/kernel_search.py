@@ -1,0 +1,681 @@
+"""The compiled search: for each new event, backwards in time, the first candidate that all conditions let through.
+
+Takes events, automaton and conditions as tables of numbers; fills arrays. Depth first, newer events first: what is found first
+is the winner by the *recent* policy, except where one event may serve different names, equally many: there all of those
+ways are gone and their results compared. `bound[term]` is a position, -1 while the term is not bound.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.compiled import inlined, kernel
+from runtime.controls import NEVER
+from runtime.kernel_program import STACK, Conditions, Stacks, has_value, holds
+from runtime.kernel_tables import AutomatonColumns, ConditionColumns
+from runtime.windows import WindowColumns
+
+Integers = NDArray[np.int64]
+
+MEMORY = 1 << 26
+"""The largest memory of failed searches, in entries of eight bytes."""
+
+
+class Events(NamedTuple):
+    """Ordered events by position: see `runtime.matcher.Ordered`. `counts[r, p]`: how many events before position p row r
+    counts, over all keys."""
+
+    start: Integers
+    fresh: Integers
+    input: NDArray[np.int16]
+    time: Integers
+    superseded: Integers
+    counts: NDArray[np.int32]
+
+
+class Query(NamedTuple):
+    """What is searched for. `within`: of the whole pattern; `leading`: the length of the leading wait; NEVER: there is none."""
+
+    automaton: AutomatonColumns
+    conditions: ConditionColumns
+    program: Conditions
+    windows: WindowColumns
+    within: int
+    leading: int
+
+
+class _Depths(NamedTuple):
+    """The path of the search, an entry a depth: the state there, the position and the transition to go on with, the position
+    at which the state was entered, whether a candidate was found from there, and (`only`) where the ways end that are left
+    to be gone then, -1: all of them."""
+
+    state: Integers
+    at: Integers
+    choice: Integers
+    entry: Integers
+    won: Integers
+    only: Integers
+
+
+class _Work(NamedTuple):
+    """Working memory of a search. `oldest`, `inside`: by input, where its window begins and how many events it holds.
+
+    `dead`, `failed`: what failures have taught, each with the number of the search for which it is true.
+    """
+
+    path: _Depths
+    bound: Integers
+    best: Integers
+    stacks: Stacks
+    oldest: Integers
+    inside: Integers
+    dead: Integers
+    dead_for: Integers
+    failed: Integers
+
+
+@kernel
+def _work(events: Events, query: Query, terms: int) -> _Work:
+    states, inputs = len(query.automaton.need), len(query.windows.within)
+    depths = terms + 1
+    return _Work(
+        _Depths(
+            np.zeros(depths, np.int64),
+            np.zeros(depths, np.int64),
+            np.zeros(depths, np.int64),
+            np.zeros(depths, np.int64),
+            np.zeros(depths, np.int64),
+            np.full(depths, -1, np.int64),
+        ),
+        np.full(terms + 1, -1, np.int64),
+        np.full(terms, -1, np.int64),
+        Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64)),
+        np.zeros(inputs, np.int64),
+        np.zeros(inputs, np.int64),
+        np.zeros(states, np.int64),
+        np.full(states, -1, np.int64),
+        _memory(events, query.automaton.memory),
+    )
+
+
+@kernel
+def _memory(events: Events, rows: Integers) -> Integers:
+    """By memory row and position within the key: the latest search that has failed from there.
+
+    Without rows where it would take more than MEMORY entries.
+    """
+    widest = 1
+    for key in range(len(events.start) - 1):
+        widest = max(widest, events.start[key + 1] - events.start[key])
+    count = rows.max() + 1
+    return np.full((count if count * widest <= MEMORY else 0, widest), -1, np.int64)
+
+
+@inlined
+def _slide(events: Events, windows: WindowColumns, event: int, oldest: Integers, inside: Integers) -> int:
+    """Moves the windows on as `event` is added: `oldest` position in each input's window, `inside` how many; gives the oldest of all."""
+    floor = event
+    for item in range(len(oldest)):
+        if windows.remembered[item]:
+            low = oldest[item]
+            if events.input[event] == item:
+                inside[item] += 1
+            edge = events.time[event] - windows.within[item]
+            while low < event and events.time[low] <= edge:
+                inside[item] -= events.input[low] == item
+                low += 1
+            while inside[item] > windows.retain[item]:
+                inside[item] -= events.input[low] == item
+                low += 1
+            oldest[item] = low
+            floor = min(floor, low)
+    return floor
+
+
+@kernel
+def _range(query: Query, condition: int, bound: Integers) -> tuple[int, int]:
+    """The oldest and the newest position of a condition's terms, as far as they are bound."""
+    columns = query.conditions
+    low, high = NEVER, -1
+    for at in range(columns.first[condition], columns.first[condition + 1]):
+        position = bound[columns.terms[at]]
+        if position >= 0:
+            low, high = min(low, position), max(high, position)
+    return low, high
+
+
+@kernel
+def _lead(events: Events, query: Query, bound: Integers) -> int:
+    """The moment of the leading wait: so long before the oldest event that is bound."""
+    oldest = NEVER
+    for term in range(len(bound) - 1):
+        if bound[term] >= 0:
+            oldest = min(oldest, events.time[bound[term]])
+    return oldest - query.leading
+
+
+@kernel
+def _after(events: Events, begin: int, end: int, moment: int) -> int:
+    """The first position from `begin` on, before `end`, whose time is after the moment; `end` if there is none."""
+    while begin < end:
+        middle = (begin + end) >> 1
+        if events.time[middle] > moment:
+            end = middle
+        else:
+            begin = middle + 1
+    return begin
+
+
+@kernel
+def _is_shorter(events: Events, query: Query, condition: int, bound: Integers) -> bool:
+    """Whether the range of a `within` is short enough."""
+    low, high = _range(query, condition, bound)
+    first = events.time[low]
+    if query.conditions.leading[condition]:
+        first = min(first, _lead(events, query, bound))
+    return events.time[high] - first < query.conditions.length[condition]
+
+
+@kernel
+def _is_free(
+    events: Events, query: Query, condition: int, event: int, begin: int, bound: Integers, work: _Work, is_last: bool
+) -> bool:
+    """Whether no event of a `without` lies in its range; `event` is the latest, `begin` where its key begins."""
+    low, high = _range(query, condition, bound)
+    first = low + 1
+    if is_last and query.conditions.leading[condition]:
+        first = _after(events, begin, high, _lead(events, query, bound))
+    first = max(first, work.oldest[query.conditions.input[condition]])
+    return not _blocks(events, query, condition, event, first, high, bound, work.stacks)
+
+
+@kernel
+def _blocks(
+    events: Events, query: Query, condition: int, event: int, first: int, end: int, bound: Integers, stacks: Stacks
+) -> bool:
+    """Whether an event from position `first` to before `end` is one of a `without`; what is bound is none.
+
+    Events of which a newer one up to `event` has taken the place do not count.
+    """
+    if first >= end:
+        return False
+    columns = query.conditions
+    kind, counted, program, last = (
+        columns.input[condition],
+        columns.counted[condition],
+        columns.program[condition],
+        len(bound) - 1,
+    )
+    if counted >= 0:
+        count = events.counts[counted, end] - events.counts[counted, first]
+        if count == 0:
+            return False
+        for term in range(last):
+            position = bound[term]
+            if first <= position < end and events.counts[counted, position + 1] > events.counts[counted, position]:
+                is_first = True
+                for other in range(term):
+                    is_first = is_first and bound[other] != position
+                count -= is_first
+        return count > 0
+    for position in range(end - 1, first - 1, -1):
+        if events.input[position] != kind or (len(events.superseded) > 0 and events.superseded[position] <= event):
+            continue
+        is_bound = False
+        for term in range(last):
+            is_bound = is_bound or bound[term] == position
+        if is_bound:
+            continue
+        if program < 0:
+            return True
+        bound[last] = position
+        if holds(query.program, program, bound, stacks):
+            return True
+    return False
+
+
+@inlined
+def _consume(events: Events, query: Query, transition: int, position: int, event: int, begin: int, work: _Work) -> bool:
+    """Binds the event at `position` to the transition's names if the conditions that this decides hold; whether they do."""
+    automaton, bound = query.automaton, work.bound
+    for index in range(automaton.bind_first[transition], automaton.bind_first[transition + 1]):
+        bound[automaton.binds[index]] = position
+    good = True
+    for index in range(automaton.check_first[transition], automaton.check_first[transition + 1]):
+        if good:
+            condition = automaton.checks[index]
+            kind = query.conditions.kind[condition]
+            if kind == 0:
+                good = holds(query.program, query.conditions.program[condition], bound, work.stacks)
+            elif kind == 1:
+                good = _is_shorter(events, query, condition, bound)
+            else:
+                is_last = automaton.target[transition] < 0
+                good = _is_free(events, query, condition, event, begin, bound, work, is_last)
+    if not good:
+        _release(automaton, transition, bound)
+    return good
+
+
+@inlined
+def _release(automaton: AutomatonColumns, transition: int, bound: Integers) -> None:
+    """Takes the transition's names off what they are bound to."""
+    for index in range(automaton.bind_first[transition], automaton.bind_first[transition + 1]):
+        bound[automaton.binds[index]] = -1
+
+
+@kernel
+def _next(
+    events: Events, query: Query, work: _Work, depth: int, event: int, begin: int, lowest: int, horizon: int
+) -> bool:
+    """Goes to the next event and transition that the state at `depth` may take; whether there is one."""
+    automaton, path = query.automaton, work.path
+    position, transition, here = path.at[depth], path.choice[depth], path.state[depth]
+    if path.only[depth] >= 0:
+        while transition < path.only[depth]:
+            if _consume(events, query, transition, position, event, begin, work):
+                path.choice[depth] = transition + 1
+                return True
+            transition += 1
+        return False
+    opening, stop = automaton.first[here], automaton.first[here + 1]
+    has_places = len(events.superseded) > 0
+    while position >= lowest and events.time[position] > horizon:
+        kind = events.input[position]
+        if depth == 0 or position >= work.oldest[kind]:
+            if not has_places or events.superseded[position] > event:
+                while transition < stop:
+                    if automaton.input[transition] == kind and _consume(
+                        events, query, transition, position, event, begin, work
+                    ):
+                        path.at[depth] = position
+                        path.choice[depth] = transition + 1
+                        return True
+                    transition += 1
+            transition = opening
+        position -= 1
+    return False
+
+
+@inlined
+def _enter(automaton: AutomatonColumns, work: _Work, depth: int, state: int, position: int) -> None:
+    """Begins a depth: at `position`, which was consumed for it; the search goes on before it."""
+    path = work.path
+    path.state[depth] = state
+    path.entry[depth] = position
+    path.at[depth] = position - 1
+    path.choice[depth] = automaton.first[state]
+    path.won[depth] = 0
+    path.only[depth] = -1
+
+
+@inlined
+def _learn(automaton: AutomatonColumns, work: _Work, depth: int, begin: int, search: int) -> None:
+    """Remembers that the state at `depth` failed from where it was entered."""
+    here, entry = work.path.state[depth], work.path.entry[depth]
+    memory = automaton.memory[here]
+    if automaton.alone[here]:
+        work.dead[here], work.dead_for[here] = entry, search
+    elif memory >= 0 and len(work.failed) > 0:
+        work.failed[memory, entry - begin] = search
+
+
+@inlined
+def _is_hopeless(automaton: AutomatonColumns, work: _Work, state: int, position: int, begin: int, search: int) -> bool:
+    """Whether the state is known to fail when it is entered at `position`."""
+    memory = automaton.memory[state]
+    if automaton.alone[state]:
+        return work.dead_for[state] == search and position <= work.dead[state]
+    return memory >= 0 and len(work.failed) > 0 and work.failed[memory, position - begin] == search
+
+
+@kernel
+def _is_more_recent(bound: Integers, best: Integers, terms: int) -> bool:
+    """Whether `bound` is to be preferred: positions newest first, one a name; then by name, the last one first."""
+    ours, theirs = np.sort(bound[:terms])[::-1], np.sort(best)[::-1]
+    for place in range(terms):
+        if ours[place] != theirs[place]:
+            return ours[place] > theirs[place]
+    for term in range(terms - 1, -1, -1):
+        if bound[term] != best[term]:
+            return bound[term] > best[term]
+    return False
+
+
+@kernel
+def search(events: Events, query: Query, is_ambiguous: bool, latest: Integers, members: Integers) -> int:
+    """Fills `latest` and `members` with at most one match a new event; gives how many there are."""
+    terms = members.shape[1]
+    automaton = query.automaton
+    work = _work(events, query, terms)
+    path, bound = work.path, work.bound
+    found = 0
+    for key in range(len(events.start) - 1):
+        begin, fresh = events.start[key], events.fresh[key]
+        if fresh == events.start[key + 1]:
+            continue
+        work.oldest[:] = begin
+        work.inside[:] = 0
+        for event in range(begin, events.start[key + 1]):
+            floor = _slide(events, query.windows, event, work.oldest, work.inside)
+            if event < fresh:
+                continue
+            horizon = events.time[event] - query.within
+            # depth 0 consumes this event; deeper levels look at older positions
+            depth, has_won = 0, False
+            _enter(automaton, work, 0, 0, event + 1)
+            while depth >= 0:
+                lowest = event if depth == 0 else floor + automaton.need[path.state[depth]] - 1
+                if not _next(events, query, work, depth, event, begin, lowest, horizon):
+                    if depth > 0:
+                        if path.won[depth] == 0:
+                            _learn(automaton, work, depth, begin, event)
+                        _release(automaton, path.choice[depth - 1] - 1, bound)
+                    depth -= 1
+                    continue
+                transition = path.choice[depth] - 1
+                target = automaton.target[transition]
+                if target < 0:
+                    if not has_won or _is_more_recent(bound, work.best, terms):
+                        work.best[:] = bound[:terms]
+                    has_won = True
+                    _release(automaton, transition, bound)
+                    if not is_ambiguous:
+                        break
+                    for above in range(depth + 1):
+                        path.won[above] = 1
+                        path.only[above] = automaton.equals[path.choice[above] - 1]
+                elif _is_hopeless(automaton, work, target, path.at[depth], begin, event):
+                    _release(automaton, transition, bound)
+                else:
+                    depth += 1
+                    _enter(automaton, work, depth, target, path.at[depth - 1])
+            if has_won:
+                latest[found] = event
+                members[found] = work.best
+                found += 1
+                while depth > 0:
+                    depth -= 1
+                    _release(automaton, path.choice[depth] - 1, bound)
+    return found
+
+
+class Function(IntEnum):
+    """Aggregates that the kernel knows; see `runtime.aggregates` for what they are."""
+
+    COUNT = 0
+    COUNT_TRUE = 1
+    COUNT_NUMBERS = 2
+    SUM = 3
+    MEAN = 4
+    MIN = 5
+    MAX = 6
+    FIRST = 7
+    LAST = 8
+
+
+class Arguments(NamedTuple):
+    """What the aggregates are about, one entry an aggregate: its `Function`, the number of its argument's program (-1: it has
+    none), and whether that is a float."""
+
+    function: Integers
+    program: Integers
+    is_float: NDArray[np.bool_]
+
+
+class Aggregated(NamedTuple):
+    """The values of aggregates by (aggregate, match): whole numbers or floats, and whether there is a value."""
+
+    whole: Integers
+    real: NDArray[np.float64]
+    is_valid: NDArray[np.bool_]
+
+
+class _Values(NamedTuple):
+    """The arguments of all candidates, the newest first: by (aggregate, number); `sizes`: how many."""
+
+    whole: Integers
+    real: NDArray[np.float64]
+    sizes: Integers
+
+
+@kernel
+def _with_room(values: _Values) -> _Values:
+    """The same values, with room for one more each."""
+    room = values.whole.shape[1]
+    if values.sizes.max() < room:
+        return values
+    whole = np.empty((values.whole.shape[0], 2 * room), np.int64)
+    real = np.empty((values.whole.shape[0], 2 * room), np.float64)
+    whole[:, :room] = values.whole
+    real[:, :room] = values.real
+    return _Values(whole, real, values.sizes)
+
+
+@kernel
+def _take(query: Query, arguments: Arguments, values: _Values, bound: Integers, stacks: Stacks) -> None:
+    """Adds what one candidate gives to each aggregate."""
+    for index in range(len(arguments.function)):
+        program, size = arguments.program[index], values.sizes[index]
+        if program >= 0 and has_value(query.program, program, bound, stacks):
+            if arguments.is_float[index]:
+                values.real[index, size] = stacks.real[0]
+            else:
+                values.whole[index, size] = stacks.whole[0]
+            values.sizes[index] += 1
+
+
+@kernel
+def _aggregate(arguments: Arguments, values: _Values, candidates: int, match: int, results: Aggregated) -> None:
+    """Fills the aggregates of one match."""
+    for index in range(len(arguments.function)):
+        function, size = arguments.function[index], values.sizes[index]
+        whole, real = values.whole[index, :size], values.real[index, :size]
+        results.is_valid[index, match] = True
+        if function == 0:
+            results.whole[index, match] = candidates
+        elif function == 1:
+            results.whole[index, match] = np.sum(whole)
+        elif function == 2:
+            results.whole[index, match] = size - np.sum(np.isnan(real))
+        elif size == 0:
+            results.is_valid[index, match] = False
+        elif function == 4:
+            results.real[index, match] = _sum(real) / size if arguments.is_float[index] else _float_sum(whole) / size
+        elif arguments.is_float[index]:
+            results.real[index, match] = _one_of(function, real)
+        elif function == 3:
+            results.whole[index, match] = np.sum(whole)
+        else:
+            results.whole[index, match] = _one_of(function, whole)
+
+
+@kernel
+def _sum(values: NDArray[np.float64]) -> float:
+    """The sum, from the oldest on."""
+    total = values[-1]
+    for place in range(len(values) - 2, -1, -1):
+        total += values[place]
+    return total
+
+
+@kernel
+def _float_sum(values: Integers) -> float:
+    """The sum as floats, from the oldest on."""
+    total = 0.0
+    for place in range(len(values) - 1, -1, -1):
+        total += np.float64(values[place])
+    return total
+
+
+@kernel
+def _one_of(function: int, values: Any) -> Any:
+    """Sum of floats, least, greatest, oldest or newest; NaN is neither least nor greatest unless there is nothing else."""
+    if function == 3:
+        return _sum(values)
+    if function == 7:
+        return values[-1]
+    if function == 8:
+        return values[0]
+    best = values[0]
+    for value in values:
+        is_better = value < best if function == 5 else value > best
+        if is_better or best != best:  # noqa: PLR0124
+            best = value
+    return best
+
+
+@kernel
+def search_every(
+    events: Events, query: Query, arguments: Arguments, terms: int, latest: Integers, results: Aggregated
+) -> int:
+    """Fills `latest` and the aggregates over all candidates for each new event that is in one; gives how many there are."""
+    automaton, windows = query.automaton, query.windows
+    work = _work(events, query, terms)
+    path, bound = work.path, work.bound
+    count = len(arguments.function)
+    values = _Values(np.empty((count, 64), np.int64), np.empty((count, 64), np.float64), np.zeros(count, np.int64))
+    found, number = 0, 0
+    for key in range(len(events.start) - 1):
+        begin, fresh = events.start[key], events.fresh[key]
+        if fresh == events.start[key + 1]:
+            continue
+        work.oldest[:] = begin
+        work.inside[:] = 0
+        for event in range(begin, events.start[key + 1]):
+            floor = _slide(events, windows, event, work.oldest, work.inside)
+            if event < fresh:
+                continue
+            values.sizes[:] = 0
+            candidates = 0
+            # all candidates by their newest event; if none has the latest one there is no match
+            for newest in range(event, floor - 1, -1):
+                if newest < work.oldest[events.input[newest]]:
+                    continue
+                number += 1
+                horizon = events.time[newest] - query.within
+                depth = 0
+                _enter(automaton, work, 0, 0, newest + 1)
+                while depth >= 0:
+                    lowest = newest if depth == 0 else floor + automaton.need[path.state[depth]] - 1
+                    if not _next(events, query, work, depth, event, begin, lowest, horizon):
+                        if depth > 0:
+                            if path.won[depth] == 0:
+                                _learn(automaton, work, depth, begin, number)
+                            _release(automaton, path.choice[depth - 1] - 1, bound)
+                        depth -= 1
+                        continue
+                    transition = path.choice[depth] - 1
+                    target = automaton.target[transition]
+                    if target < 0:
+                        candidates += 1
+                        values = _with_room(values)
+                        _take(query, arguments, values, bound, work.stacks)
+                        path.won[: depth + 1] = 1
+                        _release(automaton, transition, bound)
+                    elif _is_hopeless(automaton, work, target, path.at[depth], begin, number):
+                        _release(automaton, transition, bound)
+                    else:
+                        depth += 1
+                        _enter(automaton, work, depth, target, path.at[depth - 1])
+                if candidates == 0:
+                    break
+            if candidates > 0:
+                latest[found] = event
+                _aggregate(arguments, values, candidates, found, results)
+                found += 1
+    return found
+
+
+class Late(NamedTuple):
+    """The conditions that reach the trailing wait: their numbers, and the terms that each mentions, with ends alike."""
+
+    conditions: Integers
+    first: Integers
+    mentions: Integers
+
+
+class Waits(NamedTuple):
+    """Waits as the kernel takes them: see `runtime.matcher.Waiting`."""
+
+    key: Integers
+    members: Integers
+    latest: Integers
+    due: Integers
+    is_new: NDArray[np.bool_]
+
+
+@kernel
+def outlive(events: Events, query: Query, late: Late, waits: Waits) -> NDArray[np.bool_]:
+    """Which waits no condition has ended, by the events that there are."""
+    count, terms = waits.members.shape
+    result = np.ones(count, np.bool_)
+    bound = np.full(terms + 1, -1, np.int64)
+    stacks = Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
+    for wait in range(count):
+        bound[:terms] = waits.members[wait]
+        for index in range(len(late.conditions)):
+            is_unset = False
+            for at in range(late.first[index], late.first[index + 1]):
+                is_unset = is_unset or bound[late.mentions[at]] < 0
+            if result[wait] and not is_unset:
+                condition = late.conditions[index]
+                if query.conditions.kind[condition] == 1:
+                    ends = waits.is_new[wait] and _is_too_long(events, query, condition, bound, waits.due[wait])
+                else:
+                    ends = _is_broken(events, query, condition, waits, wait, bound, stacks)
+                result[wait] = not ends
+    return result
+
+
+@kernel
+def _is_too_long(events: Events, query: Query, condition: int, bound: Integers, due: int) -> bool:
+    """Whether a `within` that ends with the trailing wait is over before it."""
+    low, _ = _range(query, condition, bound)
+    first = due if low == NEVER else events.time[low]
+    if query.conditions.leading[condition]:
+        first = min(first, _lead(events, query, bound))
+    return due - first >= query.conditions.length[condition]
+
+
+@kernel
+def _is_broken(
+    events: Events, query: Query, condition: int, waits: Waits, wait: int, bound: Integers, stacks: Stacks
+) -> bool:
+    """Whether an event of a `without` lies in a range that ends with the trailing wait.
+
+    Of a new wait the windows are looked at as they are at its latest event, and all that came later.
+    """
+    key, latest = waits.key[wait], waits.latest[wait]
+    end = events.start[key + 1]
+    later = latest + 1 if waits.is_new[wait] else events.fresh[key]
+    over = _after(events, later, end, waits.due[wait] - 1)
+    if waits.is_new[wait]:
+        begin = events.start[key]
+        low, _ = _range(query, condition, bound)
+        first = low + 1
+        if query.conditions.leading[condition]:
+            first = _after(events, begin, later, _lead(events, query, bound))
+        first = max(first, _window(events, query.windows, query.conditions.input[condition], begin, latest))
+        if _blocks(events, query, condition, latest, first, later, bound, stacks):
+            return True
+    return _blocks(events, query, condition, -1, later, over, bound, stacks)
+
+
+@kernel
+def _window(events: Events, windows: WindowColumns, item: int, begin: int, latest: int) -> int:
+    """The oldest position of an input's window at the moment of the event `latest`."""
+    oldest, seen = latest + 1, 0
+    for position in range(latest, begin - 1, -1):
+        if events.time[latest] - events.time[position] >= windows.within[item]:
+            break
+        if events.input[position] == item:
+            seen += 1
+            if seen > windows.retain[item]:
+                break
+            oldest = position
+    return oldest

@@ -1,0 +1,45 @@
+"""Keys in conditions: where an expression mentions a key, what it is of an event that the expression sees anyway.
+
+All events of a candidate have the same key, so the key may be taken from any of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar, assert_never
+
+from querylang.expression import Aggregate, EventOf, Expression, FieldOf, KeyOf, rewritten, terms_of
+from querylang.plan import Condition, QueryPlan, Where, Within, Without
+
+Any_ = TypeVar("Any_", Condition, Aggregate)
+
+
+def with_keys_of(query: QueryPlan, item: Any_) -> Any_:
+    """The condition or aggregate without mention of keys."""
+    match item:
+        case Where(condition=expression):
+            return replace(item, condition=without_keys(query, expression))
+        case Without(condition=expression) if expression is not None:
+            return replace(item, condition=without_keys(query, expression, len(query.terms), item.input))
+        case Within() | Without():
+            return item
+        case Aggregate(arguments=arguments):
+            return replace(item, arguments=tuple(without_keys(query, argument) for argument in arguments))
+    assert_never(item)
+
+
+def without_keys(query: QueryPlan, expression: Expression, term: int | None = None, index: int = 0) -> Expression:
+    """The expression with each key read from an event: from `term`, an event of input `index`, or else from a term that
+    the expression mentions, or else from the pattern's last."""
+    if term is None:
+        term = min(terms_of(expression), default=len(query.terms) - 1)
+        index = query.terms[term].input
+    place, keys = term, query.inputs[index].keys
+
+    def moved(node: Expression) -> Expression:
+        return replace(node, term=place) if isinstance(node, FieldOf | EventOf) else node
+
+    def as_field(node: Expression) -> Expression:
+        return rewritten(keys[node.index], moved) if isinstance(node, KeyOf) else node
+
+    return rewritten(expression, as_field)
