@@ -96,7 +96,10 @@ class _Checking:
 
     def _where_scope(self) -> Scope:
         """In conditions: the names of the pattern too."""
-        scope = self._inner().with_names(self.pattern.events())
+        scope = self._inner()
+        if self.find is not None:
+            scope = scope.refusing(select_names(self.find), Mistake.SELECT_NAME)
+        scope = scope.with_names(self.pattern.events())
         is_whole = scope.is_whole and self.pattern.is_whole
         return Scope(scope.names, scope.refused, scope.actions, is_whole=is_whole)
 

@@ -127,7 +127,7 @@ class Clauses:
         for one, other in combinations(terms, 2):
             if one.is_opposite(other):
                 first, second = sorted((used[one.name.text], used[other.name.text]), key=lambda name: name.span.start)
-                self._tell(Mistake.BOTH_SIDES, second.span, name=second.text, other=first.text)
+                self._tell(Mistake.BOTH_SIDES, second.span, name=first.text, other=second.text)
                 return
 
     def _warn_of_idle(self, node: ast.Within, duration: int | Expression) -> None:

@@ -6,7 +6,7 @@ expressions, and tells mistakes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from querylang import ast
 from querylang.durations import Constants
@@ -75,10 +75,13 @@ class Clock:
 
     def _time_of(self, schema: EventSchema, place: ast.Name) -> Expression | None:
         """The time of events of a type by the input's name for it, else by their own `@TimeFrom`."""
-        names = (self._written.text if self._written is not None else self.schema.time_from, schema.time_from)
-        for name in names:
+        written = self._written.text if self._written is not None else self.schema.time_from
+        for name in (written, schema.time_from):
             if name is not None and (schema.action(name) is not None or schema.type_of(name) is not None):
-                return source_time(schema, ast.Name(name, place.span), self.constants.namespace)
+                # What is wrong with an annotation's name is told where that stands.
+                mistakes = [] if name == schema.time_from else self.constants.mistakes
+                namespace = replace(self.constants.namespace, mistakes=mistakes)
+                return source_time(schema, ast.Name(name, place.span), namespace)
         return None
 
     def _tell(self, mistake: Mistake, place: ast.Name, **facts: str) -> None:

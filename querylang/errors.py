@@ -147,6 +147,7 @@ class Mistake(Enum):
         "name-place",
         "'{name}' is a name of the pattern: outside of an aggregate it has no single value",
     )
+    SELECT_NAME = "name-place", "'{name}' is what a `select` gives: neither conditions nor aggregates see it"
     SELECTED_LATER = "name-place", "'{name}' is selected further down: a name is selected before it is used"
     BETWEEN_COUNT = "between", "`between` takes two names or more"
     BETWEEN_TWICE = "between", "'{name}' stands in this `between` already"
@@ -227,7 +228,7 @@ class Mistake(Enum):
     IDLE_HEARTBEAT = "idle-heartbeat", "@Heartbeat has no effect here: it serves types with @TimeFrom only"
     UNSEEN_EVENT = "unseen-event", "nothing says which fields '{name}' has: neither a definition nor the data"
     IDLE_WHERE = "idle-where", "this `where` belongs to the `without` before it and does not mention its '{name}'"
-    SHORT_WINDOW = "short-window", "this `wait` looks further back than 'within' keeps '{event}': {wait} and {within}"
+    SHORT_WINDOW = "short-window", "this `wait` looks {wait} back, but '{event}' is kept for {within} only"
     IDLE_WITHIN = "idle-within", "this `within` never matters: no event is kept that long, but for {kept} at most"
     UNUSED_INPUT = "unused-input", "'{event}' is an input, but neither the pattern nor a `without` uses it"
     UNUSED_PARAMETER = "unused-parameter", "the parameter '{name}' is not used"

@@ -13,6 +13,7 @@ from querylang.expression import Expression, Literal, ParameterOf
 from querylang.inference import Inference
 from querylang.namespaces import Namespace
 from querylang.plan import Parameter
+from querylang.plan_text import literal_text
 from querylang.scope import Scope
 from querylang.source import Span
 from querylang.value_types import NUMBERS, Type
@@ -51,9 +52,24 @@ def _default(node: ast.ParameterDefinition, type_: Type, namespace: Namespace) -
     """The value that stands behind the name; the grammar allows a literal only."""
     if node.value is None:
         return None
-    scope = Scope({}, unknown=Mistake.NOT_CONSTANT)
-    found = Inference(scope, namespace).value_of_type(node.value, type_, f"the value of '{node.name.text}'")
-    return found if isinstance(found, Literal) else None
+    found = Inference(Scope({}), namespace).value(node.value)
+    if not isinstance(found, Literal):
+        return None
+    if found.type != type_:
+        facts = {"what": f"the value of '{node.name.text}'", "expected": str(type_), "found": str(found.type)}
+        mistake = QueryError.of(Mistake.EXPECTED_TYPE, node.value.span, **facts)
+        namespace.mistakes.append(mistake.with_hint(_written_as(found, type_)))
+        return None
+    return found
+
+
+def _written_as(found: Literal, wanted: Type) -> str | None:
+    """How the same number is written as a literal of the type that is wanted."""
+    if found.type not in NUMBERS or wanted not in (Type.FLOAT, Type.DECIMAL) or found.type == Type.DECIMAL:
+        return None
+    text = literal_text(found.type, found.value)
+    text += "" if found.type == Type.FLOAT else ".0"
+    return f"write `{text}{'d' if wanted == Type.DECIMAL else ''}`"
 
 
 def check_metadata(section: ast.Metadata, mistakes: list[QueryError]) -> tuple[tuple[str, str], ...]:

@@ -19,16 +19,19 @@ from querylang.source import Source, Span
 
 def look_again(query: ast.Query, checked: CheckedQuery, namespace: Namespace) -> None:
     """Tells and warns; mistakes and warnings go where the namespace's go."""
-    if _is_too_large(checked) and isinstance(query.find, ast.Find):
-        assert not isinstance(query.find.pattern, ast.Broken), "a query without mistakes has a pattern"
-        namespace.mistakes.append(QueryError.of(Mistake.PATTERN_TOO_LARGE, query.find.pattern.span))
-    namespace.warnings.extend(_unused_inputs(query, checked))
-    namespace.warnings.extend(_unused_parameters(query))
+    match query:
+        case ast.Query(inputs=ast.Inputs() as inputs, find=ast.Find(pattern=pattern)) if checked.pattern is not None:
+            if _is_too_large(checked):
+                namespace.mistakes.append(QueryError.of(Mistake.PATTERN_TOO_LARGE, pattern.span))
+            namespace.warnings.extend(_unused_inputs(inputs, checked))
+            namespace.warnings.extend(_unused_parameters(query))
+        case _:
+            pass
 
 
 def _is_too_large(checked: CheckedQuery) -> bool:
     """Whether the pattern has no automaton of a bearable size; events in a row always have one."""
-    if isinstance(checked.pattern, TermOf) or checked.pattern is None or _is_row(checked.pattern):
+    if isinstance(checked.pattern, TermOf) or _is_row(checked.pattern):
         return False
     try:
         automata.build(checked)
@@ -41,12 +44,11 @@ def _is_row(pattern: object) -> bool:
     return isinstance(pattern, Sequence) and all(isinstance(part, TermOf) for part in pattern.parts)
 
 
-def _unused_inputs(query: ast.Query, checked: CheckedQuery) -> Iterator[QueryError]:
+def _unused_inputs(inputs: ast.Inputs, checked: CheckedQuery) -> Iterator[QueryError]:
     """Events of such an input are kept for nothing."""
     used = {term.input for term in checked.terms}
     used |= {item.input for item in checked.conditions if isinstance(item, Without)}
-    assert isinstance(query.inputs, ast.Inputs), "a query without mistakes has inputs"
-    for index, node in enumerate(query.inputs.items):
+    for index, node in enumerate(inputs.items):
         if index not in used and isinstance(node, ast.InputDefinition):
             yield QueryError.of(Mistake.UNUSED_INPUT, node.event.span, event=node.event.text)
 
