@@ -40,20 +40,27 @@ def receiver_of(inferring: Inferring, node: ast.Expression) -> Expression | None
     return inferring.typed(node)
 
 
-def type_path(inferring: Inferring, node: ast.Expression | None) -> ast.Name | None:
-    """The name of an event type that the points of an expression spell; None if it is something else."""
+def type_path(inferring: Inferring, node: ast.Expression | None, *, is_plain_type: bool = False) -> ast.Name | None:
+    """The name of an event type that the points of an expression spell; None if it is something else.
+
+    In a text without definitions a capital behind a package tells a type; `is_plain_type`: one without a package too.
+    """
     root = node
     while isinstance(root, ast.Member):
         root = root.receiver
     if not isinstance(root, ast.NameUse) or inferring.scope.has(root.name.text):
         return None
     path = path_of(node)
-    return path if path is not None and inferring.namespace.candidates(path.text) else None
+    if path is None or inferring.namespace.candidates(path.text):
+        return path
+    package, _, word = path.text.rpartition(".")
+    may_be_unseen = not inferring.namespace.is_strict and bool(package or is_plain_type)
+    return path if may_be_unseen and word[:1].isupper() else None
 
 
 def member(inferring: Inferring, node: ast.Member) -> Expression | None:
     """`receiver.name`: a field, or a constant of an event type."""
-    path = type_path(inferring, node.receiver)
+    path = type_path(inferring, node.receiver, is_plain_type=node.name.text.isupper())
     if path is not None:
         return _type_constant(inferring, path, node.name)
     receiver = receiver_of(inferring, node.receiver)
