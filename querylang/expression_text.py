@@ -16,7 +16,14 @@ from querylang.tokens import KEYWORDS, SOFT_KEYWORDS, TYPE_KEYWORDS
 
 ANY, NEGATION, COMPARISON, SUM, SIGN, POSTFIX = 0, 4, 5, 6, 8, 10
 _TIGHTNESS = {
-    **{"or": 1, "xor": 2, "and": 3, "+": SUM, "-": SUM, "*": 7, "/": 7, "%": 7},
+    "or": 1,
+    "xor": 2,
+    "and": 3,
+    "+": SUM,
+    "-": SUM,
+    "*": 7,
+    "/": 7,
+    "%": 7,
     **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), COMPARISON),
 }
 _ESCAPED = {meant: f"\\{letter}" for letter, meant in ESCAPES.items()}

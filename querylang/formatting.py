@@ -7,7 +7,7 @@ at most one of the empty lines between two statements. Formatting what is format
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from querylang.ast import Comment
 from querylang.errors import QueryErrors
@@ -177,10 +177,11 @@ class _Lines:
         """A word that begins a line; comments stand on lines before it, or behind the word before it."""
         wants_blank = between.count("\n") > 1
         may_be_blank = before is not None and before.type != "LBRACE"
-        for note in gap.notes:
+        for found in gap.notes:
             is_first = not self._parts
-            if wants_blank and (note.begins_line or is_first):
-                note, wants_blank = _Note(note.text, note.begins_line, note.ends_line, not is_first), False
+            is_separated = wants_blank and found.begins_line
+            wants_blank = wants_blank and not is_separated
+            note = replace(found, follows_blank=found.follows_blank or is_separated)
             self._note(note, indent, may_be_blank=may_be_blank, is_first=is_first)
             may_be_blank = True
         if not self._parts:

@@ -7,11 +7,22 @@ Takes the tree of a text without mistakes; gives a text whose tree is equal. Fou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from typing import assert_never
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression_text import SUM, argument_list, duration, expression, name, qualified, quoted, type_name
+from querylang.expression_text import (
+    POSTFIX,
+    SUM,
+    argument_list,
+    duration,
+    expression,
+    name,
+    qualified,
+    quoted,
+    type_name,
+)
 
 INDENT = "    "
 WIDEST = 120
@@ -38,8 +49,8 @@ def refusals(file: ast.File) -> list[QueryError]:
                 found.append(QueryError.of(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason))
             case tuple() as items:
                 stack += items
-            case node if type(node).__module__ == ast.__name__:
-                stack += [getattr(node, slot) for slot in type(node).__slots__ if slot != "span"]
+            case node if is_dataclass(node):
+                stack += [getattr(node, item.name) for item in fields(node) if item.compare]
             case _:
                 pass
     return sorted(found, key=lambda error: error.span.start)
@@ -252,7 +263,7 @@ def _statement(statement: ast.Statement) -> Iterable[str]:
         case ast.Assignment():
             return [f"{expression(statement.target)} := {expression(statement.value)};"]
         case ast.Evaluation():
-            return [f"{expression(statement.value)};"]
+            return [f"{expression(statement.value, POSTFIX)};"]
         case ast.If():
             return _if(statement)
         case ast.IfPresent():
