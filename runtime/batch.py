@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.expression import Type
 from querylang.plan import EventType, Plan
+from querylang.value_types import Type
+from runtime.arrow import arrow_type
 
 NO_TIME = int(np.iinfo(np.int64).min)
 """Stands for "no such moment" in columns of microseconds."""
@@ -33,13 +34,6 @@ class Kind(IntEnum):
     MALFORMED = -3
     UNKNOWN_TYPE = -4
 
-
-ARROW_TYPES: dict[Type, pa.DataType] = {
-    Type.BOOLEAN: pa.bool_(),
-    Type.INTEGER: pa.int64(),
-    Type.FLOAT: pa.float64(),
-    Type.STRING: pa.string(),
-}
 
 SYSTEM_FIELDS: tuple[pa.Field, ...] = (
     pa.field("_kind", pa.int16(), nullable=False),
@@ -64,7 +58,7 @@ def field_columns(events: Iterable[EventType]) -> dict[str, Type]:
 
 def arrivals_schema(plan: Plan) -> pa.Schema:
     """The schema of `Arrivals.table` for a plan; `_text` and field columns that are null throughout may be left out."""
-    fields = [pa.field(name, ARROW_TYPES[type_]) for name, type_ in field_columns(plan.events).items()]
+    fields = [pa.field(name, arrow_type(type_, plan)) for name, type_ in field_columns(plan.events).items()]
     return pa.schema([*SYSTEM_FIELDS, *fields])
 
 

@@ -1,21 +1,28 @@
 """Raw columns as typed fields: from whatever a file or table holds to the type that an event definition names.
 
 Takes an Arrow column; gives a column of the wanted type and a mark for each cell that is no such value. Vectorised: a
-column that is in order costs one cast. What happens to a row with a marked cell is left to `runtime.tables`.
+column that is in order costs one cast; what only `runtime.cells` understands is read cell by cell. What happens to a
+row with a marked cell is left to `runtime.tables`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Type
-from runtime.batch import ARROW_TYPES, NO_TIME
+from querylang.plan import Plan
+from querylang.types import LOCATION_FIELDS
+from querylang.value_types import Kind, Type
+from runtime.arrow import arrow_type
+from runtime.batch import NO_TIME
+from runtime.cells import CellError, fitted_cell
+from runtime.columns import to_cell
+from runtime.evaluation import Names
 from runtime.times import MICROSECONDS, NUMBER, cast_or_null, is_text, parse_times
 
 _FORMS = {
@@ -24,6 +31,9 @@ _FORMS = {
     pa.float64(): rf"(?i){NUMBER}|^[+-]?(inf|infinity|nan)$",
 }
 """How text of each type looks, roughly."""
+
+NO_PLAN = Plan((), ())
+"""Enough for types that mention no event type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +44,90 @@ class Converted:
     bad: NDArray[np.bool_] | None = None
 
 
-def convert(column: pa.Array, type_: Type, is_source_time: bool = False) -> Converted:
-    """Read a column as values of a type; a field that is a source time may hold any form of time."""
-    target = ARROW_TYPES[type_]
+def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: Plan = NO_PLAN) -> Converted:
+    """Read a column as values of a type; a field that is a source time may hold any form of time.
+
+    `plan`: has the event types that the type mentions.
+    """
+    if type_.kind is Kind.OPTIONAL:
+        return convert(column, type_.of[0], is_source_time, plan)
+    target = arrow_type(type_, plan)
     if column.type == target:
         return Converted(column)
     if pa.types.is_null(column.type):
         return Converted(pa.nulls(len(column), target))
     if type_ in (Type.FLOAT, Type.INTEGER) and (is_source_time or is_moment(column.type)):
         return _seconds(column, type_)
-    return _cast(_prepared(column, type_), target)
+    if type_.is_scalar:
+        return _cast(_prepared(column, type_), target)
+    if _is_exact(column.type, type_, plan):
+        try:
+            return Converted(pc.cast(column, target))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            pass  # some cell does not fit, or Arrow has no such cast
+    return _by_cell(column, type_, plan)
 
 
-def agrees(kind: pa.DataType, type_: Type, is_source_time: bool = False) -> bool:
+def _is_exact(kind: pa.DataType, type_: Type, plan: Plan) -> bool:
+    """Whether Arrow's cast means what ours does: of a float it would take digits that its text does not have."""
+    if type_ == Type.DECIMAL:
+        return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+    return "decimal" not in str(arrow_type(type_, plan)) and agrees(kind, type_, plan=plan)
+
+
+def _by_cell(column: pa.Array, type_: Type, plan: Plan) -> Converted:
+    world = Names(plan)
+    cells: list[Any] = []
+    bad = np.zeros(len(column), np.bool_)
+    for row, cell in enumerate(column.to_pylist()):
+        try:
+            cells.append(to_cell(fitted_cell(cell, type_, world)))
+        except CellError:
+            cells.append(None)
+            bad[row] = True
+    return Converted(pa.array(cells, arrow_type(type_, plan)), _some(bad))
+
+
+def agrees(kind: pa.DataType, type_: Type, is_source_time: bool = False, plan: Plan = NO_PLAN) -> bool:
     """Whether a column that a schema gives this type can be the field: whole numbers may be kept as floats, seconds as
-    times; a source time may be text."""
+    times; a source time may be text; a dictionary may be a struct with a field a key, as JSON has it."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_null(kind):
         return True
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    match type_:
-        case Type.BOOLEAN:
+    match type_.kind:
+        case Kind.BOOLEAN:
             return bool(pa.types.is_boolean(kind))
-        case Type.STRING:
+        case Kind.STRING:
             return is_text(kind)
-        case Type.INTEGER | Type.FLOAT:
+        case Kind.INTEGER | Kind.FLOAT:
             return is_number or is_moment(kind) or (is_source_time and is_text(kind))
-    assert_never(type_)
+        case Kind.DECIMAL:
+            return is_number
+        case Kind.OPTIONAL:
+            return agrees(kind, type_.of[0], is_source_time, plan)
+        case Kind.SEQUENCE:
+            return _is_list(kind) and agrees(kind.value_type, type_.of[0], plan=plan)
+        case Kind.DICTIONARY if pa.types.is_map(kind):
+            return agrees(kind.key_type, type_.of[0], plan=plan) and agrees(kind.item_type, type_.of[1], plan=plan)
+        case Kind.DICTIONARY:
+            return pa.types.is_struct(kind) and all(agrees(item.type, type_.of[1], plan=plan) for item in kind)
+        case Kind.LOCATION:
+            return _has_fields(kind, dict.fromkeys(LOCATION_FIELDS, Type.FLOAT), plan)
+        case Kind.EVENT:
+            return _has_fields(kind, {field.name: field.type for field in plan.event(type_.name).fields}, plan)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _has_fields(kind: pa.DataType, fields: dict[str, Type], plan: Plan) -> bool:
+    if not pa.types.is_struct(kind):
+        return False
+    given = {item.name: item.type for item in kind}
+    return all(name in given and agrees(given[name], type_, plan=plan) for name, type_ in fields.items())
 
 
 def is_moment(kind: pa.DataType) -> bool:
@@ -71,10 +137,10 @@ def is_moment(kind: pa.DataType) -> bool:
 
 def _seconds(column: pa.Array, type_: Type) -> Converted:
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return _cast(column, ARROW_TYPES[type_])
+        return _cast(column, arrow_type(type_, NO_PLAN))
     moments = parse_times(column)
     missing = moments.micros == NO_TIME
-    if type_ is Type.FLOAT:
+    if type_ == Type.FLOAT:
         seconds = pa.array(np.where(missing, 0, moments.micros) / MICROSECONDS, mask=missing)
         written = _numbers_as_written(column)
         return Converted(pc.coalesce(written, seconds), _some(moments.bad & written.is_null().to_numpy(False)))
@@ -94,7 +160,7 @@ def _numbers_as_written(column: pa.Array) -> pa.Array:
 
 def _prepared(column: pa.Array, type_: Type) -> pa.Array:
     """Text that a number or boolean is read from may stand between spaces."""
-    if type_ is not Type.STRING and is_text(column.type):
+    if type_ != Type.STRING and is_text(column.type):
         return pc.utf8_trim_whitespace(column)
     return column
 

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Type
-from querylang.plan import EventType, Plan
+from querylang.plan import Plan
 from runtime.batch import Kind
-from runtime.event_text import EventTextError, TextEvent, Value, parse_event_text
+from runtime.evaluation import Names
+from runtime.event_text import EventTextError, fields, parse_event_text
+from runtime.values import Event, World
 
 CONTROL_EVENTS = (
     "SetDelayedEventsLeeway",
@@ -30,13 +31,6 @@ CONTROL_EVENTS = (
 """Events written as text that are no type of a plan and speak to the engine. The engine reads them, and answers those that are
 wrong, or that it does not know yet, with an error of its own."""
 
-_PYTHON_TYPES: dict[Type, type | tuple[type, ...]] = {
-    Type.BOOLEAN: bool,
-    Type.INTEGER: int,
-    Type.FLOAT: (int, float),
-    Type.STRING: str,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class EventColumn:
@@ -47,7 +41,7 @@ class EventColumn:
 
     kinds: NDArray[np.int16]
     text: NDArray[np.object_] | None
-    written: dict[int, tuple[TextEvent, EventType]]
+    written: dict[int, Event]
     malformed: dict[int, str]
 
 
@@ -57,7 +51,7 @@ class _Meaning:
 
     kind: int
     text: str | None = None
-    written: tuple[TextEvent, EventType] | None = None
+    written: Event | None = None
     problem: str | None = None
 
 
@@ -66,7 +60,8 @@ def read_event_column(column: pa.Array, plan: Plan) -> EventColumn:
     text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
     encoded = pc.dictionary_encode(pc.fill_null(pc.utf8_trim_whitespace(text), ""))
     codes = encoded.indices.to_numpy(zero_copy_only=False)
-    meanings = [_meaning(cell, plan) for cell in encoded.dictionary.to_pylist()]
+    world = Names(plan)
+    meanings = [_meaning(cell, plan, world) for cell in encoded.dictionary.to_pylist()]
     kinds = np.array([meaning.kind for meaning in meanings] or [0], np.int16)
     texts: NDArray[np.object_] | None = None
     if any(meaning.text is not None for meaning in meanings):
@@ -85,7 +80,7 @@ def _rows(meanings: Sequence[_Meaning], codes: NDArray[np.int32]) -> list[tuple[
     return [(meanings[codes[row]], row) for row in np.flatnonzero(special[codes]).tolist()]
 
 
-def _meaning(cell: str, plan: Plan) -> _Meaning:
+def _meaning(cell: str, plan: Plan, world: World) -> _Meaning:
     if not cell:
         return _Meaning(Kind.TICK)
     index = event_index(plan, cell)
@@ -103,10 +98,11 @@ def _meaning(cell: str, plan: Plan) -> _Meaning:
     if index is None:
         is_meant = is_control(event.name)
         return _Meaning(Kind.CONTROL, text=cell) if is_meant else _Meaning(Kind.UNKNOWN_TYPE, text=event.name)
-    problem = _misfit(event, plan.events[index])
-    if problem is not None:
-        return _Meaning(Kind.MALFORMED, problem=problem)
-    return _Meaning(index, written=(event, plan.events[index]))
+    type_ = plan.events[index]
+    try:
+        return _Meaning(index, written=Event(type_, fields(event, type_, world)))
+    except EventTextError as error:
+        return _Meaning(Kind.MALFORMED, problem=str(error))
 
 
 def is_control(name: str) -> bool:
@@ -122,23 +118,3 @@ def event_index(plan: Plan, name: str) -> int | None:
         return names.index(name)
     short = name.rpartition(".")[2]
     return names.index(short) if short in names else None
-
-
-def _misfit(event: TextEvent, definition: EventType) -> str | None:
-    """Why the arguments are not the fields of the definition, if so."""
-    if len(event.arguments) != len(definition.fields):
-        return f"{definition.name!r} has {len(definition.fields)} fields, {len(event.arguments)} given"
-    for field, argument in zip(definition.fields, event.arguments, strict=True):
-        if not _fits(argument, field.type):
-            return f"{argument!r} is not a value of {field.name!r} ({field.type})"
-    return None
-
-
-def _fits(argument: Value, type_: Type) -> bool:
-    if argument is None:
-        return True
-    if isinstance(argument, bool):
-        return type_ is Type.BOOLEAN
-    if isinstance(argument, int) and type_ is Type.INTEGER:
-        return -(2**63) <= argument < 2**63
-    return isinstance(argument, _PYTHON_TYPES[type_])

@@ -15,10 +15,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from querylang.expression import Type
-from runtime.convert import convert, is_moment
+from querylang.types import DECIMAL_PLACES
+from querylang.value_types import Kind, Type
+from runtime.arrow import arrow_type
+from runtime.convert import NO_PLAN, convert, is_moment
 from runtime.files import RawTable, read_raw
 from runtime.times import is_text
+
+_WHOLE_DIGITS = 38 - DECIMAL_PLACES
 
 PLACES = ("source", "partition", "offset")
 """Columns that say where a row came from; fields only where a definition says so."""
@@ -42,7 +46,7 @@ def infer_schemas(
         for name, rows in _rows_by_type(raw, type or "event", event):
             fields = found.setdefault(name, {})
             for field, type_ in _inferred(raw, rows, _declared({"at": arrival, "event": type, "ts": source_time})):
-                if fields.setdefault(field, type_) is not type_:
+                if fields.setdefault(field, type_) != type_:
                     raise InputError(
                         f"{raw.name}: field {field!r} of {name!r} is {type_} here and {fields[field]} before"
                     )
@@ -84,9 +88,34 @@ def _type_of(column: pa.Array, has_types: bool) -> Type | None:
     if is_text(kind):
         narrow = () if has_types or column.null_count == len(column) else (Type.INTEGER, Type.FLOAT, Type.BOOLEAN)
         return next((type_ for type_ in narrow if convert(column, type_).bad is None), Type.STRING)
+    return type_of_kind(kind)
+
+
+def type_of_kind(kind: pa.DataType) -> Type | None:
+    """The type whose values a column of this Arrow type holds; None: there is none.
+
+    A struct is no event: nothing says of which type. Decimals that need more digits than ours have are floats.
+    """
+    if pa.types.is_dictionary(kind):
+        return type_of_kind(kind.value_type)
+    if is_text(kind):
+        return Type.STRING
     if pa.types.is_boolean(kind):
         return Type.BOOLEAN
     if pa.types.is_integer(kind):
         return Type.INTEGER
-    is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return Type.FLOAT if is_number or is_moment(kind) else None
+    if pa.types.is_decimal(kind) and kind.scale <= DECIMAL_PLACES and kind.precision - kind.scale <= _WHOLE_DIGITS:
+        return Type.DECIMAL
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or is_moment(kind):
+        return Type.FLOAT
+    if pa.types.is_map(kind):
+        return _made_of(Kind.DICTIONARY, kind.key_type, kind.item_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _made_of(Kind.SEQUENCE, kind.value_type)
+    is_location = kind == arrow_type(Type.LOCATION, NO_PLAN)
+    return Type.LOCATION if is_location else None
+
+
+def _made_of(kind: Kind, *inner: pa.DataType) -> Type | None:
+    types = tuple(map(type_of_kind, inner))
+    return None if None in types else Type(kind, tuple(type_ for type_ in types if type_ is not None))

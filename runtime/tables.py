@@ -20,15 +20,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from querylang.expression import Type
-from querylang.plan import EventType, Field, Plan
-from runtime.batch import ARROW_TYPES, NO_TIME, Arrivals, Kind, arrivals_schema, column_name
+from querylang.expression import Expression
+from querylang.plan import EventType, Field, Plan, plain_field
+from querylang.value_types import Type
+from runtime.arrow import arrow_type
+from runtime.batch import NO_TIME, Arrivals, Kind, arrivals_schema, column_name
+from runtime.columns import to_cell
 from runtime.convert import agrees, convert
 from runtime.event_column import event_index, read_event_column
-from runtime.event_text import TextEvent
+from runtime.expressions import as_array
 from runtime.files import RawTable, iter_raw, read_raw
 from runtime.schemas import PLACES, infer_schemas
+from runtime.selection import microseconds
 from runtime.times import parse_times
+from runtime.values import Event
 
 __all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
 
@@ -109,7 +114,7 @@ class _Reading:
         self.is_history = self.arrival is None
         self.kinds = np.empty(self.count, np.int16)
         self.text: NDArray[np.object_] | None = None
-        self.written: dict[int, tuple[TextEvent, EventType]] = {}
+        self.written: dict[int, Event] = {}
 
     def arrivals(self) -> Arrivals:
         self._read_kinds()
@@ -188,7 +193,7 @@ class _Reading:
                 uses.setdefault(field.name, []).append((event, field))
         for name, found in uses.items():
             kind = self.raw.columns.schema.field(name).type
-            fits = any(agrees(kind, field.type, (event.name, name) in times) for event, field in found)
+            fits = any(agrees(kind, field.type, (event.name, name) in times, self.plan) for event, field in found)
             if name in self.raw.declared and not fits:
                 event, field = found[0]
                 raise InputError(
@@ -209,7 +214,7 @@ class _Reading:
     def _field(self, uses: Sequence[tuple[int, Field, bool]]) -> pa.Array:
         field = uses[0][1]
         is_time = any(use[2] for use in uses)
-        converted = convert(self._column(field.name), field.type, is_time)
+        converted = convert(self._column(field.name), field.type, is_time, self.plan)
         owners = np.isin(self.kinds, [index for index, _, _ in uses])
         if self.written:
             owners[list(self.written)] = False
@@ -219,27 +224,25 @@ class _Reading:
                 self._refuse(int(row), f"{cell!r} is not a value of {field.name!r} ({field.type})")
         if owners.all():
             return converted.values
-        return pc.if_else(pa.array(owners), converted.values, pa.scalar(None, ARROW_TYPES[field.type]))
+        return pc.if_else(pa.array(owners), converted.values, pa.nulls(self.count, converted.values.type))
 
     def _with_written(self, fields: dict[str, pa.Array]) -> dict[str, pa.Array]:
         """The fields of events that are written as text, put into the columns."""
         values: dict[str, dict[int, Any]] = {}
         types: dict[str, Type] = {}
-        for row, (event, definition) in self.written.items():
-            for field, argument in zip(definition.fields, event.arguments, strict=True):
+        for row, event in self.written.items():
+            for field in event.type.fields:
                 name = column_name(field.name, field.type)
-                values.setdefault(name, {})[row] = (
-                    float(argument) if isinstance(argument, int | float) and field.type is Type.FLOAT else argument
-                )
+                values.setdefault(name, {})[row] = to_cell(event.values[field.name])
                 types[name] = field.type
         for name, cells in values.items():
             rows = np.fromiter(cells, np.int64)
             mask = np.zeros(self.count, np.bool_)
             mask[rows] = True
             order = np.argsort(rows)
-            given = pa.array([list(cells.values())[i] for i in order], ARROW_TYPES[types[name]])
-            column = fields.get(name, pa.nulls(self.count, ARROW_TYPES[types[name]]))
-            fields[name] = pc.replace_with_mask(column, pa.array(mask), given)
+            kind = arrow_type(types[name], self.plan)
+            given = pa.array([list(cells.values())[i] for i in order], kind)
+            fields[name] = _replaced(fields.get(name, pa.nulls(self.count, kind)), mask, given)
         return fields
 
     # ------------------------------------------------------------------------------------------------------ times
@@ -273,12 +276,10 @@ class _Reading:
     def _history(self, fields: Mapping[str, pa.Array], source_time: NDArray[np.int64]) -> NDArray[np.int64]:
         """Every row's own time."""
         moments = source_time.copy()
-        for name, field in _source_time_fields(self.plan):
-            event = self.plan.event(name)
+        for name, source in _time_sources(self.plan):
             rows = self.kinds == event_index(self.plan, name)
             if rows.any():
-                column = fields[column_name(field, event.type_of(field))]
-                own = parse_times(column).micros
+                own = microseconds(as_array(source, pa.table(dict(fields)), self.plan, self.plan.event(name)))
                 moments = np.where(rows, own, moments)
         return moments
 
@@ -410,15 +411,28 @@ def _with_arrival(table: pa.Table, moments: NDArray[np.int64]) -> pa.Table:
     return table.set_column(position, table.schema.field(position), pa.array(moments))
 
 
-def _source_time_fields(plan: Plan) -> dict[tuple[str, str], None]:
-    """The (event type, field) pairs that say when an event happened."""
-    found: dict[tuple[str, str], None] = {}
+def _replaced(column: pa.Array, mask: NDArray[np.bool_], given: pa.Array) -> pa.Array:
+    """The column with other values where the mask says so."""
+    place = np.arange(len(column))
+    place[mask] = np.arange(len(column), len(column) + len(given))
+    return pa.concat_arrays([column, given]).take(pa.array(place))
+
+
+def _time_sources(plan: Plan) -> dict[tuple[str, Expression], None]:
+    """Event types, and what of an event says when it happened."""
+    found: dict[tuple[str, Expression], None] = {}
     for query in plan.queries:
         for item in query.inputs:
             for taken in (item, item.heartbeat):
                 if taken is not None and taken.time_from is not None:
                     found[taken.event, taken.time_from] = None
     return found
+
+
+def _source_time_fields(plan: Plan) -> set[tuple[str, str]]:
+    """The (event type, field) pairs that say when an event happened: they may be written in any form of time."""
+    pairs = ((event, plain_field(source)) for event, source in _time_sources(plan))
+    return {(event, field) for event, field in pairs if field is not None}
 
 
 def _needs_source_time(plan: Plan, event: str, is_history: bool) -> bool:

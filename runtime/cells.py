@@ -1,0 +1,93 @@
+"""One cell of a table as a value of a type: what columns of decimals, sequences, dictionaries, locations, events hold.
+
+Takes what Arrow, JSON or a CSV file has in the cell: native lists, pairs and mappings, or text in event syntax. A cell
+that is no value of the type raises CellError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from querylang.types import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
+from querylang.value_types import Kind, Type
+from runtime.decimals import decimal, of_float
+from runtime.event_text import EventTextError, parse_value
+from runtime.values import Dictionary, EvaluationError, Event, Location, Value, World
+
+
+class CellError(ValueError):
+    """A cell that is no value of the wanted type."""
+
+
+def fitted_cell(cell: Any, type_: Type, world: World) -> Value:
+    """The cell as a value; a null stays None. Raises CellError."""
+    if cell is None:
+        return None
+    if type_.kind is Kind.OPTIONAL:
+        return fitted_cell(cell, type_.of[0], world)
+    try:
+        if isinstance(cell, str) and type_ != Type.STRING:
+            return _of_text(cell, type_, world)
+        return _fitted(cell, type_, world)
+    except (EventTextError, EvaluationError, OverflowError) as error:
+        raise CellError(str(error)) from error
+
+
+def _of_text(text: str, type_: Type, world: World) -> Value:
+    """In event syntax; an event or location may also be a JSON object, which names its fields."""
+    if type_.kind in (Kind.EVENT, Kind.LOCATION) and text.lstrip().startswith("{"):
+        try:
+            return _fitted(json.loads(text), type_, world)
+        except (ValueError, RecursionError) as error:
+            raise CellError(str(error)) from error
+    return parse_value(text, type_, world)
+
+
+def _fitted(cell: Any, type_: Type, world: World) -> Value:
+    match type_.kind, cell:
+        case (Kind.BOOLEAN, bool()) | (Kind.STRING, str()):
+            value: Value = cell
+            return value
+        case _, bool():
+            raise CellError(f"a boolean is no {type_}")
+        case Kind.INTEGER, int() if SMALLEST_INTEGER <= cell <= LARGEST_INTEGER:
+            return cell
+        case Kind.FLOAT, int() | float() | Decimal():
+            return float(cell)
+        case Kind.DECIMAL, float():
+            return of_float(cell)
+        case Kind.DECIMAL, int() | Decimal():
+            return decimal(Decimal(cell))
+        case Kind.SEQUENCE, list():
+            return [_element(item, type_.of[0], world) for item in cell]
+        case Kind.DICTIONARY, Mapping():
+            present = ((key, item) for key, item in cell.items() if item is not None)
+            return _dictionary(present, type_, world)
+        case Kind.DICTIONARY, list():
+            return _dictionary(cell, type_, world)
+        case Kind.LOCATION, Mapping() if cell.keys() == set(LOCATION_FIELDS):
+            return Location(*(_element(cell[name], Type.FLOAT, world) for name in LOCATION_FIELDS))
+        case Kind.EVENT, Mapping():
+            event = world.event_type(type_.name)
+            values = {field.name: fitted_cell(cell.get(field.name), field.type, world) for field in event.fields}
+            return Event(event, values)
+    raise CellError(f"{type(cell).__name__} is no {type_}")
+
+
+def _dictionary(pairs: Any, type_: Type, world: World) -> Dictionary:
+    entries = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise CellError("a dictionary consists of pairs")
+        entries.append((_element(pair[0], type_.of[0], world), _element(pair[1], type_.of[1], world)))
+    return Dictionary.of(entries)
+
+
+def _element(cell: Any, type_: Type, world: World) -> Any:
+    """A part of a value; only an optional may be missing."""
+    if cell is None and type_.kind is not Kind.OPTIONAL:
+        raise CellError(f"a {type_} is missing")
+    return fitted_cell(cell, type_, world)
