@@ -177,7 +177,6 @@ class Mistake(Enum):
 
     # event types
     AMBIGUOUS_EVENT = "ambiguous-event", "'{name}' may be '{first}' or '{second}': write the package too"
-    TYPE_ARGUMENTS = "type", "`{word}` takes {expected} between `<` and `>`, not {count}"
     TYPE_TOO_DEEP = "limit", "this type is nested more than {limit} levels deep"
     KEY_OF_DICTIONARY = "type", "the keys of a dictionary are of a simple type, not {found}"
     EVENT_IN_ITSELF = "event-cycle", "'{event}' holds itself through '{name}': {path}; no table could hold it"

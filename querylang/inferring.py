@@ -94,5 +94,5 @@ def arguments_of(
 def wrong_count(span: Span, name: str, least: int, most: int, count: int) -> QueryError:
     """The mistake of a call with too few or too many arguments."""
     number = f"{least}" if least == most else f"{least} to {most}"
-    expected = "no arguments" if most == 0 else f"{number} argument{'' if most == 1 else 's'}"
+    expected = "no arguments" if most == 0 else f"{number} argument{'' if least == most == 1 else 's'}"
     return QueryError.of(Mistake.ARGUMENT_COUNT, span, name=name, expected=expected, count=count)

@@ -22,21 +22,19 @@ _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
 def constant(inferring: Inferring, node: ast.Constant) -> Expression | None:
-    """A literal that fits its type: integers 64 bits, floats finite, decimals below 10^20 and with 18 places."""
+    """A literal that fits its type: integers 64 bits, decimals below 10^20 and with 18 places; floats the parser judges."""
     match node.value:
         case bool(value):
             return Literal(Type.BOOLEAN, value)
         case int(value):
             if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
-                return _out_of_range(inferring, node.span, "64 bits")
+                return _out_of_range(inferring, node.span, Type.INTEGER)
             return Literal(Type.INTEGER, value)
         case float(value):
-            if value in {float("inf"), float("-inf")}:
-                return _out_of_range(inferring, node.span, "a float")
             return Literal(Type.FLOAT, value)
         case Decimal() as value:
             if not value.is_finite() or abs(value) >= DECIMAL_LIMIT:
-                return _out_of_range(inferring, node.span, "a decimal")
+                return _out_of_range(inferring, node.span, Type.DECIMAL)
             exponent = value.as_tuple().exponent
             is_longer = isinstance(exponent, int) and exponent < -DECIMAL_PLACES
             return Literal(Type.DECIMAL, value.quantize(_LAST_PLACE, context=_EXACT) if is_longer else value)
@@ -137,5 +135,5 @@ def _empty(inferring: Inferring, span: Span, expected: Type | None, what: str, e
     return Items(expected, ())
 
 
-def _out_of_range(inferring: Inferring, span: Span, type_: str) -> None:
-    inferring.wrong(QueryError.of(Mistake.NUMBER_RANGE, span, type=type_))
+def _out_of_range(inferring: Inferring, span: Span, type_: Type) -> Expression | None:
+    return inferring.wrong(QueryError.of(Mistake.NUMBER_RANGE, span, type=str(type_)))

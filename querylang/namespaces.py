@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from querylang import ast
-from querylang.errors import Mistake, QueryError, counted, nearest
+from querylang.errors import Mistake, QueryError, nearest
 from querylang.plan import Field
 from querylang.schema import EventSchema
 from querylang.value_types import SIMPLE, Kind, Type
@@ -129,10 +129,7 @@ class Namespace:
 
     def _type(self, node: ast.TypeName) -> Type | None:
         expected = _GENERIC.get(node.word, 0)
-        if len(node.of) != expected:
-            facts = {"word": node.word, "expected": counted(expected, "type"), "count": len(node.of)}
-            self.mistakes.append(QueryError.of(Mistake.TYPE_ARGUMENTS, node.span, **facts))
-            return None
+        assert len(node.of) == expected, "the grammar counts what stands between `<` and `>`"
         if node.word in _WORDS:
             return _WORDS[node.word]
         if not expected:
