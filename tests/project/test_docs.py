@@ -2,11 +2,13 @@
 
 The blocks of one document run in order in one empty folder that holds a copy of `queries/`. What a block is:
 
-- `query`: query text, must have no mistakes;
+- `query`: query text, must have no mistakes and no warnings;
+- `query error=CODE`: query text that must have mistakes of this code and of no other; `query warning=CODE` likewise. The text
+  is called example.query; `data=A.x:float,...` are columns of its data, `definitions=FILE,...` were written before;
 - `python`: executed; the blocks of a document share their names;
 - `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them;
 - a language and a file name, as in `csv cards.csv`: written to that file;
-- `text` right after a `bash` or `python` block: what that block prints; elsewhere just text.
+- `text` right after a block that is executed or has mistakes: what that block prints; elsewhere just text.
 """
 
 from __future__ import annotations
@@ -37,15 +39,22 @@ DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md" and path.n
 class Block:
     language: str
     file: str | None
+    marks: dict[str, str]
     text: str
     line: int
 
 
 def blocks_of(document: str) -> list[Block]:
-    return [
-        Block(found[1] or "", found[2], found[3], document[: found.start()].count("\n") + 1)
-        for found in BLOCK.finditer(document)
-    ]
+    return [block_of(found, document[: found.start()].count("\n") + 1) for found in BLOCK.finditer(document)]
+
+
+def block_of(found: re.Match[str], line: int) -> Block:
+    words = (found[2] or "").split()
+    marks = dict(word.split("=", 1) for word in words if "=" in word)
+    files = [word for word in words if "=" not in word]
+    assert len(files) <= 1, f"line {line}: two file names"
+    assert marks.keys() <= {"error", "warning", "data", "definitions"}, f"line {line}: an unknown mark"
+    return Block(found[1] or "", files[0] if files else None, marks, found[3], line)
 
 
 @dataclass(slots=True)
@@ -64,8 +73,10 @@ class Reader:
                 path = self.folder / block.file
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(block.text)
+            case "query" if block.marks:
+                self.printed = self.mistakes(block)
             case "query":
-                querylang.check_text(block.text)
+                assert querylang.check_text(block.text).warnings == (), f"line {block.line}"
             case "python":
                 self.printed = self.python(block.text)
             case "bash":
@@ -74,6 +85,27 @@ class Reader:
                 assert before is None or before.split() == block.text.split()
             case other:
                 raise AssertionError(f"line {block.line}: a block of an unknown kind {other!r}")
+
+    def mistakes(self, block: Block) -> str:
+        """What the compiler says of a text with the mistakes that it is marked with."""
+        given = re.findall(r"(\w+)\.(\w+):(\w+)", block.marks.get("data", ""))
+        schemas: dict[str, dict[str, querylang.Type]] = {}
+        for event, name, type_ in given:
+            schemas.setdefault(event, {})[name] = querylang.Type.parse(type_)
+        beside = block.marks["definitions"].split(",") if "definitions" in block.marks else []
+        definitions = [querylang.Source(name, (self.folder / name).read_text()) for name in beside]
+        errors, warnings = self.told(block.text, schemas, definitions)
+        assert {error.code for error in errors} == set(block.marks.get("error", "").split()), f"line {block.line}"
+        assert {error.code for error in warnings} == set(block.marks.get("warning", "").split()), f"line {block.line}"
+        return "\n".join(map(str, (*errors, *warnings)))
+
+    def told(
+        self, text: str, schemas: querylang.Schemas, definitions: list[querylang.Source]
+    ) -> tuple[tuple[querylang.QueryError, ...], tuple[querylang.QueryError, ...]]:
+        try:
+            return (), querylang.compile_text(text, "example.query", schemas, definitions).warnings
+        except querylang.QueryErrors as found:
+            return found.errors, ()
 
     def python(self, text: str) -> str:
         out = io.StringIO()
@@ -113,6 +145,21 @@ def test_what_the_documents_say_works(document: Path, tmp_path: Path) -> None:
     reader = Reader(tmp_path, {"__name__": "document"})
     for block in blocks_of(document.read_text()):
         reader.follow(block)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "```query\ninputs { A() within 30 secs; }\nfind A as a\n```\n",
+        "```query error=unknown-unit\ninputs { A() within 30 sec; }\nfind A as a\n```\n",
+        "```query error=unknown-unit\ninputs { A() within 30 secs; }\nfind B as b\n```\n",
+        "```query warning=unused-input\nevent A { integer n; } inputs { A() within 9.0; } find A as a\n```\n",
+    ],
+)
+def test_a_wrong_query_in_a_document_would_be_seen(document: str, tmp_path: Path) -> None:
+    (block,) = blocks_of(document)
+    with pytest.raises((AssertionError, querylang.QueryErrors)):
+        Reader(tmp_path, {}).follow(block)
 
 
 def test_a_wrong_document_would_be_seen(tmp_path: Path) -> None:

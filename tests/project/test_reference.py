@@ -1,0 +1,42 @@
+"""The reference says what the tables say: every code with an example that causes it, every table as it is now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import reference
+from tools.reference import DOCS, Entry
+
+ENTRIES = reference.entries()
+
+
+def test_every_code_has_an_example_and_a_way_out() -> None:
+    assert sorted(reference.catalogue().keys() - reference.examples().keys()) == []
+
+
+def test_every_example_is_of_a_code_that_there_is() -> None:
+    assert sorted(reference.examples().keys() - reference.catalogue().keys()) == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.code)
+def test_an_example_causes_its_code_and_no_other(entry: Entry) -> None:
+    errors, warnings = entry.told()
+    assert {error.code for error in (*errors, *warnings)} == {entry.code}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.code)
+def test_a_way_out_is_a_sentence(entry: Entry) -> None:
+    assert entry.way_out[0].isupper() or entry.way_out[0] in "`@"
+    assert entry.way_out.strip().endswith((".", "`"))
+
+
+@pytest.mark.parametrize("path", [DOCS / "errors.md", DOCS / "language.md"], ids=lambda path: path.name)
+def test_a_page_is_what_the_tables_say(path: Path) -> None:
+    assert path.read_text() == reference.pages()[path], "run `make docs`"
+
+
+def test_every_table_stands_in_the_reference() -> None:
+    text = (DOCS / "language.md").read_text()
+    assert [name for name in reference.TABLES if f"<!-- table: {name} -->" not in text] == []

@@ -1,0 +1,276 @@
+"""Writes what the reference says from tables: `docs/errors.md`, and the tables of `docs/language.md`.
+
+Takes the catalogue of mistakes with `docs/errors.yaml`, and the tables of `querylang.types`; gives Markdown. In
+language.md what stands between `<!-- table: NAME -->` and `<!-- end -->` is made here. A test holds that both files are what
+this script makes. `make docs` runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import querylang
+from querylang import types
+from querylang.errors import Mistake, QueryError, QueryErrors
+from querylang.source import Source
+from querylang.tokens import KEYWORDS
+from querylang.value_types import NUMBERS, Kind, Type
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+EXAMPLE = "example.query"
+_TABLE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_FACT = re.compile(r"\{\w+(?:!r)?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A code of the catalogue: its messages, and from errors.yaml an example and the way out."""
+
+    code: str
+    messages: tuple[str, ...]
+    example: str
+    way_out: str
+    data: Mapping[str, Mapping[str, str]]
+    definitions: Mapping[str, str]
+
+    def told(self) -> tuple[tuple[QueryError, ...], tuple[QueryError, ...]]:
+        """The errors and the warnings that the example causes."""
+        schemas = {
+            event: {name: Type.parse(text) for name, text in fields.items()} for event, fields in self.data.items()
+        }
+        beside = [Source(name, text) for name, text in self.definitions.items()]
+        try:
+            return (), querylang.compile_text(self.example, EXAMPLE, schemas, beside).warnings
+        except QueryErrors as found:
+            return found.errors, ()
+
+
+def catalogue() -> dict[str, tuple[str, ...]]:
+    """Each code with the words of its messages, in the order of the catalogue."""
+    words: dict[str, list[str]] = {}
+    for mistake in Mistake:
+        words.setdefault(mistake.code, []).append(mistake.words)
+    return {code: tuple(messages) for code, messages in words.items()}
+
+
+def examples() -> dict[str, dict[str, Any]]:
+    """What errors.yaml says, by code."""
+    document: dict[str, dict[str, Any]] = yaml.safe_load((DOCS / "errors.yaml").read_text())
+    return document
+
+
+def entries() -> list[Entry]:
+    """All codes for which there is an example."""
+    given = examples()
+    return [
+        Entry(
+            code=code,
+            messages=messages,
+            example=given[code]["example"],
+            way_out=given[code]["way_out"],
+            data=given[code].get("data", {}),
+            definitions=given[code].get("definitions", {}),
+        )
+        for code, messages in catalogue().items()
+        if code in given
+    ]
+
+
+ERRORS_HEAD = """\
+# Mistakes and the way out
+
+<!-- Written by tools/reference.py from querylang/errors.py and errors.yaml; do not edit. -->
+
+`ensue check` tells all mistakes of a file at once, as `path:line:column: code: message`, with the line and carets under the
+place. The code is stable: scripts and editors may rely on it. Each code stands here with its messages (`…` is what differs
+from text to text), a text that causes it, and the way out. What is only [hardly meant](#warnings) is a warning: the query runs.
+"""
+
+
+def errors_page() -> str:
+    """The page of all mistakes."""
+    errors, warnings = [], []
+    for entry in entries():
+        (warnings if entry.told()[1] else errors).append(entry)
+    index = ", ".join(f"[`{entry.code}`](#{entry.code})" for entry in (*errors, *warnings))
+    parts = [ERRORS_HEAD, index, "## Errors", *map(_section, errors), "## Warnings", *map(_section, warnings)]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _section(entry: Entry) -> str:
+    errors, warnings = entry.told()
+    kind = "warning" if warnings else "error"
+    data = [f"{event}.{name}:{text}" for event, fields in entry.data.items() for name, text in fields.items()]
+    marks = [f"{kind}={entry.code}", *([f"data={','.join(data)}"] if data else [])]
+    messages = "\n".join(f"- {_FACT.sub('…', words)}" for words in entry.messages)
+    parts = [f"### {entry.code}", messages]
+    if entry.data:
+        parts.append(f"Where the data has {_columns(entry.data)}:")
+    if entry.definitions:
+        parts.append("With these definitions beside the query:")
+        parts += [f"```query {name}\n{text}```" for name, text in entry.definitions.items()]
+        marks.append(f"definitions={','.join(entry.definitions)}")
+    parts.append(f"```query {' '.join(marks)}\n{entry.example}```")
+    parts.append("```text\n" + "\n".join(map(str, (*errors, *warnings))) + "\n```")
+    parts.append(entry.way_out)
+    return "\n\n".join(parts)
+
+
+def _columns(data: Mapping[str, Mapping[str, str]]) -> str:
+    return " and ".join(
+        f"`{name}` of `{event}` as {text}" for event, fields in data.items() for name, text in fields.items()
+    )
+
+
+# Tables of the language
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+KINDS = (Kind.STRING, Kind.SEQUENCE, Kind.DICTIONARY, Kind.OPTIONAL, Kind.LOCATION, Kind.EVENT)
+"""Kinds of values, beside numbers, with methods of their own."""
+
+SIMPLE = (Type.BOOLEAN, *NUMBERS, Type.STRING, Type.LOCATION)
+
+
+def operators() -> str:
+    """Operators with what they take and give."""
+    rows = []
+    for operator in types.BINARY_OPERATORS:
+        taken = [type_ for type_ in SIMPLE if types.binary_result(operator, type_, type_) is not None]
+        every = types.binary_result(operator, Type.event("A"), Type.event("A")) is not None
+        results = dict.fromkeys(str(types.binary_result(operator, type_, type_)) for type_ in taken)
+        gives = next(iter(results)) if len(results) == 1 else "the same type"
+        rows.append((f"`a {operator} b`", "any type" if every else _listed(taken), gives))
+    for operator in types.UNARY_OPERATORS:
+        taken = [type_ for type_ in SIMPLE if types.unary_result(operator, type_) is not None]
+        sign = f"{operator} " if operator.isalpha() else operator
+        rows.append((f"`{sign}a`", _listed(taken), "the same type"))
+    return table(("operator", "both sides are", "result"), rows)
+
+
+def methods(kind: Kind) -> str:
+    """The methods of values of a kind, those that all have left out."""
+    rows = [row for row in types.METHODS if kind in row.kinds and row.kinds != tuple(Kind)]
+    return table(("method", "result", ""), [(_call(row), _result(row), row.summary) for row in rows])
+
+
+def methods_of_numbers() -> str:
+    """The methods of integers, floats and decimals, with the types that have them."""
+    rows = []
+    for row in types.METHODS:
+        kinds = [kind for kind in row.kinds if kind in (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)]
+        if kinds and row.kinds != tuple(Kind):
+            rows.append((_call(row), _result(row), _kinds(kinds), row.summary))
+    return table(("method", "result", "of", ""), rows)
+
+
+def methods_of_any() -> str:
+    """The methods that all values have."""
+    rows = [row for row in types.METHODS if row.kinds == tuple(Kind)]
+    return table(("method", "result", ""), [(_call(row), _result(row), row.summary) for row in rows])
+
+
+def static_methods() -> str:
+    """The methods of types."""
+    rows = [(f"`type.{_call(row)[1:]}", _result(row), _kinds(row.kinds), row.summary) for row in types.STATIC_METHODS]
+    return table(("method", "result", "of", ""), rows)
+
+
+def constants() -> str:
+    """The constants of types."""
+    rows = [
+        (f"`{type_}.{name}`", f"`{value}`") for type_ in NUMBERS for name, value in types.type_constants(type_).items()
+    ]
+    return table(("constant", "value"), rows)
+
+
+def aggregates() -> str:
+    """Aggregates with what they take and give."""
+    rows = []
+    for rule in types.AGGREGATES.values():
+        names = ["value", "place" if rule.name == "nth" else "weight" if rule.name == "wavg" else "percent"]
+        given = [f"{name}{'' if place < rule.required else '?'}" for place, name in enumerate(names[: len(rule.takes)])]
+        taken = _listed(rule.takes[0]) if rule.takes and rule.takes[0] is not None else "any type"
+        gives = str(rule.result) if rule.result is not None else "the value's type"
+        rows.append((f"`{rule.name}({', '.join(given)})`", taken, gives, rule.summary))
+    return table(("aggregate", "value is", "result", ""), rows)
+
+
+def units() -> str:
+    """Units of time, each size in a row."""
+    sizes = dict.fromkeys(types.UNITS.values())
+    rows = [
+        (", ".join(f"`{unit}`" for unit, size in types.UNITS.items() if size == wanted), f"{wanted / 1_000_000:g}")
+        for wanted in sizes
+    ]
+    return table(("unit", "seconds"), rows)
+
+
+def keywords() -> str:
+    """All keywords, as one line."""
+    return " ".join(f"`{word}`" for word in sorted(KEYWORDS)) + "\n"
+
+
+def levels() -> str:
+    """The levels of `log`, as one line."""
+    return ", ".join(f"`{level}`" for level in types.LOG_LEVELS) + f"; without one it is `{types.DEFAULT_LOG_LEVEL}`.\n"
+
+
+TABLES = {
+    "operators": operators,
+    "methods of any value": methods_of_any,
+    "methods of numbers": methods_of_numbers,
+    **{f"methods of {kind}": partial(methods, kind) for kind in KINDS},
+    "static methods": static_methods,
+    "constants": constants,
+    "aggregates": aggregates,
+    "units": units,
+    "keywords": keywords,
+    "log levels": levels,
+}
+
+
+def with_tables(text: str) -> str:
+    """A page with its tables as they are now; a name of no table is our own mistake."""
+    return _TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", text)
+
+
+def _call(row: types.Method) -> str:
+    parameters = [f"{item}{'' if place < row.required else '?'}" for place, item in enumerate(row.parameters)]
+    return f"`{row.name}({', '.join(parameters)})`"
+
+
+def _result(row: types.Method) -> str:
+    return "" if row.result is None else f"`{row.result}`"
+
+
+def _kinds(kinds: Sequence[Kind]) -> str:
+    return "any type" if tuple(kinds) == tuple(Kind) else ", ".join(map(str, kinds))
+
+
+def _listed(taken: Sequence[Type]) -> str:
+    return ", ".join(map(str, taken))
+
+
+def pages() -> dict[Path, str]:
+    """Each page that is made here, as it must be."""
+    language = DOCS / "language.md"
+    return {DOCS / "errors.md": errors_page(), language: with_tables(language.read_text())}
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text)
+        print(f"wrote {path.relative_to(DOCS.parent)}")
