@@ -36,6 +36,7 @@ __all__ = [
     "children",
     "rewritten",
     "terms_of",
+    "type_of",
     "walk",
 ]
 
@@ -212,6 +213,12 @@ NODES: tuple[type, ...] = (
     *(Literal, ParameterOf, KeyOf, FieldOf, EventOf, SelectOf, LocalOf, MemberOf, IndexOf, Unary, Binary, Call),
     *(Invoke, New, Items, Aggregate),
 )
+
+
+def type_of(node: Expression) -> Type:
+    """The type of an expression that has a value; all but calls of actions that return nothing do."""
+    assert node.type is not None, "the checker lets values stand where values are needed"
+    return node.type
 
 
 def children(node: Expression) -> tuple[Expression, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.expression import Aggregate, Expression, FieldOf, KeyOf, SelectOf, rewritten, walk
+from querylang.expression import Aggregate, Expression, FieldOf, KeyOf, SelectOf, rewritten, type_of, walk
 from querylang.plan import EventType, Field, Plan, QueryPlan
 from runtime.batch import column_name
 from runtime.expressions import as_array
@@ -46,13 +46,13 @@ def selected(
     for number, (key, column) in enumerate(zip(query.keys, keys, strict=True)):
         row.columns[f"key{number}", KeyOf(key.type, number)] = column
     for number, select in enumerate(query.every.selects):
-        row.columns[f"select{number}", SelectOf(select.value.type, number)] = row.value(select.value)
+        row.columns[f"select{number}", SelectOf(type_of(select.value), number)] = row.value(select.value)
     passed = np.ones(len(latest), np.bool_)
     for condition in query.every.having:
         passed &= row.value(condition).fill_null(False).to_numpy(zero_copy_only=False)
     chosen = np.flatnonzero(passed)
     selects = [
-        row.columns[f"select{number}", SelectOf(item.value.type, number)]
+        row.columns[f"select{number}", SelectOf(type_of(item.value), number)]
         for number, item in enumerate(query.every.selects)
     ]
     return chosen, tuple(column.take(pa.array(chosen)) for column in selects)

@@ -226,7 +226,7 @@ _Operands = tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.int32]]
 def _operands(columns: Sequence[pa.Array], row: NDArray[np.int32], kind: type) -> _Operands:
     values: NDArray[Any] = np.empty((max(1, len(columns)), len(row)), kind)
     mask = np.full(max(1, len(columns)), -1, np.int32)
-    valid = []
+    valid: list[NDArray[np.bool_]] = []
     for index, column in enumerate(columns):
         if column.null_count:
             mask[index] = len(valid)

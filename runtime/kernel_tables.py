@@ -222,9 +222,9 @@ def _asks(query: QueryPlan, condition: Condition) -> set[int]:
     match condition:
         case Where(condition=expression):
             return set(terms_of(expression))
-        case Within(between=None):
-            return set()
         case Within(between=between):
+            if between is None:
+                return set()
             return set(range(len(query.terms))) if between.leading else set(between.terms)
         case Without(input=taken, condition=expression, between=between):
             own = {index for index, term in enumerate(query.terms) if term.input == taken}

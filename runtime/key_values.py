@@ -6,26 +6,27 @@ All events of a candidate have the same key, so the key may be taken from any of
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 from querylang.expression import Aggregate, EventOf, Expression, FieldOf, KeyOf, rewritten, terms_of
 from querylang.plan import Condition, QueryPlan, Where, Within, Without
 
-Any_ = TypeVar("Any_", Condition, Aggregate)
+Mentioning = TypeVar("Mentioning", Condition, Aggregate)
 
 
-def with_keys_of(query: QueryPlan, item: Any_) -> Any_:
+def with_keys_of(query: QueryPlan, item: Mentioning) -> Mentioning:
     """The condition or aggregate without mention of keys."""
     match item:
-        case Where(condition=expression):
-            return replace(item, condition=without_keys(query, expression))
-        case Without(condition=expression) if expression is not None:
-            return replace(item, condition=without_keys(query, expression, len(query.terms), item.input))
-        case Within() | Without():
+        case Where():
+            return replace(item, condition=without_keys(query, item.condition))
+        case Without():
+            if item.condition is None:
+                return item
+            return replace(item, condition=without_keys(query, item.condition, len(query.terms), item.input))
+        case Within():
             return item
-        case Aggregate(arguments=arguments):
-            return replace(item, arguments=tuple(without_keys(query, argument) for argument in arguments))
-    assert_never(item)
+        case Aggregate():
+            return replace(item, arguments=tuple(without_keys(query, argument) for argument in item.arguments))
 
 
 def without_keys(query: QueryPlan, expression: Expression, term: int | None = None, index: int = 0) -> Expression:

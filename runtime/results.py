@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.expression import type_of
 from querylang.plan import EventType, Plan, QueryPlan
 from runtime.arrow import arrow_type
 from runtime.batch import NO_TIME, field_columns
@@ -70,7 +71,7 @@ def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
         ("members", members_struct(plan, query)),
     ]
     if query.every is not None:
-        selects = [(select.name, arrow_type(select.value.type, plan)) for select in query.every.selects]
+        selects = [(select.name, arrow_type(type_of(select.value), plan)) for select in query.every.selects]
         columns.append(("selected", pa.struct(selects)))
     if point_names(query):
         columns.append(("points", pa.struct([(name, TIMESTAMP) for name in point_names(query)])))

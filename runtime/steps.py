@@ -122,7 +122,7 @@ class _Stepping:
         concerned = [place for place, role in enumerate(self.roles) if role.use[index] in _CONCERNED]
         definitive = self._definitives(index)
         for place in concerned:
-            self._wait(place, index, self.plan.queries[place].name in {name for name, _ in discarded})
+            self._wait(place, index, self.plan.queries[place].title in {name for name, _ in discarded})
         source_time, time = self._times(index, concerned)
         self._released()
         return Step(
@@ -149,16 +149,26 @@ class _Stepping:
 
     def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
         matches, outputs = self._matches(results), plain_outputs(in_order(self.plan, results).outputs)
-        for place, key in self._released():
+        for place, key in sorted({*self._released(), *self._matched(results)}):
             query = self.plan.queries[place]
-            own: Plain = {"query": query.name, "key": plain_value(dict(zip(query.keys, key, strict=True)))}
+            named = dict(zip(query.key_names, key, strict=True))
+            own: Plain = {"query": query.name, "instance": query.instance, "key": plain_value(named)}
+            its = [match for match in matches if {name: match[name] for name in own} == own]
+            ids = {match["match_id"] for match in its}
             yield Step(
                 at=due,
                 key=own["key"],
-                definitive=self.engine.definitive(query.name, key),
-                matches=[match for match in matches if {name: match[name] for name in own} == own],
-                outputs=[output for output in outputs if {name: output[name] for name in own} == own],
+                definitive=self.engine.definitive(query.title, key),
+                matches=its,
+                outputs=[output for output in outputs if output["match_id"] in ids],
             )
+
+    def _matched(self, results: Results) -> Iterator[tuple[int, Key]]:
+        """The (query, key)s that have matches."""
+        for place, query in enumerate(self.plan.queries):
+            table = results.matches.get(query.title)
+            for key in table.column("key").to_pylist() if table is not None else []:
+                yield place, tuple(key.values())
 
     def _wait(self, place: int, index: int, is_discarded: bool) -> None:
         role = self.roles[place]
@@ -170,7 +180,7 @@ class _Stepping:
         """The (query, key)s of which definitive time has reached a waiting event, in order; those wait no more."""
         reached = []
         for (place, key), times in list(self.waiting.items()):
-            definitive = self.engine.definitive(self.plan.queries[place].name, key)
+            definitive = self.engine.definitive(self.plan.queries[place].title, key)
             left = [time for time in times if definitive is None or time > definitive]
             if len(left) < len(times):
                 reached.append((place, key))
@@ -185,7 +195,7 @@ class _Stepping:
         for query, role in zip(self.plan.queries, self.roles, strict=True):
             if query.keys and (role.use[index] not in _CONCERNED or None in role.keys[index]):
                 continue
-            definitive = self.engine.definitive(query.name, role.keys[index])
+            definitive = self.engine.definitive(query.title, role.keys[index])
             if definitive is not None:
                 found.append(definitive)
         return found
@@ -202,7 +212,7 @@ class _Stepping:
 
     def _key(self, index: int, concerned: Sequence[int]) -> Plain | None:
         for place in concerned:
-            key = dict(zip(self.plan.queries[place].keys, self.roles[place].keys[index], strict=True))
+            key = dict(zip(self.plan.queries[place].key_names, self.roles[place].keys[index], strict=True))
             return dict(plain_value(key))
         return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.plan import Input, QueryPlan
+from querylang.plan import Input, QueryPlan, known
 from runtime.controls import NEVER
 
 DEFAULT_LEEWAY = 10_000_000
@@ -35,7 +35,7 @@ class TimePolicy:
 
 def apama(item: Input) -> TimePolicy:
     """The policy of an Apama input: `wait` is the largest delay, `@OutOfOrder` keeps records from moving the bound."""
-    delay = None if item.wait is None else min(item.wait, NEVER)
+    delay = None if item.wait is None else min(known(item.wait), NEVER)
     return TimePolicy(max_delay=delay, records_move_bound=not item.out_of_order)
 
 

@@ -29,7 +29,7 @@ def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
         lines.append(f"filters of {', '.join(filtered)}: what they refuse is counted, not shipped")
     lines.append("records of other types: counted, not shipped")
     keys = query.inputs[0].keys
-    lines.append(f"bucket: by {', '.join(query.keys)}" if keys else "bucket: one, for all records")
+    lines.append(f"bucket: by {', '.join(query.key_names)}" if keys else "bucket: one, for all records")
     return lines
 
 

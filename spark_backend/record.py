@@ -48,13 +48,15 @@ class Record:
             buckets=deployment.buckets,
             clock=str(deployment.clock),
             plan=program.fingerprint(),
-            queries=tuple(query.name for query in program.plan().queries),
+            queries=tuple(query.title for query in program.plan().queries),
             schemas={name: {field: str(type_) for field, type_ in fields.items()} for name, fields in schemas.items()},
         )
 
     def types(self) -> Schemas:
         """The event types that were read from data when the checkpoint was made."""
-        return {name: {field: Type(type_) for field, type_ in fields.items()} for name, fields in self.schemas.items()}
+        return {
+            name: {field: Type.parse(type_) for field, type_ in fields.items()} for name, fields in self.schemas.items()
+        }
 
 
 def all_sources(deployment: Deployment) -> list[Source]:
