@@ -20,7 +20,7 @@ from querylang.expression import Expression
 from querylang.inputs import CheckedInputs, check_inputs
 from querylang.namespaces import Namespace
 from querylang.parameters import check_metadata, check_parameters
-from querylang.patterns import CheckedPattern, check_pattern
+from querylang.patterns import CheckedPattern, check_pattern, parts_of
 from querylang.plan import Parameter
 from querylang.schema import ActionSignature
 from querylang.scope import Scope
@@ -46,7 +46,7 @@ class _Checking:
         self.find = query.find if isinstance(query.find, ast.Find) else None
         self.clauses = () if self.find is None else self.find.clauses
         self.parameters, names = _parameters(query, namespace)
-        self.constants = Constants(namespace, names, is_whole=_has_all_parameters(query))
+        self.constants = Constants(namespace, names, _has_all_parameters(query), _pattern_names(self.find))
         self.inputs = CheckedInputs(namespace)
         if isinstance(query.inputs, ast.Inputs):
             self.inputs = check_inputs(query.inputs, self.constants)
@@ -163,6 +163,13 @@ def _parameters(
 ) -> tuple[tuple[Parameter, ...], Mapping[str, Expression | None]]:
     section = query.parameters
     return check_parameters(section, namespace) if isinstance(section, ast.Parameters) else ((), {})
+
+
+def _pattern_names(find: ast.Find | None) -> frozenset[str]:
+    """The names of events and waits, before anything is known of them."""
+    parts = () if find is None else parts_of(find.pattern)
+    named = (part for part in parts if isinstance(part, ast.PatternTerm | ast.PatternWait))
+    return frozenset(part.name.text for part in named if part.name is not None)
 
 
 def _has_all_parameters(query: ast.Query) -> bool:

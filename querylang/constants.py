@@ -15,9 +15,9 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from querylang.expression import Binary, Call, Expression, Literal, Unary, children, walk
-from querylang.types import DECIMAL_LIMIT, DECIMAL_PLACES, SMALLEST_INTEGER
-from querylang.value_types import Type
+from querylang.expression import Binary, Call, Expression, Literal, ParameterOf, Unary, children, walk
+from querylang.types import ARITHMETIC, DECIMAL_LIMIT, DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER
+from querylang.value_types import NUMBERS, Type
 
 Value = bool | int | float | Decimal | str
 
@@ -36,8 +36,6 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_CONVERSIONS = ("toFloat", "toInteger", "toDecimal")
-_CHOICES: dict[str, Callable[[Any, Any], Any]] = {"min": min, "max": max}
 
 
 class NoValueError(Exception):
@@ -49,8 +47,25 @@ class WrongNumberError(Exception):
 
 
 def is_constant(node: Expression) -> bool:
-    """Whether the expression mentions nothing but literals."""
-    return all(isinstance(leaf, Literal) for leaf in walk(node) if not children(leaf))
+    """Whether the expression is calculable from literals alone."""
+    return is_calculable(node) and not any(isinstance(part, ParameterOf) for part in walk(node))
+
+
+def is_calculable(node: Expression) -> bool:
+    """Whether the value follows from literals and parameters by what is known here."""
+    match node:
+        case Literal() | ParameterOf():
+            return True
+        case Unary(operator=sign):
+            return sign == "-" and all(map(is_calculable, children(node)))
+        case Binary(operator=sign, left=left):
+            is_known = sign in _COMPARISONS or (sign in ARITHMETIC and left.type in NUMBERS)
+            return is_known and all(map(is_calculable, children(node)))
+        case Call(method=method, receiver=receiver):
+            is_known = method.rpartition(".")[2] in _METHODS and receiver.type in NUMBERS
+            return is_known and all(map(is_calculable, children(node)))
+        case _:
+            return False
 
 
 def value_of(node: Expression) -> Value:
@@ -58,19 +73,16 @@ def value_of(node: Expression) -> Value:
     match node:
         case Literal(value=value):
             return value
-        case Unary(operator="-", operand=operand):
-            return _fitting(node.type, _number(operand).__neg__())
+        case Unary(operand=operand):
+            return _fitting(node.type, -_number(operand))
         case Binary(operator=sign, left=left, right=right) if sign in _COMPARISONS:
             return _COMPARISONS[sign](value_of(left), value_of(right))
-        case Binary(operator=sign, type=type_, left=left, right=right) if type_ != Type.STRING:
-            return _fitting(type_, _calculated(sign, _number(left), _number(right)))
-        case Call(method=method, receiver=receiver, arguments=()) if method in _CONVERSIONS:
-            return _fitting(node.type, _converted(node.type, _number(receiver)))
-        case Call(method="abs", receiver=receiver, arguments=()):
-            return _fitting(node.type, abs(_number(receiver)))
-        case Call(method=method, receiver=receiver, arguments=(other,)) if method.rpartition(".")[2] in _CHOICES:
-            return _chosen(method.rpartition(".")[2], _number(receiver), _number(other))
-    raise NoValueError("only numbers, parameters, arithmetic and conversions can stand here")
+        case Binary(operator=sign, left=left, right=right):
+            return _fitting(node.type, _calculated(sign, _number(left), _number(right)))
+        case Call(method=method, receiver=receiver, arguments=arguments):
+            values = [_number(part) for part in (receiver, *arguments)]
+            return _fitting(node.type, _METHODS[method.rpartition(".")[2]](*values))
+    raise AssertionError("only constants are evaluated")
 
 
 def number_of(node: Expression) -> int | float:
@@ -113,8 +125,7 @@ def of_seconds(number: float) -> Fraction:
 
 def _number(node: Expression) -> Any:
     value = value_of(node)
-    if isinstance(value, str | bool):
-        raise NoValueError("only numbers can be calculated with here")
+    assert not isinstance(value, str | bool), "only numbers are calculated with"
     return value
 
 
@@ -153,18 +164,36 @@ def _of_floats(sign: str, left: float, right: float) -> float:
     return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
-def _converted(wanted: Type, value: Any) -> Any:
-    if wanted == Type.FLOAT:
-        return float(value)
-    if not math.isfinite(value):
-        raise NoValueError(f"{value} is no {wanted}")
-    return int(value) if wanted == Type.INTEGER else Decimal(value)
+def _integer(value: Any) -> int:
+    if not math.isfinite(value) or not SMALLEST_INTEGER <= int(value) <= LARGEST_INTEGER:
+        raise NoValueError(f"{value} is no integer")
+    return int(value)
 
 
-def _chosen(method: str, left: Any, right: Any) -> Any:
-    """The smaller or larger one; NaN if one is."""
-    is_nan = any(isinstance(side, float) and math.isnan(side) for side in (left, right))
-    return math.nan if is_nan else _CHOICES[method](left, right)
+def _decimal(value: Any) -> Decimal:
+    return decimal_of(Decimal(value))
+
+
+def _smaller(left: Any, right: Any) -> Any:
+    return math.nan if _is_nan(left, right) else min(left, right)
+
+
+def _larger(left: Any, right: Any) -> Any:
+    return math.nan if _is_nan(left, right) else max(left, right)
+
+
+def _is_nan(*values: Any) -> bool:
+    return any(isinstance(value, float) and math.isnan(value) for value in values)
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "toFloat": float,
+    "toInteger": _integer,
+    "toDecimal": _decimal,
+    "abs": abs,
+    "min": _smaller,
+    "max": _larger,
+}
 
 
 def _fitting(type_: Type | None, value: Any) -> Any:

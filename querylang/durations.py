@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from querylang import ast
-from querylang.constants import LONGEST, SECOND, NoValueError, is_constant, number_of, of_seconds
+from querylang.constants import LONGEST, SECOND, NoValueError, is_calculable, is_constant, number_of, of_seconds
 from querylang.errors import Mistake, QueryError
 from querylang.expression import Expression
 from querylang.inference import Inference
@@ -25,16 +25,26 @@ from querylang.value_types import Type
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Reads durations and counts. `parameters`: what their names stand for; `is_whole`: all of them could be read."""
+    """Reads durations and counts.
+
+    `parameters`: what their names stand for; `is_whole`: all of them could be read. `pattern_names`: names that may be
+    used in other places only.
+    """
 
     namespace: Namespace
     parameters: Mapping[str, Expression | None]
     is_whole: bool = True
+    pattern_names: frozenset[str] = frozenset()
 
     @property
     def mistakes(self) -> list[QueryError]:
         """Where mistakes go."""
         return self.namespace.mistakes
+
+    def scope(self, mistake: Mistake) -> Scope:
+        """Where only constants and parameters may stand; `mistake` is that of any other name."""
+        scope = Scope(self.parameters, unknown=mistake, is_whole=self.is_whole)
+        return scope.refusing(self.pattern_names - self.parameters.keys(), mistake)
 
     def duration(self, node: ast.Duration, what: str) -> Duration | None:
         """A duration greater than 0; numbers without a unit are seconds. `what`: how messages call it."""
@@ -60,9 +70,14 @@ class Constants:
 
     def _typed(self, node: ast.Expression, types: tuple[Type, ...], expected: str, what: str) -> Expression | None:
         """An expression over parameters, of one of these types."""
-        scope = Scope(self.parameters, unknown=Mistake.NOT_CONSTANT, is_whole=self.is_whole)
+        scope = self.scope(Mistake.NOT_CONSTANT)
         typed = Inference(scope, self.namespace).value(node)
-        if typed is None or typed.type in types:
+        if typed is None:
+            return None
+        if not is_calculable(typed):
+            self.mistakes.append(QueryError.of(Mistake.NOT_CALCULABLE, node.span))
+            return None
+        if typed.type in types:
             return typed
         facts = {"what": what, "expected": expected, "found": str(typed.type)}
         self.mistakes.append(QueryError.of(Mistake.EXPECTED_TYPE, node.span, **facts))

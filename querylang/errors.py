@@ -104,6 +104,7 @@ class Mistake(Enum):
     UNIT_TWICE = "unit-order", "the unit '{unit}' stands twice"
     UNIT_ORDER = "unit-order", "'{unit}' is not smaller than '{before}': units go from large to small"
     NOT_CONSTANT = "not-constant", "'{name}' cannot stand here: only constants and parameters can"
+    NOT_CALCULABLE = "not-constant", "only numbers, parameters, arithmetic and conversions of these can stand here"
     NO_VALUE = "no-value", "{what} has no value: {reason}"
     NOT_POSITIVE = "not-positive", "{what} must be greater than 0"
     NO_WINDOW = "no-window", "this input needs `within` or `retain`"

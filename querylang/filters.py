@@ -46,7 +46,7 @@ def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constant
 
 def _right_side(schema: EventSchema, constants: Constants) -> Scope:
     """What a field may be compared with: constants and parameters."""
-    scope = Scope(constants.parameters, unknown=Mistake.UNKNOWN_FILTER_NAME, is_whole=constants.is_whole)
+    scope = constants.scope(Mistake.UNKNOWN_FILTER_NAME)
     own = [name for name in schema.field_names if name not in constants.parameters]
     return scope.refusing(own, Mistake.FILTER_OWN_FIELD)
 

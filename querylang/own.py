@@ -12,7 +12,6 @@ from querylang.errors import Mistake
 from querylang.expression import EventOf, Expression, FieldOf
 from querylang.inference import Inference
 from querylang.schema import EventSchema
-from querylang.scope import Scope
 
 _THIS = ""
 """The event's name in its own expressions: none that a user could write."""
@@ -28,7 +27,6 @@ def own_value(
     schema: EventSchema, name: ast.Name, arguments: tuple[ast.Expression, ...], constants: Constants
 ) -> Expression | None:
     """What an action or a method of the event gives, called with constants and parameters."""
-    names = {**constants.parameters, _THIS: EventOf(schema.type, 0)}
-    scope = Scope(names, unknown=Mistake.NOT_CONSTANT, is_whole=constants.is_whole)
+    scope = constants.scope(Mistake.NOT_CONSTANT).with_names({_THIS: EventOf(schema.type, 0)})
     receiver = ast.NameUse(ast.Name(_THIS, name.span))
     return Inference(scope, constants.namespace).value(ast.Call(name.span, receiver, name, arguments))
