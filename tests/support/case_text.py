@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -61,7 +62,12 @@ def _out(matches: Sequence[Found]) -> list[Any]:
 
 def text_of(value: Any) -> str:
     """What `toString()` gives."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    match value:
+        case bool():
+            return str(value).lower()
+        case float() if math.isnan(value):
+            return "NaN"
+    return str(value)
 
 
 def _line(given: Mapping[str, Any]) -> str:
