@@ -26,7 +26,11 @@ def coloured(text: str) -> str:
     colour = YELLOW if text.startswith("warning: ") else RED
 
     def head(found: re.Match[str]) -> str:
-        warning, place, code = found[1] or "", found[2], found[3]
-        return f"{colour}{warning}{PLAIN}{BOLD}{place}{PLAIN}: {colour}{code}{PLAIN}"
+        warning, place, code = found.groups(default="")
+        return f"{_in(colour, warning)}{_in(BOLD, place)}: {_in(colour, code)}"
 
-    return _CARETS.sub(rf"\1{colour}\2{PLAIN}", _HEAD.sub(head, text))
+    return _CARETS.sub(lambda found: f"{found[1]}{_in(colour, found[2])}", _HEAD.sub(head, text))
+
+
+def _in(colour: str, text: str) -> str:
+    return f"{colour}{text}{PLAIN}" if text else ""

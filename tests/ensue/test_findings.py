@@ -1,0 +1,118 @@
+"""`ensue check --json`: the places of mistakes, for people and for editors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.findings import check_files, editor_range
+from querylang.source import Source
+
+DEPLOYMENT = """name: x
+queries: [q.query]
+sources: {all: {format: csv, path: .}}
+sinks: {matches: {format: json, path: out}}
+checkpoint: state
+"""
+PARAMETERS = "query Rising {{ parameters {{ {} }} inputs {{ A() within least; }} find A as a }}"
+
+
+def found(folder: Path, text: str, name: str = "q.query") -> dict[str, Any]:
+    (folder / name).write_text(text, encoding="utf-8")
+    return check_files([folder / name]).to_plain()
+
+
+def test_a_mistake_has_a_range_from_zero_beside_the_place_from_one(tmp_path: Path) -> None:
+    (error,) = found(tmp_path, "inputs { A() within 30.0; }\nfind A as a1 where a2.x = 1\n")["errors"]
+    assert error == {
+        "path": str(tmp_path / "q.query"),
+        "line": 2,
+        "column": 20,
+        "code": "unknown-name",
+        "message": "'a2' is not a name of this pattern; did you mean 'a1'?",
+        "severity": "error",
+        "range": {"start": {"line": 1, "character": 19}, "end": {"line": 1, "character": 21}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end", "range_"),
+    [
+        ("ab", 0, 2, ((0, 0), (0, 2))),
+        ("a\nbc", 2, 4, ((1, 0), (1, 2))),
+        ("a\r\nbc", 3, 5, ((1, 0), (1, 2))),
+        ("a\nbc\nd", 0, 6, ((0, 0), (2, 1))),
+        ("é = x", 4, 5, ((0, 4), (0, 5))),
+        ("😀 = x", 4, 5, ((0, 5), (0, 6))),
+        ("😀", 0, 1, ((0, 0), (0, 2))),
+        ("", 0, 0, ((0, 0), (0, 0))),
+    ],
+)
+def test_columns_of_editors_are_utf_16(text: str, start: int, end: int, range_: tuple[Any, Any]) -> None:
+    found = editor_range(Source("x", text).span(start, end))
+    assert tuple((place["line"], place["character"]) for place in (found["start"], found["end"])) == range_
+
+
+def test_a_warning_says_so(tmp_path: Path) -> None:
+    text = "event A { integer n; }\nevent B { }\ninputs { A() within 9.0; B() within 9.0; }\nfind A as a\n"
+    report = found(tmp_path, text)
+    assert [(item["severity"], item["code"]) for item in report["warnings"]] == [("warning", "unused-input")]
+    assert (report["files"], report["errors"]) == (1, [])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    (error,) = check_files([tmp_path / "none.query"]).to_plain()["errors"]
+    assert (error["path"], error["line"], error["range"]) == (str(tmp_path / "none.query"), None, None)
+
+
+def test_each_mistake_of_a_deployment_has_its_line(tmp_path: Path) -> None:
+    (tmp_path / "q.query").write_text("inputs { A() within 9.0; }\nfind A as a\n")
+    text = DEPLOYMENT.replace("format: csv", "format: cvs").replace("name: x", "nam: x")
+    report = found(tmp_path, text, "run.yaml")
+    assert [(item["line"], item["message"]) for item in report["errors"]] == [
+        (1, "'nam' is not known in 'the deployment'; did you mean 'name'?"),
+        (1, "'name' is missing"),
+        (3, "'format' must be parquet, csv or json, not 'cvs'; did you mean 'csv'?"),
+    ]
+    assert report["errors"][2]["range"] == {"start": {"line": 2, "character": 0}, "end": {"line": 3, "character": 0}}
+
+
+def test_a_mistake_that_two_files_bring_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "q.query").write_text("inputs { A() within 9.0; }\nfind B as b\n")
+    (tmp_path / "run.yaml").write_text(DEPLOYMENT)
+    report = check_files([tmp_path / "q.query", tmp_path / "run.yaml"])
+    assert len(report.errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ("{Rising: {eu: {least: 9.0}}}", []),
+        ("{Rising: {least: 9.0}}", []),
+        ("{least: 9}", []),
+        (
+            "{Rising: {eu: {leest: 9.0}}}",
+            [(6, "query 'Rising', instance 'eu': there is no parameter 'leest'; did you mean 'least'?")],
+        ),
+        (
+            "\n  Rising:\n    eu: {least: 9.0}\n    us: {least: -1}",
+            [(9, "query 'Rising', instance 'us': `within` of 'A' must be greater than 0, but is -1.0 seconds")],
+        ),
+        ("{Risin: {least: 9.0}}", [(6, "there is no query 'Risin'; did you mean 'Rising'?")]),
+        ("{Rising: {eu: {least: 9.0}, us: 3}}", [(6, "'us' must be an instance with values, as those beside it are")]),
+    ],
+)
+def test_values_of_parameters_are_checked_with_their_place(
+    tmp_path: Path, parameters: str, told: list[tuple[int, str]]
+) -> None:
+    (tmp_path / "q.query").write_text(PARAMETERS.format("float least;"))
+    report = found(tmp_path, f"{DEPLOYMENT}parameters: {parameters}\n", "run.yaml")
+    assert [(item["line"], item["message"]) for item in report["errors"]] == told
+
+
+def test_a_deployment_in_which_nothing_would_run_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "q.query").write_text(PARAMETERS.format("float least;"))
+    (error,) = found(tmp_path, DEPLOYMENT, "run.yaml")["errors"]
+    assert error["message"] == "query 'Rising' has no instance; 'least' needs a value"
