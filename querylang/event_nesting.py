@@ -57,8 +57,8 @@ class _Search:
         self._depths[name] = 1 + max(below, default=0)
         if self._depths[name] > DEEPEST:
             self._depths[name] = 0
-            facts = {"event": name, "limit": DEEPEST}
-            self._tell(name, QueryError.of(Mistake.EVENT_TOO_DEEP, self._nodes[name].name.span, **facts))
+            span = self._nodes[name].name.span
+            self._tell(name, QueryError.of(Mistake.EVENT_TOO_DEEP, span, event=name, limit=DEEPEST))
 
     def _tell_cycle(self, name: str, field: str, cycle: list[str]) -> None:
         members = self._nodes[name].members

@@ -54,9 +54,16 @@ class _Checking:
     namespace: Namespace
     action: ActionSignature | None
     slots: int = 0
+    is_too_deep: bool = False
 
     def tell(self, mistake: Mistake, span: Span, **facts: str | int) -> None:
         self.namespace.mistakes.append(QueryError.of(mistake, span, **facts))
+
+    def tell_depth(self, span: Span) -> None:
+        """That statements are nested too deep; once."""
+        if not self.is_too_deep:
+            self.tell(Mistake.STATEMENTS_TOO_DEEP, span, limit=DEEPEST)
+        self.is_too_deep = True
 
     def local(self, type_: Type) -> LocalOf:
         """A new variable."""
@@ -105,7 +112,7 @@ class _Block:
     def statements(self, block: ast.Block) -> Statements:
         """The block's statements, one after the other."""
         if self.level > DEEPEST:
-            self.checking.tell(Mistake.STATEMENTS_TOO_DEEP, block.span, limit=DEEPEST)
+            self.checking.tell_depth(block.span)
             return ()
         later = [name for name in declared_names(block) if name not in self.scope.names]
         self.scope = replace(
