@@ -54,6 +54,7 @@ class Mistake(Enum):
     KEYWORD_AS_NAME = "syntax", "`{word}` is a keyword; write '#{word}' to use it as a name"
     COMPARISON_CHAIN = "comparison-chain", "comparisons do not chain: join two of them with `and`"
     NO_SECTION = "incomplete-query", "this query has no `{section}`"
+    NO_INPUT = "incomplete-query", "`inputs` holds no input: an event type with its window"
     NO_QUERY = "incomplete-query", "there is neither a query nor an event type in this text"
     SECTION_ORDER = "syntax", "`{section}` must stand before `{other}`"
     SECTION_TWICE = "syntax", "`{section}` stands twice in this query"
@@ -64,7 +65,6 @@ class Mistake(Enum):
     NOT_A_TYPE = "syntax", "this is no type"
     NEEDS_NAME = "syntax", "what `ifpresent` unpacks here needs a name: add `as ...`"
     VENDOR_EVENT = "syntax", '`%send` needs an "eventType"'
-    NOT_SUPPORTED = "not-supported", "{what} is not supported yet"
     NOT_IN_QUERIES = "not-in-queries", "{what} cannot be used in a query: {reason}"
     TOO_DEEP = "limit", "this expression is nested more than {limit} levels deep"
     NUMBER_RANGE = "limit", "this number does not fit {type}"
@@ -82,7 +82,6 @@ class Mistake(Enum):
     UNKNOWN_HERE = "unknown-name", "'{name}' is not known here"
     UNKNOWN_UNIT = "unknown-unit", "'{name}' is no unit of time"
     UNKNOWN_METHOD = "unknown-method", "{type} has no method '{name}'"
-    UNKNOWN_FUNCTION = "unknown-function", "there is no function '{name}'"
     UNKNOWN_CONSTANT = "unknown-name", "{type} has no constant '{name}'"
     UNKNOWN_ANNOTATION = "unknown-annotation", "there is no annotation '@{name}'"
     UNKNOWN_TYPE = "unknown-type", "there is no type '{name}'"
@@ -173,8 +172,6 @@ class Mistake(Enum):
     OPERAND_TYPE = "type", "`{operator}` does not take {operand}"
     EXPECTED_TYPE = "type", "{what} must be {expected}, not {found}"
     ARGUMENT_COUNT = "argument-count", "'{name}' takes {expected}, not {count}"
-    NOT_A_VALUE = "type", "'{name}' is an event, not a value"
-    NOT_AN_EVENT = "type", "`send` takes an event: a name of the pattern or `Type(...)`"
 
     # event types
     AMBIGUOUS_EVENT = "ambiguous-event", "'{name}' may be '{first}' or '{second}': write the package too"
@@ -229,7 +226,7 @@ class Mistake(Enum):
     UNSEEN_EVENT = "unseen-event", "nothing says which fields '{name}' has: neither a definition nor the data"
     IDLE_WHERE = "idle-where", "this `where` belongs to the `without` before it and does not mention its '{name}'"
     SHORT_WINDOW = "short-window", "this `wait` looks {wait} back, but '{event}' is kept for {within} only"
-    IDLE_WITHIN = "idle-within", "this `within` never matters: no event is kept that long, but for {kept} at most"
+    IDLE_WITHIN = "idle-within", "this `within` never matters: events are kept for {kept} at most"
     UNUSED_INPUT = "unused-input", "'{event}' is an input, but neither the pattern nor a `without` uses it"
     UNUSED_PARAMETER = "unused-parameter", "the parameter '{name}' is not used"
 

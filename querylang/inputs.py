@@ -96,6 +96,8 @@ def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
     checked: list[CheckedInput] = []
     unknown: set[str] = set()
     nodes = [node for node in inputs.items if not isinstance(node, ast.Broken)]
+    if not inputs.items:
+        constants.mistakes.append(QueryError.of(Mistake.NO_INPUT, inputs.span))
     for node in nodes:
         schema = constants.namespace.find(node.event)
         if schema is None:
@@ -108,7 +110,8 @@ def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
                 _compare_keys(item, checked[0], constants.mistakes)
             checked.append(item)
     _refuse_heartbeats(checked, constants.mistakes)
-    return CheckedInputs(constants.namespace, tuple(checked), len(nodes) == len(inputs.items), frozenset(unknown))
+    is_whole = bool(nodes) and len(nodes) == len(inputs.items)
+    return CheckedInputs(constants.namespace, tuple(checked), is_whole, frozenset(unknown))
 
 
 def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constants) -> CheckedInput:

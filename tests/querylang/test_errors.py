@@ -70,17 +70,36 @@ def test_a_wrong_expectation_fails() -> None:
     assert annotated(case) != list(case.lines)
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if mistakes_of(case.text)], ids=lambda case: case.name)
+def test_an_altered_expectation_fails(case: Case) -> None:
+    altered = tuple(f"{line}!" if line.startswith("//~") else line for line in case.lines)
+    assert annotated(case) != list(altered)
+
+
 def test_a_missing_expectation_fails() -> None:
     case = Case("missing", ("inputs { A(); }", "find A as a"))
     assert annotated(case) != list(case.lines)
+
+
+def nested(depth: int) -> str:
+    """A pattern of that many levels."""
+    pattern = "A as a"
+    for level in range(depth):
+        pattern = f"({pattern}) {'->' if level % 2 else 'and'} A as a{level}"
+    return f"inputs {{ A() within 3; }} find {pattern}"
 
 
 ELSEWHERE = {
     Mistake.OPEN_COMMENT: "/* x",
     Mistake.NO_QUERY: "",
     Mistake.TOO_DEEP: f"inputs {{ A() within 3; }} find A as a where {'not ' * 300} true",
+    Mistake.PATTERN_TOO_DEEP: nested(150),
+    Mistake.TYPE_TOO_DEEP: f"inputs {{ A() within 3; }} find A as a {{ {'sequence<' * 30}float{'>' * 30} s; }}",
+    Mistake.STATEMENTS_TOO_DEEP: f"inputs {{ A() within 3; }} find A as a {'{' * 60}{'}' * 60}",
+    Mistake.EVENT_TOO_DEEP: "".join(f"event E{number} {{ E{number + 1} e; }} " for number in range(25))
+    + "event E25 { integer x; } inputs { E0() within 3; } find E0 as a",
 }
-"""Mistakes that a case with comments in it cannot show."""
+"""Mistakes that a case with comments in it cannot show, or could only show at length."""
 
 
 @pytest.mark.parametrize("mistake", ELSEWHERE, ids=lambda mistake: mistake.name)
@@ -88,13 +107,35 @@ def test_mistakes_without_a_case(mistake: Mistake) -> None:
     assert [error.code for error in mistakes_of(ELSEWHERE[mistake])] == [mistake.code]
 
 
+OF_OTHER_TESTS = {
+    Mistake.UNSEEN_EVENT,  # needs data: test_compiler
+    Mistake.SCHEMA_DIFFERS,  # needs data: test_compiler
+    Mistake.AMBIGUOUS_EVENT,  # needs several files: test_load
+}
+
+
 def test_every_mistake_of_the_catalogue_is_shown_by_a_case() -> None:
     messages = [error.message for case in CASES for error in mistakes_of(case.text)]
     messages += [error.message for text in ELSEWHERE.values() for error in mistakes_of(text)]
-    told_of_warnings = {Mistake.UNSEEN_EVENT}  # needs data: tests of schemas show it
-    for mistake in set(Mistake) - told_of_warnings:
+    for mistake in set(Mistake) - OF_OTHER_TESTS:
         pattern = re.sub(r"\\{.*?\\}", ".*", re.escape(mistake.words))
         assert any(re.match(pattern, message) for message in messages), f"no case shows {mistake.name}"
+
+
+def test_every_code_of_the_catalogue_is_shown_by_a_case() -> None:
+    shown = {error.code for case in CASES for error in mistakes_of(case.text)}
+    elsewhere = {mistake.code for mistake in {*ELSEWHERE, *OF_OTHER_TESTS}}
+    assert {mistake.code for mistake in Mistake} == shown | elsewhere
+
+
+def test_the_cases_are_many_and_of_different_names() -> None:
+    names = [case.name for case in CASES]
+    assert len(names) >= 150
+    assert len(set(names)) == len(names)
+
+
+def test_no_mistake_speaks_of_what_comes_later() -> None:
+    assert "not-supported" not in {mistake.code for mistake in Mistake}
 
 
 def test_mistakes_come_in_text_order() -> None:
@@ -140,7 +181,7 @@ query:3:21: unknown-unit: 'minuts' is no unit of time; did you mean 'minutes'?
 query:4:19: type: `>` does not take integer and float; convert the integer with `.toFloat()`
   4 | find A as a where a.x > 1.5 and not 3
     |                   ^^^^^^^^^
-query:4:33: type: `not` does not take integer
+query:4:33: type: a condition must be boolean, not integer
   4 | find A as a where a.x > 1.5 and not 3
     |                                 ^^^^^"""
     )
