@@ -151,13 +151,15 @@ def _sorted_discards(results: Results) -> pa.Table | None:
 
 
 def matches_in_order(plan: Plan, results: Results) -> list[tuple[str, int]]:
-    """(query, row in its table) of all matches, whose tables are in order: by step, query, row."""
-    tables = [results.matches[query.title] for query in plan.queries if query.title in results.matches]
+    """(query's title, row in its table) of all matches, whose tables are in order: by step, query, row."""
+    titles = [query.title for query in plan.queries if query.title in results.matches]
+    tables = [results.matches[title] for title in titles]
     if not tables:
         return []
-    both = pa.concat_tables([table.select(["query", "emitted", "_step"]) for table in tables])
+    both = pa.concat_tables([table.select(["emitted", "_step"]) for table in tables])
     number = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     row = np.concatenate([np.arange(len(table)) for table in tables])
     by = pa.table({"emitted": both["emitted"], "_step": both["_step"], "number": number, "row": row})
     order = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
-    return list(zip(both["query"].take(order).to_pylist(), row[order.to_numpy()].tolist(), strict=True))
+    chosen = order.to_numpy()
+    return list(zip([titles[place] for place in number[chosen].tolist()], row[chosen].tolist(), strict=True))
