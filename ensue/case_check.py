@@ -127,13 +127,21 @@ def _discards(case: Case, results: Results, row_of: RowOf) -> dict[int, str]:
 
 
 def _outs(case: Case, plan: Plan, matches: Sequence[Plain], step: Step) -> list[Any]:
-    """Matches as the identities of their members, or what was printed, where the case expects text."""
+    """Matches as the identities of their members or as what they select; what was printed, where the case expects text."""
     if any(isinstance(item, str) for row in case.rows for item in row.given.get("out") or ()):
         return step_outputs(plan, replace(step, discarded=None))
-    return [tuple(_identity(case, member) for member in match["members"].values()) for match in matches]
+    return [_found(case, match) for match in matches]
 
 
-def _identity(case: Case, member: Mapping[str, Any]) -> Any:
+def _found(case: Case, match: Plain) -> tuple[Any, ...]:
+    if "selected" in match:
+        return tuple(match["selected"].values())
+    return tuple(_identity(case, member) for member in match["members"].values())
+
+
+def _identity(case: Case, member: Mapping[str, Any] | None) -> Any:
+    if member is None:
+        return None
     number = member["row"] - case.rows_before
     return case.rows[number - 1].given.get("id", number)
 

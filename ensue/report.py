@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from querylang.plan import Plan
-from runtime.text import event_text, text_of
 from runtime.plain import Plain
 from runtime.steps import Step
+from runtime.text import event_text, text_of
 from runtime.times import format_time
 
 HEADER = ("correlator time", "event", "source time", "definitive time", "output")
@@ -55,8 +55,10 @@ def step_outputs(plan: Plan, step: Step) -> list[str]:
 
 
 def match_text(plan: Plan, match: Plain) -> str:
-    """`a1=A(1), a2=A(3)`."""
-    members = match["members"].items()
+    """`a1=A(1), a2=A(3)`, without names that are unset; of a `find every` what it selects, `mean=4.0`."""
+    if "selected" in match:
+        return ", ".join(f"{name}={text_of(value)}" for name, value in match["selected"].items())
+    members = [(name, member) for name, member in match["members"].items() if member is not None]
     return ", ".join(f"{name}={event_text(plan.event(member['event']), member['fields'])}" for name, member in members)
 
 

@@ -34,6 +34,8 @@ from runtime.tables import Columns, infer_schemas
 from runtime.times import parse_time
 
 MATCH_COLUMNS = ("match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited", "members")
+SOME_COLUMNS = ("selected", "points")
+"""There if a query of the set is a `find every`, or names a wait."""
 MOST_ROWS = 2_000
 """Of a longer table only the rows with matches are printed: it is read by people."""
 
@@ -54,14 +56,15 @@ class Replay:
 
     @cached_property
     def matches(self) -> pd.DataFrame:
-        """One row a match; `key` and `members` are dictionaries, named as in `--format matches`."""
+        """One row a match; `key`, `members` and what `SOME_COLUMNS` says are dictionaries, named as in `--format matches`."""
         frames = {name: _match_frame(table, self.records) for name, table in self.results.matches.items()}
         if not frames:
             return pd.DataFrame(columns=list(MATCH_COLUMNS))
         first = dict(zip(frames, _starts([len(frame) for frame in frames.values()]), strict=True))
-        both = pd.concat(frames.values(), ignore_index=True)
+        columns = [*MATCH_COLUMNS, *(name for name in SOME_COLUMNS if any(name in frame for frame in frames.values()))]
+        both = pd.concat([_with_columns(frame, columns) for frame in frames.values()], ignore_index=True)
         order = [first[name] + row for name, row in matches_in_order(self.plan, self.results)]
-        return both.iloc[order].reset_index(drop=True)[list(MATCH_COLUMNS)]
+        return both.iloc[order].reset_index(drop=True)[columns]
 
     @cached_property
     def outputs(self) -> pd.DataFrame:
@@ -189,11 +192,16 @@ def _match_frame(table: pa.Table, records: Records) -> pd.DataFrame:
     frame = table.to_pandas()
     row_of = row_numbers(records)
     for members in frame["members"]:
-        for member in members.values():
+        for member in filter(None, members.values()):  # an unset name has none
             place = (member.pop("source"), member.pop("partition"), member.pop("offset"))
             fields = member.pop("fields")
             member |= {"row": row_of(*place), "fields": fields}
     return frame
+
+
+def _with_columns(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    missing = [name for name in columns if name not in frame]
+    return frame.assign(**{name: pd.Series([None] * len(frame), dtype=object) for name in missing})
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
