@@ -7,7 +7,6 @@ monitors, aggregates. An action or constant that the language of queries cannot 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from querylang import ast
 from querylang.errors import QueryError
@@ -79,13 +78,13 @@ def _is_foreign(source: Source, head: list[Token], member: list[Token]) -> bool:
         return True
     if first.type not in {"ACTION", "CONSTANT"}:
         return False
-    closing = replace(member[-1], type="RBRACE", content="}")
+    closing = member[-1].replaced("RBRACE", "}", member[-1].end)
     _file, mistakes = parse_tokens(source, [*head, *member, closing], [])
     return bool(mistakes)
 
 
 def _refused(member: list[Token]) -> Token:
-    return replace(member[0], type="REFUSED", content="member", span=member[0].span.until(member[-1].span))
+    return member[0].replaced("REFUSED", "member", member[-1].end)
 
 
 def _after(tokens: list[Token], position: int, kind: str) -> int:

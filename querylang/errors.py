@@ -67,6 +67,8 @@ class Mistake(Enum):
     VENDOR_EVENT = "syntax", '`%send` needs an "eventType"'
     NOT_IN_QUERIES = "not-in-queries", "{what} cannot be used in a query: {reason}"
     TOO_DEEP = "limit", "this expression is nested more than {limit} levels deep"
+    LAYOUT_TOO_DEEP = "limit", "this is nested too deeply to be laid out"
+    TOO_MANY_MISTAKES = "limit", "there are more than {limit} syntax mistakes; the text is not read further"
     NUMBER_RANGE = "limit", "this number does not fit {type}"
     DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
     PATTERN_TOO_DEEP = "limit", "this pattern is nested more than {limit} levels deep"

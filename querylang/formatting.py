@@ -82,7 +82,7 @@ def _gaps(source: Source, read: Sequence[Token], comments: Sequence[Comment]) ->
     gaps: list[_Gap] = []
     rest = list(reversed(comments))
     end = 0
-    for start in [*(token.span.start for token in read), len(source.text)]:
+    for start in [*(token.start for token in read), len(source.text)]:
         notes: list[_Note] = []
         while rest and rest[-1].span.start < start:
             comment = rest.pop()
@@ -98,7 +98,7 @@ def _gaps(source: Source, read: Sequence[Token], comments: Sequence[Comment]) ->
                 )
             )
         gaps.append(_Gap(tuple(notes), source.text[end:start].count("\n") > 1))
-        end = read[len(gaps) - 1].span.end if len(gaps) <= len(read) else end
+        end = read[len(gaps) - 1].end if len(gaps) <= len(read) else end
     return gaps
 
 
@@ -144,7 +144,7 @@ class _Lines:
         """The next word, with what stands before it."""
         token = written[position]
         before = written[position - 1] if position else None
-        between = layout[before.span.end if before is not None else 0 : token.span.start]
+        between = layout[before.end if before is not None else 0 : token.start]
         is_block = before is not None and (before.type, token.type) == ("LBRACE", "RBRACE")
         is_line = before is None or "\n" in between
         inner = ""

@@ -20,6 +20,7 @@ from querylang.tokens import KEYWORDS, KINDS, SYMBOLS, Token
 
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 
+_KEYWORD_KINDS = frozenset(KEYWORDS.values())
 _OTHER_CHARACTERS = re.compile(r"[^\s\w\"#;{}()<>=,.:@*/%+\[\]-]+")
 
 
@@ -50,12 +51,12 @@ class _Rules:
         return t
 
     def t_STRING_LITERAL(self, t: Any) -> Any:
-        r'"([^"\\\n]|\\.)*"'
-        t.value = _unescaped(t)
+        r'"[^"\\\n]*(\\.[^"\\\n]*)*"'
+        t.value = _unescaped(t) if "\\" in t.value else t.value[1:-1]
         return t
 
     def t_open_string(self, t: Any) -> Any:
-        r'"([^"\\\n]|\\.)*'
+        r'"[^"\\\n]*(\\.[^"\\\n]*)*'
         _report(t, Mistake.OPEN_STRING, len(t.value))
         t.type, t.value = "STRING_LITERAL", t.value[1:]
         return t
@@ -103,11 +104,12 @@ def tokenize(source: Source) -> Lexed:
     lexer.source, lexer.mistakes, lexer.comments = source, [], []
     lexer.input(source.text)
     tokens: list[Token] = []
+    before = ""
     while (item := lexer.token()) is not None:
         # After a point every word is a name: a field may be called like a keyword.
-        is_member = item.type in KEYWORDS.values() and tokens and tokens[-1].type == "DOT"
-        span = source.span(item.lexpos, lexer.lexpos)
-        tokens.append(Token("NAME" if is_member else item.type, item.value, span))
+        kind = "NAME" if before == "DOT" and item.type in _KEYWORD_KINDS else item.type
+        tokens.append(Token(kind, item.value, source, item.lexpos, lexer.lexpos))
+        before = kind
     return Lexed(tokens, lexer.comments, lexer.mistakes)
 
 

@@ -21,6 +21,9 @@ from querylang.refused import folded
 from querylang.source import Source, Span
 from querylang.tokens import Token
 
+MOST_MISTAKES = 1000
+"""Of the syntax, in one text; what stands behind more of them is not read."""
+
 
 def parse(source: Source) -> tuple[ast.File, list[QueryError]]:
     """The tree of a query text, and all mistakes of its characters and its syntax."""
@@ -51,7 +54,8 @@ class Parser(Grammar):
         self.position = 0
         self.states = [0]
         self.values: list[Any] = []
-        self.has_syntax_mistake = False
+        self._syntax_mistakes = 0
+        self._open_strings = {error.span.start for error in mistakes if error.code == Mistake.OPEN_STRING.code}
         self._inserted: list[Token] = []
         self._partners: dict[int, int] | None = None
         self._last_mistake = -2
@@ -91,21 +95,32 @@ class Parser(Grammar):
                 else:
                     self.position += 1
 
+    @property
+    def has_syntax_mistake(self) -> bool:
+        """Whether something could not be read: what is missing may stand there."""
+        return self._syntax_mistakes > 0
+
     def expression_in(self, text: Token) -> ast.Expression:
         """What a string holds, as an expression; its places are those in the string."""
         lexed = tokenize(Source(self.source.path, text.content))
         places = offsets(text)
 
-        def moved(span: Span) -> Span:
-            return self.source.span(places[span.start], max(places[span.end], places[span.start] + 1))
+        def end(span: Span) -> int:
+            return max(places[span.end], places[span.start] + 1)
 
-        tokens = [Token(token.type, token.content, moved(token.span)) for token in lexed.tokens]
-        mistakes = [QueryError(error.code, moved(error.span), error.message) for error in lexed.mistakes]
-        first = Token("ONLY_EXPRESSION", "", text.span)
+        tokens = [
+            Token(token.type, token.content, self.source, places[token.start], end(token.span))
+            for token in lexed.tokens
+        ]
+        mistakes = [
+            QueryError(error.code, self.source.span(places[error.span.start], end(error.span)), error.message)
+            for error in lexed.mistakes
+        ]
+        first = Token("ONLY_EXPRESSION", "", self.source, text.start, text.end)
         parser = Parser(self.source, [first, *folded(tokens)], mistakes)
         parser.run()
         self.mistakes += parser.mistakes
-        self.has_syntax_mistake |= parser.has_syntax_mistake
+        self._syntax_mistakes += parser._syntax_mistakes
         return ast.Broken(text.span) if parser.value is None else parser.value
 
     def _lookahead(self) -> Token | None:
@@ -116,6 +131,9 @@ class Parser(Grammar):
 
     def _recover(self, token: Token | None) -> bool:
         """Tells the mistake and makes the parser go on; False: there is nothing more to read."""
+        if self._syntax_mistakes >= MOST_MISTAKES:
+            self.report(Mistake.TOO_MANY_MISTAKES, self.source.span(*self._place()), limit=MOST_MISTAKES)
+            return False
         is_stuck = self.position == self._last_place
         if self.position > self._last_mistake + 1:
             self._reject(token)
@@ -136,24 +154,25 @@ class Parser(Grammar):
         """
         before = self.tokens[max(0, self.position - 3) : self.position]
         is_outside = len(self.states) <= len(("start", "items"))
-        is_extra_brace = self.has_syntax_mistake and is_outside and token is not None and token.type == "RBRACE"
-        places = {error.span for error in self.mistakes if error.code == Mistake.OPEN_STRING.code}
-        if not is_extra_brace and not (before and before[-1].span in places):
+        is_extra_brace = self._syntax_mistakes > 0 and is_outside and token is not None and token.type == "RBRACE"
+        if not is_extra_brace and not (before and before[-1].start in self._open_strings):
             self.mistakes.append(unexpected(self.source, token, self._acceptable(), before))
-        self.has_syntax_mistake = True
+        self._syntax_mistakes += 1
 
     def _acceptable(self) -> list[str]:
         """The kinds of tokens that could have come now."""
-        return [kind for kind in self.tables.actions[self.states[-1]] if self._takes(self.states, (kind,))]
+        return [kind for kind in self.tables.actions[self.states[-1]] if self._takes(len(self.states), (), (kind,))]
 
-    def _takes(self, states: Sequence[int], kinds: Sequence[str]) -> bool:
-        """Whether tokens of these kinds could come one after the other."""
+    def _takes(self, depth: int, states: Sequence[int], kinds: Sequence[str]) -> bool:
+        """Whether tokens of these kinds could come one after the other.
+
+        The stack: the first `depth` of the parser's states, then `states`.
+        """
         actions, gotos, productions = self.tables.actions, self.tables.gotos, self.tables.productions
-        kept = len(states)  # the stack: the first `kept` states, then `pushed`
-        pushed: list[int] = []
+        kept, pushed = depth, list(states)
         for kind in kinds:
             while True:
-                top = pushed[-1] if pushed else states[kept - 1]
+                top = pushed[-1] if pushed else self.states[kept - 1]
                 action = actions[top].get(kind)
                 if action is None:
                     return False
@@ -164,17 +183,18 @@ class Parser(Grammar):
                 shared = min(length, len(pushed))
                 del pushed[len(pushed) - shared :]
                 kept -= length - shared
-                pushed.append(gotos[pushed[-1] if pushed else states[kept - 1]][symbol])
+                pushed.append(gotos[pushed[-1] if pushed else self.states[kept - 1]][symbol])
         return True
 
     def _insert_forgotten(self, token: Token | None) -> bool:
         """Puts in closing signs, if the text goes on well with them."""
         kind = "$end" if token is None else token.type
-        last = self.tokens[self.position - 1].span if self.position else self.source.span(0, 0)
+        place = self.tokens[self.position - 1].end if self.position else 0
         for signs in FORGOTTEN:
-            if may_be_forgotten(signs, self.tokens, self.position) and self._takes(self.states, (*signs, kind)):
-                place = self.source.span(last.end, last.end)
-                self._inserted = [Token(sign, "", place) for sign in reversed(signs)]
+            if may_be_forgotten(signs, self.tokens, self.position) and self._takes(
+                len(self.states), (), (*signs, kind)
+            ):
+                self._inserted = [Token(sign, "", self.source, place, place) for sign in reversed(signs)]
                 return True
         return False
 
@@ -182,24 +202,31 @@ class Parser(Grammar):
         """Takes back what was read of the smallest part around the mistake, and steps over the rest of it."""
         if self._partners is None:
             self._partners = paired(self.tokens)
+        ends: dict[str, int | None] = {}
         for depth in range(len(self.states), 0, -1):
             for part, state in self.tables.parts[self.states[depth - 1]]:
-                end = end_of(part, self.tokens, self._partners, position)
+                if part.symbol not in ends:
+                    ends[part.symbol] = end_of(part, self.tokens, self._partners, position)
+                end = ends[part.symbol]
                 if end is None or (end == position and depth == len(self.states)):
                     continue
                 following = self.tokens[end].type if end < len(self.tokens) else "$end"
-                if self._takes([*self.states[:depth], state], (following,)):
+                if self._takes(depth, (state,), (following,)):
                     self._settle(part, depth, state, end)
                     return True
         return False
 
     def _settle(self, part: Part, depth: int, state: int, end: int) -> None:
         """The part stands on the stack as read, at this depth; reading goes on at `end`."""
-        place = self.tokens[min(self.position, len(self.tokens) - 1)].span
         self.states[depth:] = [state]
-        self.values[depth - 1 :] = [part.made(place)]
+        self.values[depth - 1 :] = [part.made(self.source.span(*self._place()))]
         self._inserted = []
         self.position = end
+
+    def _place(self) -> tuple[int, int]:
+        """Where the next token stands; at the end the last one."""
+        token = self.tokens[min(self.position, len(self.tokens) - 1)]
+        return token.start, token.end
 
 
 SECTIONS = ("metadata", "parameters", "inputs", "find", "action")

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import assert_never
 
 from querylang import ast
-from querylang.errors import Mistake, QueryError
+from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.expression_text import (
     POSTFIX,
     SUM,
@@ -30,12 +30,15 @@ WIDEST = 120
 
 
 def printed(file: ast.File) -> str:
-    """The text of the tree; ends with one newline unless it is empty. What queries refuse is an assertion."""
+    """The text of the tree; ends with one newline unless it is empty. Raises QueryErrors if it is nested too deeply."""
     lines = [f"package {qualified(file.package.name)};"] if file.package is not None else []
     lines += [f"using {qualified(using.name)}{'.*' if using.is_all else ''};" for using in file.usings]
     for item in file.items:
         lines += [""] if lines else []
-        lines += _event_type(item) if isinstance(item, ast.EventDefinition) else _query(item)
+        try:
+            lines += _event_type(item) if isinstance(item, ast.EventDefinition) else _query(item)
+        except RecursionError:
+            raise QueryErrors([QueryError.of(Mistake.LAYOUT_TOO_DEEP, item.span)]) from None
     return "\n".join(lines) + "\n" if lines else ""
 
 

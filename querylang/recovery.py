@@ -79,9 +79,12 @@ PARTS: tuple[Part, ...] = (
         is_at_end=True,
         made=lambda span: Section("", span, ast.Broken(span)),
     ),
-    Part("item", before=_STRUCTURE, is_at_end=True, made=lambda span: None),
+    Part("item", before=_STRUCTURE, is_at_end=True, made=lambda _span: None),
 )
 """Smaller parts before those that hold them."""
+
+LONGEST = 1000
+"""Tokens behind a mistake in which the end of its part is looked for, unless the part may end with the text."""
 
 FORGOTTEN: tuple[tuple[str, ...], ...] = (
     ("SEMICOLON",),
@@ -114,14 +117,16 @@ def begins_line(tokens: Sequence[Token], position: int) -> bool:
     """Whether a token is the first of its line."""
     if position == 0:
         return True
-    before, span = tokens[position - 1].span, tokens[position].span
-    return span.source.text.find("\n", before.end, span.start) >= 0
+    token = tokens[position]
+    return token.source.text.find("\n", tokens[position - 1].end, token.start) >= 0
 
 
 def end_of(part: Part, tokens: Sequence[Token], partners: dict[int, int], position: int) -> int | None:
     """The position behind the part that is given up; None if it does not end here. `partners`: as `paired` gives."""
     start = position
     while position < len(tokens):
+        if position > start + LONGEST and not part.is_at_end:
+            return None
         kind = tokens[position].type
         if kind in part.before or (kind in part.before_in_line and position > start and begins_line(tokens, position)):
             return position

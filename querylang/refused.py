@@ -7,7 +7,6 @@ with its own message and what stands around it is parsed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from querylang.tokens import Token
 
@@ -41,8 +40,7 @@ def folded(tokens: Sequence[Token]) -> list[Token]:
             continue
         is_statement = not kept or kept[-1].type in _BEFORE_STATEMENT
         end = _end(tokens, position, is_statement=is_statement)
-        span = token.span.until(tokens[end - 1].span)
-        kept.append(replace(token, type="REFUSED" if is_statement else "REFUSED_VALUE", content=word, span=span))
+        kept.append(token.replaced("REFUSED" if is_statement else "REFUSED_VALUE", word, tokens[end - 1].end))
         position = end
     return kept
 

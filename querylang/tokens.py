@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querylang.source import Span
+from querylang.source import Source, Span
 
 KEYWORDS: dict[str, str] = {
     word: word.upper()
@@ -110,10 +110,24 @@ SPELLING: dict[str, str] = {
 """Token kind to the one way of writing it, for kinds that have one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Token:
-    """A word of the text. `content` is what it stands for: a name without `#`, a string without quotes and escapes."""
+    """A word of the text. `content` is what it stands for: a name without `#`, a string without quotes and escapes.
+
+    There are many of them: where one stands is two numbers, and a `Span` only when somebody asks.
+    """
 
     type: str
     content: str
-    span: Span
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        """Where it stands."""
+        return Span(self.source, self.start, self.end)
+
+    def replaced(self, type_: str, content: str, end: int) -> Token:
+        """Another token, from where this one begins up to `end`."""
+        return Token(type_, content, self.source, self.start, end)

@@ -1,11 +1,11 @@
-# ruff: noqa: D102, D403 (docstrings are rules)
+# ruff: noqa: D403 (docstrings are rules)
 """Rules of event definitions: annotations, fields, constants, actions; and of types."""
 
 from __future__ import annotations
 
 from querylang import ast
-from querylang.refused import REASONS
 from querylang.grammar.base import Parts, Rules, grown, of_kind
+from querylang.refused import REASONS
 
 
 class EventTypeRules(Rules):

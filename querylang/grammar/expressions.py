@@ -1,4 +1,4 @@
-# ruff: noqa: D102, D403 (docstrings are rules)
+# ruff: noqa: D403 (docstrings are rules)
 """Rules of expressions; what binds how tightly stands in `querylang.grammar.PRECEDENCE`.
 
 A `sum` is an expression without comparisons and boolean operators: what may stand before an `or` or `=` of another meaning.
@@ -11,8 +11,8 @@ from decimal import Decimal, InvalidOperation
 
 from querylang import ast
 from querylang.errors import Mistake
-from querylang.refused import REASONS
 from querylang.grammar.base import Parts, Rules, grown
+from querylang.refused import REASONS
 
 _MOST_DIGITS = 100
 """Of an integer, leading zeros aside; no type has that many, and Python refuses to read thousands."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from querylang import ast
 from querylang.errors import Mistake
-from querylang.refused import REASONS
 from querylang.grammar.base import Parts, Rules
+from querylang.refused import REASONS
 from querylang.tokens import SOFT_KEYWORDS
 
 

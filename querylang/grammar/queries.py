@@ -1,4 +1,4 @@
-# ruff: noqa: D102, D403 (docstrings are rules)
+# ruff: noqa: D403 (docstrings are rules)
 """Rules of a query and of its sections `metadata` and `parameters`; their order is looked at by the parser."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: D102, D403 (docstrings are rules)
+# ruff: noqa: D403 (docstrings are rules)
 """Rules of blocks and statements."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: D102, D403 (docstrings are rules)
+# ruff: noqa: D403 (docstrings are rules)
 """Rules of what the vendor's graphical editor writes into blocks: `%send(...);` and `%custom(...) { ... }`.
 
 The values of a `%send` are expressions in strings; they are parsed here too, with their places in the string.
@@ -87,12 +87,12 @@ class VendorRules(Rules):
 
 def _inside(token: Token) -> Span:
     """The place of a string without its quotes."""
-    return Span(token.span.source, token.span.start + 1, max(token.span.start + 1, token.span.end - 1))
+    return Span(token.source, token.start + 1, max(token.start + 1, token.end - 1))
 
 
 def offsets(token: Token) -> list[int]:
     """The place in the source of each character that the string means, and of its end."""
     raw = token.span.text[1:]
-    start = token.span.start + 1
+    start = token.start + 1
     found = [start + match.start() for match in re.finditer(r"\\.|[^\\\"]", raw, re.DOTALL)]
-    return [*found, token.span.end - 1]
+    return [*found, token.end - 1]
