@@ -162,7 +162,7 @@ def admit(
     Changes in place: `bounds` (keys, inputs), `rows.time` of inputs without wait (their arrival), `rows.ripe` of records that
     are held, `everywhere` (inputs), and what came of `timers`.
     """
-    count, keys, new = len(rows.key_rows), len(rows.start) - 1, len(rows.time) - rows.first_new
+    count, keys, new = len(rows.key_rows), len(rows.start) - 1, len(rows.standing) - rows.first_new
     released = Released(
         start=np.zeros(keys + 1, np.int64),
         fresh=np.zeros(keys, np.int64),
