@@ -9,8 +9,10 @@ import pytest
 from querylang import QueryErrors, Source, Type, check_text, compile_text
 from querylang import plan as plans
 from querylang.automaton import ACCEPT, Automaton, State, Transition
-from querylang.expression import FieldOf
-from querylang.plan import EventType, Field, Heartbeat, QueryPlan
+from querylang.checked import Both, Either, Sequence, TermOf
+from querylang.expression import Binary, EventOf, Expression, FieldOf, Invoke, KeyOf, Literal, ParameterOf, SelectOf
+from querylang.plan import Between, EventType, Field, Heartbeat, Key, QueryPlan, Select, Term, Wait, Within, Without
+from querylang.plan_text import OWN, expression_text
 
 A = "event A { integer id; integer x; boolean b; }\nevent B { integer id; integer x; }\n"
 
@@ -67,11 +69,18 @@ def test_conditions_are_split_at_outer_ands_of_all_clauses() -> None:
     assert [state.transitions[0].checks for state in plan.automaton.states] == [(1,), (0, 2, 3)]
 
 
-def test_a_key_is_read_from_the_last_term() -> None:
+def own(field: str, type_: Type = Type.INTEGER) -> FieldOf:
+    """A field in an input's own expressions."""
+    return FieldOf(type_, 0, field)
+
+
+def test_a_key_goes_by_the_querys_name() -> None:
     plan = query("inputs { A() key id as k within 3; B() key x as k within 3; } find A as a -> B as b where k = 3")
-    assert plan.keys == ("k",)
-    assert [item.keys for item in plan.inputs] == [("id",), ("x",)]
-    assert plan.conditions[0].left == FieldOf(Type.INTEGER, 1, "x")
+    assert plan.keys == (Key("k", Type.INTEGER),)
+    assert [item.keys for item in plan.inputs] == [(own("id"),), (own("x"),)]
+    assert plan.conditions == (
+        plans.Where(Binary(Type.BOOLEAN, "=", KeyOf(Type.INTEGER, 0), Literal(Type.INTEGER, 3)), ()),
+    )
 
 
 TIMED = """
@@ -84,28 +93,35 @@ event Plain { string k; }
 """
 
 
-def clock(text: str) -> tuple[str | None, Heartbeat | None]:
+def seconds(field: str) -> FieldOf:
+    return own(field, Type.INTEGER if field == "seconds" else Type.FLOAT)
+
+
+K = own("k", Type.STRING)
+
+
+def clock(text: str) -> tuple[Expression | None, Heartbeat | None]:
     item = compile_text(TIMED + f"inputs {{ {text}; }} find {text.partition('(')[0]} as a").plan.queries[0].inputs[0]
     return item.time_from, item.heartbeat
 
 
 CLOCKS = {
-    "T() key k within 3 wait 5": ("ts", Heartbeat("Beat", ("k",), "other")),
-    "T() within 3 wait 5": ("ts", Heartbeat("Beat", (), "other")),
-    "T() key n within 3 wait 5": ("ts", Heartbeat("Beat", (), "other")),
-    "T() key k within 3": ("ts", None),
-    "T() key k within 3 wait 5 or Tick": ("ts", Heartbeat("Tick", (), "time")),
-    "T() key k within 3 time from seconds wait 5 or Beat": ("seconds", Heartbeat("Beat", ("k",), None)),
-    "T() key k within 3 time from at wait 5 or Beat": ("ts", Heartbeat("Beat", ("k",), "other")),
-    "T() key k within 3 time from ts wait 5 or Tick": ("ts", Heartbeat("Tick", (), "time")),
-    "O() key k within 3 wait 5": ("ts", None),
+    "T() key k within 3 wait 5": (seconds("ts"), Heartbeat("Beat", (K,), seconds("other"))),
+    "T() within 3 wait 5": (seconds("ts"), Heartbeat("Beat", (), seconds("other"))),
+    "T() key n within 3 wait 5": (seconds("ts"), Heartbeat("Beat", (), seconds("other"))),
+    "T() key k within 3": (seconds("ts"), None),
+    "T() key k within 3 wait 5 or Tick": (seconds("ts"), Heartbeat("Tick", (), seconds("time"))),
+    "T() key k within 3 time from seconds wait 5 or Beat": (seconds("seconds"), Heartbeat("Beat", (K,), None)),
+    "T() key k within 3 time from at wait 5 or Beat": (seconds("ts"), Heartbeat("Beat", (K,), seconds("other"))),
+    "T() key k within 3 time from ts wait 5 or Tick": (seconds("ts"), Heartbeat("Tick", (), seconds("time"))),
+    "O() key k within 3 wait 5": (seconds("ts"), None),
     "Plain() key k within 3 wait 5": (None, None),
-    "Plain() key k within 3 wait 5 or Beat": (None, Heartbeat("Beat", ("k",), None)),
+    "Plain() key k within 3 wait 5 or Beat": (None, Heartbeat("Beat", (K,), None)),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), CLOCKS.items())
-def test_clocks_and_heartbeats(text: str, expected: tuple[str | None, Heartbeat | None]) -> None:
+def test_clocks_and_heartbeats(text: str, expected: tuple[Expression | None, Heartbeat | None]) -> None:
     assert clock(text) == expected
 
 
@@ -191,3 +207,230 @@ def test_definitions_beside_the_text() -> None:
     assert compile_text("inputs { A() key id within 3; } find A as a", definitions=[beside]).plan.events[0].fields
     with pytest.raises(QueryErrors, match="there is no event type 'B'"):
         compile_text("inputs { B() within 3; } find B as a", "other/q.query", definitions=[beside])
+
+
+# ------------------------------------------------------------------------------------------------ patterns
+
+PATTERNS = {
+    "A as a -> B as b -> A as c": Sequence((TermOf(0), TermOf(1), TermOf(2))),
+    "(A as a -> (B as b)) -> (A as c -> B as d)": Sequence((TermOf(0), TermOf(1), TermOf(2), TermOf(3))),
+    "A as a -> B as b or A as c and B as d": Sequence((TermOf(0), Either((TermOf(1), Both((TermOf(2), TermOf(3))))))),
+    "(A as a -> B as b) and A as c": Both((Sequence((TermOf(0), TermOf(1))), TermOf(2))),
+    "A as a and B as b and A as c": Both((TermOf(0), TermOf(1), TermOf(2))),
+    "wait(1.0) -> (A as a) -> wait(2.0)": TermOf(0),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), PATTERNS.items())
+def test_patterns_are_trees_over_terms(text: str, expected: object) -> None:
+    checked = check_text(f"{A} inputs {{ A() within 3; B() within 3; }} find {text}").queries[0]
+    assert checked.pattern == expected
+
+
+WRITTEN = [
+    "A as a -> B as b -> A as c",
+    "A as a or B as b and A as c",
+    "(A as a or B as b) and A as c",
+    "(A as a -> B as b) and A as c or B as d",
+    "A as a -> B as b or A as c -> A as d",
+]
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_a_pattern_is_written_as_it_was_read(text: str) -> None:
+    assert query(f"inputs {{ A() within 3; B() within 3; }} find {text}").pattern == text
+
+
+def test_terms_under_an_or_are_optional() -> None:
+    plan = query("inputs { A() within 3; B() within 3; } find A as a -> (B as b or (A as c -> B as d)) -> A as e")
+    assert plan.terms == (Term("a", 0), Term("b", 1, True), Term("c", 0, True), Term("d", 1, True), Term("e", 0))
+
+
+def test_an_optional_term_is_an_optional_in_the_block_and_an_event_in_conditions() -> None:
+    plan = query(
+        'inputs { A() within 3; B() within 3; } find A as a or B as b where a.toString() = "" { print a.toString(); }'
+    )
+    (where,), (statement,) = plan.conditions, plan.block
+    assert isinstance(where, plans.Where)
+    assert isinstance(statement, plans.Print)
+    assert where.condition.left.receiver == EventOf(Type.event("A"), 0)  # type: ignore[union-attr]
+    assert statement.text.receiver == EventOf(Type.optional(Type.event("A")), 0)  # type: ignore[union-attr]
+
+
+WAITS = {
+    "wait(1 min 30 sec) as t -> A as a": (Wait(90_000_000, "t"), None),
+    "A as a -> wait(3)": (None, Wait(3_000_000, None)),
+    "wait(0.5) -> A as a -> B as b -> wait(1 day) as u": (Wait(500_000, None), Wait(86_400_000_000, "u")),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), WAITS.items())
+def test_waits(text: str, expected: tuple[Wait | None, Wait | None]) -> None:
+    plan = query(f"inputs {{ A() within 3; B() within 3; }} find {text}")
+    assert (plan.leading, plan.trailing) == expected
+
+
+CLAUSES = {
+    "within 2": Within(2_000_000, None),
+    "within 2 between (b a)": Within(2_000_000, Between((0, 1))),
+    "within 2 between (t a)": Within(2_000_000, Between((0,), leading=True)),
+    "within 2 between (b u t)": Within(2_000_000, Between((1,), leading=True, trailing=True)),
+    "without B as x": Without(1, "x", None, None),
+    "without A as x between (a b)": Without(0, "x", None, Between((0, 1))),
+    "without B as x where x.x = a.x": Without(
+        1,
+        "x",
+        Binary(Type.BOOLEAN, "=", FieldOf(Type.INTEGER, 2, "x"), FieldOf(Type.INTEGER, 0, "x")),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CLAUSES.items())
+def test_conditions(text: str, expected: plans.Condition) -> None:
+    plan = query(
+        f"inputs {{ A() within 30; B() within 30; }} find wait(1) as t -> A as a -> B as b -> wait(1) as u {text}"
+    )
+    assert plan.conditions == (expected,)
+
+
+def test_what_reaches_the_trailing_wait_is_decided_late() -> None:
+    plan = query(
+        """inputs { A() within 30; B() within 30; } find A as a -> B as b -> wait(1) as u
+        where a.x = 1 within 2 within 3 between (a u) without A as c without A as d between (a b) without A as e between (b u)"""
+    )
+    assert plan.decided_late == (2, 3, 5)
+
+
+def test_a_where_mentions_all_names_of_its_clause() -> None:
+    plan = query(
+        "inputs { A() within 3; B() within 3; } find A as a -> (A as b or B as c) -> A as d where a.x = 1 and b.x = d.x"
+    )
+    assert [item.mentions for item in plan.conditions if isinstance(item, plans.Where)] == [(0, 1, 3), (0, 1, 3)]
+
+
+# ------------------------------------------------------------------------------------------------ find every
+
+
+def test_selects_and_having() -> None:
+    plan = query(
+        """inputs { A() key id within 3; } find every A as a
+        select count() as n select n * id as m having m > n having n > 1 and m > 2"""
+    )
+    count = plans.expressions.Aggregate(Type.INTEGER, "count", ())
+    n, m = SelectOf(Type.INTEGER, 0), SelectOf(Type.INTEGER, 1)
+    greater = (
+        Binary(Type.BOOLEAN, ">", m, n),
+        *(Binary(Type.BOOLEAN, ">", of, Literal(Type.INTEGER, than)) for of, than in ((n, 1), (m, 2))),
+    )
+    assert plan.every == plans.Every(
+        (Select("n", count), Select("m", Binary(Type.INTEGER, "*", count, KeyOf(Type.INTEGER, 0)))), greater
+    )
+
+
+# ------------------------------------------------------------------------------------------------ inputs
+
+DAYS = """
+event D { integer ts; integer shift;
+    action day() returns integer { return ts / 86400; }
+    action early() returns boolean { if ts % 86400 < 43200 { return true; } return false; }
+    action part(integer n) returns integer { return ts % n; } }
+"""
+
+
+def one_input(text: str, parameters: str = "") -> plans.Input:
+    section = f"parameters {{ {parameters} }}" if parameters else ""
+    return compile_text(f"{DAYS} query Q {{ {section} inputs {{ D{text}; }} find D as d }}").plan.queries[0].inputs[0]
+
+
+def test_actions_that_are_an_expression_become_that() -> None:
+    assert one_input("() key day() as k within 3").keys == (
+        Binary(Type.INTEGER, "/", own("ts"), Literal(Type.INTEGER, 86400)),
+    )
+
+
+def test_other_actions_are_called() -> None:
+    event = EventOf(Type.event("D"), 0)
+    keys = one_input("() key early() as e, part(7) as p, part(n) as q within 3", "integer n;").keys
+    assert keys == (
+        Invoke(Type.BOOLEAN, "early", event, ()),
+        Invoke(Type.INTEGER, "part", event, (Literal(Type.INTEGER, 7),)),
+        Invoke(Type.INTEGER, "part", event, (ParameterOf(Type.INTEGER, "n"),)),
+    )
+
+
+def test_unique_by_fields_and_actions() -> None:
+    assert one_input("() within 3 with unique shift, day()").unique == (
+        own("shift"),
+        Binary(Type.INTEGER, "/", own("ts"), Literal(Type.INTEGER, 86400)),
+    )
+
+
+WINDOWS = {
+    "() within 1 min": (60_000_000, None),
+    "() within 0.5 * 3.0 retain 2 + 2": (1_500_000, 4),
+    "() within p": (ParameterOf(Type.FLOAT, "p"), None),
+    "() retain n + 1": (
+        None,
+        Binary(Type.INTEGER, "+", ParameterOf(Type.INTEGER, "n"), Literal(Type.INTEGER, 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), WINDOWS.items())
+def test_windows_of_parameters_stay_expressions(text: str, expected: tuple[object, object]) -> None:
+    item = one_input(text, "float p; integer n;")
+    assert (item.within, item.retain) == expected
+
+
+FILTERS = {
+    "()": None,
+    "(*, *)": None,
+    "(3)": "ts = 3",
+    "(> 3, <= 4)": "ts > 3 and shift <= 4",
+    "(shift = 4, ts < n)": "shift = 4 and ts < n",
+    "([1 : 2))": "ts >= 1 and ts < 2",
+    "(shift in (1 : 2])": "shift > 1 and shift <= 2",
+    "(ts in (n : 5])": "n <= 5 and (ts > n and ts <= 5) or n > 5 and (ts > 5 and ts <= n)",
+    "(ts = n * 2 - 1)": "ts = n * 2 - 1",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), FILTERS.items())
+def test_filters(text: str, expected: str | None) -> None:
+    found = one_input(f"{text} within 3", "integer n;").filter
+    assert (None if found is None else expression_text(found, OWN)) == expected
+
+
+def test_parameters_and_metadata() -> None:
+    text = f"""{A} query Q {{
+        metadata {{ "author": "risk", "note": "a \\"b\\"" }}
+        parameters {{ float p; integer n := -3; }}
+        inputs {{ A(x > n) within p; }} find A as a }}"""
+    plan = compile_text(text).plan.queries[0]
+    assert plan.parameters == (
+        plans.Parameter("p", Type.FLOAT, None),
+        plans.Parameter("n", Type.INTEGER, Literal(Type.INTEGER, -3)),
+    )
+    assert plan.metadata == (("author", "risk"), ("note", 'a "b"'))
+
+
+def test_actions_of_a_query_see_its_parameters_and_keys() -> None:
+    text = f"""{A} query Q {{ parameters {{ integer n; }} inputs {{ A() key id within 3; }} find A as a where f(a) > 1
+        action f(A e) returns integer {{ return e.x + n + id; }} }}"""
+    (action,) = compile_text(text).plan.queries[0].actions
+    assert (action.name, action.parameters, action.slots, action.returns) == ("f", (Type.event("A"),), 1, Type.INTEGER)
+    (returned,) = action.body
+    assert isinstance(returned, plans.Return)
+    assert {type(node) for node in plans.expressions.walk(returned.value)} >= {ParameterOf, KeyOf}  # type: ignore[arg-type]
+
+
+def test_a_definition_and_data_that_disagree_are_a_mistake() -> None:
+    with pytest.raises(QueryErrors) as caught:
+        compile_text(
+            "event A { string id; integer v; } inputs { A() key id within 3; } find A as a",
+            schemas={"A": {"id": Type.STRING, "v": Type.BOOLEAN}},
+        )
+    assert [(error.code, error.message) for error in caught.value.errors] == [
+        ("schema", "'v' is integer here, but the column 'v' of 'A' is boolean")
+    ]
