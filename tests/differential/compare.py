@@ -253,7 +253,7 @@ def run_in_pieces(plan: Plan, scenarios: Sequence[Scenario], chooser: random.Ran
     engine = Engine(plan, matcher=chooser.choice(("auto", "reference")))
     oracles = {item.name: AdmissionOracle(item) for item in scenarios}
     observed = {item.name: Observed() for item in scenarios}
-    for piece in pieces_of(scenario, chooser):
+    for piece in pieces_of(scenario, chooser, (8, 4, 2, 1) if len(scenarios) == 1 else (3, 2, 1)):
         shuffled = chooser.sample(piece, len(piece))
         take(plan, observed, let_time_pass(engine, piece[0][1].at, chooser))
         tick = piece[-1][1] if piece[-1][1].kind == "tick" and chooser.random() < 0.5 else None
@@ -298,10 +298,10 @@ def let_time_pass(engine: Engine, until: int, chooser: random.Random) -> Results
     return engine.process(arrivals, now=chooser.randint(clock, until))
 
 
-def pieces_of(scenario: Scenario, chooser: random.Random) -> Iterator[list[tuple[int, Row]]]:
-    """The ordered rows, cut at random places."""
+def pieces_of(scenario: Scenario, chooser: random.Random, parts: Sequence[int]) -> Iterator[list[tuple[int, Row]]]:
+    """The ordered rows, cut at random places; a piece has at most one of these parts of them."""
     rows = scenario.ordered()
-    longest = 1 if chooser.random() < 0.1 else max(1, len(rows) // chooser.choice((8, 4, 2, 1)))
+    longest = 1 if chooser.random() < 0.05 else max(1, len(rows) // chooser.choice(parts))
     position = 0
     while position < len(rows):
         length = chooser.randint(1, longest)

@@ -119,17 +119,17 @@ class AdmissionOracle:
 
     def advance(self, moment: int) -> None:
         """Time passes; what is due on the way is done in the order in which it was due."""
-        for due in sorted(self._moments()):
-            if due <= moment and (self.now is None or due > self.now):
-                self.now = int(due)
-                self._look_at(self.partitions, -1)
+        while (due := self._next_moment()) <= moment:
+            self.now = int(due)
+            self._look_at(self.partitions, -1)
         self.now = moment if self.now is None else max(self.now, moment)
 
     def flush(self) -> None:
         """Time goes on until nothing is waited for."""
         while self.pending():
-            assert self.now is not None
-            self.advance(min(int(due) for due in self._moments() if due > self.now))
+            due = self._next_moment()
+            assert due < NEVER, "what waits waits for some moment"
+            self.advance(int(due))
 
     def pending(self) -> int:
         """How many events and alarms are waiting."""
@@ -142,6 +142,10 @@ class AdmissionOracle:
 
     def _new(self) -> Partition:
         return Partition([Timeline() for _ in self.inputs])
+
+    def _next_moment(self) -> float:
+        """The earliest moment after now at which time alone could make a difference."""
+        return min((due for due in self._moments() if self.now is None or due > self.now), default=NEVER)
 
     def _moments(self) -> set[float]:
         """Every moment at which time alone could make a difference."""

@@ -88,10 +88,10 @@ def has_same_events(left: Candidate, right: Candidate) -> bool:
     return set(left.values()) == set(right.values())
 
 
-def recency(scenario: Scenario, candidate: Candidate) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def recency(names: Sequence[str], candidate: Candidate) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What the *recent* policy compares: the events newest first, one a name; then the names' from the last written."""
     newest_first = tuple(sorted(candidate.values(), reverse=True))
-    return newest_first, tuple(candidate.get(name, -1) for name in reversed(scenario.names))
+    return newest_first, tuple(candidate.get(name, -1) for name in reversed(names))
 
 
 class Judge:
@@ -99,13 +99,14 @@ class Judge:
 
     def __init__(self, scenario: Scenario, events: Sequence[Released]) -> None:
         self.scenario = scenario
+        self.names = scenario.names
         self.events = events
         self.windows = windows_of(scenario, events)
 
     def candidates(self) -> list[Candidate]:
         """Those that the shape allows, the most recent first."""
         found = structures(self.scenario.pattern, self.windows)
-        return sorted(found, key=lambda candidate: recency(self.scenario, candidate), reverse=True)
+        return sorted(found, key=lambda candidate: recency(self.names, candidate), reverse=True)
 
     def holds(self, candidate: Candidate) -> bool:
         """All conditions that are decided when the latest event comes."""
@@ -119,7 +120,7 @@ class Judge:
         self, clause: Where | Within | Without, candidate: Candidate, windows: Mapping[str, Sequence[int]]
     ) -> bool:
         """Whether a condition holds; one that mentions an unset name is ignored."""
-        if any(name in self.scenario.names and name not in candidate for name in names_of(clause)):
+        if any(name in self.names and name not in candidate for name in names_of(clause)):
             return True
         match clause:
             case Where(condition):

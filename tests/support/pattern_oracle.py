@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from tests.support import admission_oracle
@@ -32,10 +32,11 @@ class Found:
     rank: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
+@lru_cache(maxsize=100)
 def run(scenario: Scenario) -> tuple[AdmissionOracle, list[Found]]:
     """The whole stream: what became of each row, and all matches in the order in which they come out.
 
-    Raises TooManyError.
+    Raises TooManyError. Who draws a scenario has it run already, so the last ones are remembered.
     """
     admitted = admission_oracle.run(scenario, timer_of(scenario))
     return admitted, find(scenario, admitted)
@@ -78,7 +79,7 @@ def _at_once(scenario: Scenario, events: Sequence[Released]) -> Found | None:
     place = (latest.key, latest.time, latest.emitted, latest.step, latest.definitive)
     if scenario.every is None:
         winner = best(judge)
-        return None if winner is None else Found(_offsets(judge, winner), *place, (), recency(scenario, winner))
+        return None if winner is None else Found(_offsets(judge, winner), *place, (), recency(scenario.names, winner))
     good = [candidate for candidate in reversed(judge.candidates()) if judge.holds(candidate)]
     if not any(len(events) - 1 in candidate.values() for candidate in good):
         return None
@@ -97,7 +98,7 @@ def _waited(scenario: Scenario, events: Sequence[Released], rung: Rung) -> Found
     if not all(whole.is_met(item, winner, windows) for item in scenario.clauses if reaches_wait(scenario, item)):
         return None
     place = (rung.key, rung.alarm.due, rung.emitted, rung.step, rung.definitive)
-    return Found(_offsets(started, winner), *place, (), recency(scenario, winner))
+    return Found(_offsets(started, winner), *place, (), recency(scenario.names, winner))
 
 
 def _added(scenario: Scenario, events: Sequence[Released], event: str, since: int) -> list[int]:
@@ -107,4 +108,4 @@ def _added(scenario: Scenario, events: Sequence[Released], event: str, since: in
 
 
 def _offsets(judge: Judge, winner: Candidate) -> tuple[int | None, ...]:
-    return tuple(judge.events[winner[name]].offset if name in winner else None for name in judge.scenario.names)
+    return tuple(judge.events[winner[name]].offset if name in winner else None for name in judge.names)
