@@ -1,83 +1,265 @@
-"""The column form of an expression means what the interpreter says, value by value."""
+"""Columns, interpreter and an evaluator of its own make say what an expression is worth: all say the same."""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querylang.expression import Binary, Call, Expression, FieldOf, Literal, Type, Unary
-from runtime.batch import ARROW_TYPES, column_name
-from runtime.expressions import evaluate, holds
-from runtime.interpreter import EvaluationError
+from querylang.expression import Binary, Call, EventOf, Expression, FieldOf, Invoke, Items, Literal, LocalOf, Unary
+from querylang.plan import Action, EventType, Field, Plan, Return
+from querylang.types import METHODS, method_of
+from querylang.value_types import Type
+from runtime.arrow import arrow_type
+from runtime.batch import NO_TIME, column_name
+from runtime.column_methods import native_call
+from runtime.columns import from_cell
+from runtime.evaluation import Context, Names
+from runtime.expressions import as_array, evaluate, holds
 from runtime.interpreter import evaluate as interpret
+from runtime.text import decimal_text
+from runtime.values import EvaluationError, Event, seconds
+from tests.support.value_oracle import NoValue, is_known, oracle, outward
 
 INTEGERS = st.sampled_from([0, 1, -1, 2, 7, -7, 10**6, 2**53 + 1, 2**63 - 1, -(2**63)]) | st.integers(
     -(2**63), 2**63 - 1
 )
 FLOATS = (
-    st.sampled_from([0.0, -0.0, 1.5, -2.5, 1e308, -1e308, 5e-324, 2.0**63, math.inf, -math.inf, math.nan]) | st.floats()
+    st.sampled_from(
+        [0.0, -0.0, 0.5, 1.5, -2.5, 0.49999999999999994, 1e308, -1e308, 5e-324, 2.0**63, math.inf, -math.inf, math.nan]
+    )
+    | st.floats()
 )
-STRINGS = st.sampled_from(["", "a", "b", "ab", "é", "żółć", "😀", "\uffff", "A"])
-VALUES = {Type.INTEGER: INTEGERS, Type.FLOAT: FLOATS, Type.STRING: STRINGS, Type.BOOLEAN: st.booleans()}
-FIELDS = {"i": Type.INTEGER, "j": Type.INTEGER, "x": Type.FLOAT, "y": Type.FLOAT, "s": Type.STRING, "b": Type.BOOLEAN}
-NUMBERS = (Type.INTEGER, Type.FLOAT)
+STRINGS = st.sampled_from(
+    ["", "a", "b", "ab", " a\t", "é", "żółć", "😀", "a😀", "\uffff", "A", "-12", "1.5", "Infinity"]
+)
+DECIMALS = st.sampled_from(
+    [Decimal(text) for text in ("0", "1.5", "-2.5", "0.000000000000000001", "99999999999999999999.999999999999999999")]
+) | st.decimals(-(10**20) + 1, 10**20 - 1, places=18)
+VALUES: dict[Type, st.SearchStrategy[Any]] = {
+    Type.INTEGER: INTEGERS,
+    Type.FLOAT: FLOATS,
+    Type.STRING: STRINGS,
+    Type.BOOLEAN: st.booleans(),
+    Type.DECIMAL: DECIMALS,
+}
+PATTERNS = st.sampled_from(["a*", "[ab]+", ".", "(", "😀|b", "", "-?[0-9]+"]).map(
+    lambda text: Literal(Type.STRING, text)
+)
+FIELDS = {
+    **dict.fromkeys("ij", Type.INTEGER),
+    **dict.fromkeys("xy", Type.FLOAT),
+    **dict.fromkeys("st", Type.STRING),
+    "b": Type.BOOLEAN,
+    **dict.fromkeys("de", Type.DECIMAL),
+}
+OF_EVENT = Type.event("E")
+ITSELF = EventOf(OF_EVENT, 0)
+MIXED = Action(
+    name="mixed",
+    parameters=(Type.INTEGER,),
+    slots=2,
+    returns=Type.INTEGER,
+    body=(Return(Binary(Type.INTEGER, "/", LocalOf(Type.INTEGER, 1), Literal(Type.INTEGER, 7))),),
+)
+EVENT = EventType("E", tuple(Field(name, type_) for name, type_ in FIELDS.items()), (MIXED,))
+PLAN = Plan((EVENT,), ())
+WORLD = Names(PLAN)
+
+CALLS: dict[Type, list[tuple[Type, str]]] = {}
+"""Result, then the methods that give it: all of the language's table between scalars and decimals."""
+for _method in METHODS:
+    for _type in filter(lambda type_: type_.kind in _method.kinds, VALUES):
+        _signature = _method.on(_type)
+        if {_signature.result, *_signature.parameters} <= VALUES.keys():
+            CALLS.setdefault(_signature.result or _type, []).append((_type, _method.name))
 
 
 @st.composite
 def expressions(draw: st.DrawFn, type_: Type, depth: int = 3) -> Expression:
     """A well-typed expression over one event."""
-    if depth == 0 or draw(st.integers(0, 3)) == 0:
+    choice = draw(st.integers(0, 5)) if depth else 0
+    if choice <= 1:
+        return draw(leaves(type_))
+    if choice == 2:
+        return draw(operations(type_, depth - 1))
+    receiver, name = draw(st.sampled_from(CALLS[type_]))
+    signature = method_of(receiver, name)
+    assert signature is not None
+    arguments = [draw(expressions(parameter, depth - 1)) for parameter in signature.parameters[: signature.required]]
+    if name in ("matches", "replace", "search", "groupSearch"):
+        arguments[0] = draw(PATTERNS)
+    return Call(type_, name, draw(expressions(receiver, depth - 1)), tuple(arguments))
+
+
+@st.composite
+def leaves(draw: st.DrawFn, type_: Type) -> Expression:
+    """A constant, a field, the event's time or text, its action."""
+    fields = [FieldOf(type_, 0, name) for name, kind in FIELDS.items() if kind == type_]
+    more: list[Expression] = []
+    if type_ == Type.FLOAT:
+        more = [Call(type_, "getTime", ITSELF)]
+    elif type_ == Type.STRING:
+        more = [Call(type_, "toString", ITSELF)]
+    elif type_ == Type.INTEGER:
+        more = [Invoke(type_, "mixed", ITSELF, (fields[0],))]
+    return draw(st.sampled_from([*fields, *more]) | VALUES[type_].map(lambda value: Literal(type_, value)))
+
+
+@st.composite
+def operations(draw: st.DrawFn, type_: Type, depth: int) -> Expression:
+    """An operator."""
+    if type_ == Type.STRING:
+        return Binary(type_, "+", draw(expressions(type_, depth)), draw(expressions(type_, depth)))
+    if type_ != Type.BOOLEAN:
         if draw(st.booleans()):
-            return Literal(type_, draw(VALUES[type_]))
-        return FieldOf(type_, 0, draw(st.sampled_from([name for name, kind in FIELDS.items() if kind is type_])))
-    deeper = depth - 1
-    if type_ is Type.STRING:
-        return Binary(type_, "+", draw(expressions(type_, deeper)), draw(expressions(type_, deeper)))
-    if type_ in NUMBERS:
-        match draw(st.sampled_from(["binary", "minus", "convert"])):
-            case "binary":
-                operator = draw(st.sampled_from("+-*/%"))
-                return Binary(type_, operator, draw(expressions(type_, deeper)), draw(expressions(type_, deeper)))
-            case "minus":
-                return Unary(type_, "-", draw(expressions(type_, deeper)))
-        method = "toFloat" if type_ is Type.FLOAT else "toInteger"
-        return Call(type_, method, draw(expressions(draw(st.sampled_from(NUMBERS)), deeper)))
+            return Unary(type_, "-", draw(expressions(type_, depth)))
+        signs = ["+", "-", "*", "/", "%", *(("and", "or", "xor") if type_ == Type.INTEGER else ())]
+        sides = draw(expressions(type_, depth)), draw(expressions(type_, depth))
+        return Binary(type_, draw(st.sampled_from(signs)), *sides)
     match draw(st.sampled_from(["compare", "logic", "not"])):
         case "compare":
-            kind = draw(st.sampled_from([Type.INTEGER, Type.FLOAT, Type.STRING]))
+            kind = draw(st.sampled_from([Type.INTEGER, Type.FLOAT, Type.STRING, Type.DECIMAL]))
             operator = draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="]))
-            return Binary(type_, operator, draw(expressions(kind, deeper)), draw(expressions(kind, deeper)))
+            return Binary(type_, operator, draw(expressions(kind, depth)), draw(expressions(kind, depth)))
         case "logic":
             operator = draw(st.sampled_from(["and", "or", "xor", "=", "!="]))
-            return Binary(type_, operator, draw(expressions(type_, deeper)), draw(expressions(type_, deeper)))
-    return Unary(type_, "not", draw(expressions(type_, deeper)))
+            return Binary(type_, operator, draw(expressions(type_, depth)), draw(expressions(type_, depth)))
+    return Unary(type_, "not", draw(expressions(type_, depth)))
 
 
+Row = Mapping[str, Any]
 ROWS = st.lists(
     st.fixed_dictionaries({name: st.none() | VALUES[type_] for name, type_ in FIELDS.items()}), min_size=1, max_size=5
 )
+TIMES = [1_500_000, NO_TIME, -1, 2**60, 0]
+
+
+def table(rows: list[dict[str, Any]]) -> pa.Table:
+    columns = {
+        column_name(name, type_): pa.array([row[name] for row in rows], arrow_type(type_, PLAN))
+        for name, type_ in FIELDS.items()
+    }
+    return pa.table(columns)
+
+
+def interpreted(expression: Expression, row: Row, time: int) -> str:
+    event = Event(EVENT, dict(row), None if time == NO_TIME else seconds(time))
+    try:
+        value = interpret(expression, Context(bound=[event], world=WORLD))
+    except EvaluationError:
+        return "nothing"
+    return shown(value, expression.type)
+
+
+def shown(value: Any, type_: Type | None) -> str:
+    """A value as text in which differences show."""
+    return decimal_text(value) if type_ == Type.DECIMAL else repr(value)
+
+
+def in_columns(expression: Expression, rows: list[dict[str, Any]]) -> list[str]:
+    column = evaluate(expression, table(rows), PLAN, EVENT, np.array(TIMES[: len(rows)]))
+    if isinstance(column.values, list):
+        values = column.values
+    else:
+        values = column.values.to_pylist() if isinstance(column.values, pa.Array) else column.values.tolist()
+    valid = [True] * len(rows) if column.valid is None else column.valid.tolist()
+    pairs = zip(values, valid, strict=True)
+    return [shown(value, expression.type) if has_one else "nothing" for value, has_one in pairs]
+
+
+ANY_EXPRESSION = st.sampled_from(list(VALUES)).flatmap(expressions)
 
 
 @settings(max_examples=1_000, deadline=None)
-@given(st.sampled_from(list(Type)).flatmap(expressions), ROWS)
-def test_columns_agree_with_the_interpreter(expression: Expression, rows: list[dict[str, object]]) -> None:
-    columns = {
-        column_name(name, type_): pa.array([row[name] for row in rows], ARROW_TYPES[type_])
-        for name, type_ in FIELDS.items()
-    }
-    table = pa.table(columns)
-    column = evaluate(expression, table)
-    got = column.values.to_pylist() if isinstance(column.values, pa.Array) else column.values.tolist()
-    valid = np.ones(len(rows), np.bool_) if column.valid is None else column.valid
-    for row, value, has_value in zip(rows, got, valid.tolist(), strict=True):
+@given(ANY_EXPRESSION, ROWS)
+def test_columns_agree_with_the_interpreter(expression: Expression, rows: list[dict[str, Any]]) -> None:
+    expected = [interpreted(expression, row, time) for row, time in zip(rows, TIMES, strict=False)]
+    assert in_columns(expression, rows) == expected
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(ANY_EXPRESSION.filter(is_known), ROWS)
+def test_the_interpreter_agrees_with_an_evaluator_of_its_own_make(
+    expression: Expression, rows: list[dict[str, Any]]
+) -> None:
+    assert expression.type is not None
+    for row in rows:
         try:
-            expected = interpret(expression, [row])
+            expected = outward(oracle(expression, row), expression.type)
+        except NoValue:
+            expected = "nothing"
+        assert interpreted(expression, row, NO_TIME) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(expressions(Type.BOOLEAN), ROWS)
+def test_a_condition_without_a_value_is_false(expression: Expression, rows: list[dict[str, Any]]) -> None:
+    found = holds(expression, table(rows), PLAN, EVENT, np.array(TIMES[: len(rows)]))
+    assert found.tolist() == [text == "True" for text in in_columns(expression, rows)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANY_EXPRESSION, ROWS)
+def test_as_an_array_what_has_no_value_is_null(expression: Expression, rows: list[dict[str, Any]]) -> None:
+    array = as_array(expression, table(rows), PLAN, EVENT, np.array(TIMES[: len(rows)]))
+    assert expression.type is not None
+    assert array.type == arrow_type(expression.type, PLAN)
+    values = array.to_pylist()
+    got = ["nothing" if value is None else shown(value, expression.type) for value in values]
+    assert got == in_columns(expression, rows)
+
+
+def test_an_evaluator_that_is_wrong_is_noticed() -> None:
+    wrong = Binary(Type.INTEGER, "+", FieldOf(Type.INTEGER, 0, "i"), Literal(Type.INTEGER, 1))
+    row: dict[str, Any] = {"i": 2**63 - 1}
+    assert outward(oracle(wrong, row) + 1, Type.INTEGER) != interpreted(wrong, row, NO_TIME)
+
+
+CONTAINERS = [
+    Items(Type.sequence(Type.INTEGER), (FieldOf(Type.INTEGER, 0, "i"), FieldOf(Type.INTEGER, 0, "j"))),
+    Items(Type.dictionary(Type.STRING, Type.FLOAT), (FieldOf(Type.STRING, 0, "s"), FieldOf(Type.FLOAT, 0, "x"))),
+    ITSELF,
+]
+
+
+@pytest.mark.parametrize("expression", CONTAINERS, ids=["sequence", "dictionary", "event"])
+def test_values_with_parts_are_columns_too(expression: Expression) -> None:
+    rows = [
+        dict.fromkeys(FIELDS) | {"i": 1, "j": 2, "s": "é", "x": 1.5, "d": Decimal("0.5")},
+        dict.fromkeys(FIELDS) | {"i": 1, "x": math.inf},
+    ]
+    assert expression.type is not None
+    array = as_array(expression, table(rows), PLAN, EVENT)
+    for row, cell in zip(rows, array.to_pylist(), strict=True):
+        try:
+            expected = interpret(expression, Context(bound=[Event(EVENT, dict(row))], world=WORLD))
         except EvaluationError:
-            assert not has_value
-            continue
-        assert has_value
-        assert repr(value) == repr(expected)
-    if expression.type is Type.BOOLEAN:
-        assert holds(expression, table).tolist() == [bool(value) and has for value, has in zip(got, valid, strict=True)]
+            expected = None
+        assert from_cell(cell, expression.type, WORLD) == expected
+
+
+@pytest.mark.parametrize("name", ["abs", "floor", "round", "toInteger", "sqrt", "isNaN", "max"])
+def test_what_numpy_does_exactly_is_done_by_numpy(name: str) -> None:
+    signature = method_of(Type.FLOAT, name)
+    assert signature is not None
+    field = FieldOf(Type.FLOAT, 0, "x")
+    call = Call(Type.FLOAT, name, field, (field,) * len(signature.parameters))
+    assert native_call(call, [np.array([2.5])] * (1 + len(signature.parameters))) is not None
+
+
+def test_a_condition_gets_copies_of_what_could_be_changed() -> None:
+    """An action that a condition calls may change its parameters; the event stays as it is."""
+    numbers = Type.sequence(Type.INTEGER)
+    event = EventType("A", (Field("xs", numbers),))
+    value = Event(event, {"xs": [1]})
+    change = Call(numbers, "append", FieldOf(numbers, 0, "xs"), (Literal(Type.INTEGER, 2),))
+    interpret(change, Context(bound=[value]))
+    assert value.values == {"xs": [1]}
