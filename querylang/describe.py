@@ -14,6 +14,7 @@ from querylang.plan import Between, Condition, Input, Parameter, Plan, QueryPlan
 from querylang.plan_text import (
     OWN,
     Names,
+    action_text,
     count_text,
     duration_text,
     expression_text,
@@ -39,9 +40,9 @@ def describe(query: QueryPlan) -> str:
         _section("pattern", [_pattern(query)]),
         _section("automaton, read backwards from the latest event", _automaton(query)),
         _section("conditions", _conditions(query, names)),
-        _section("over all matches of the windows", list(_every(query, names))),
-        _section("for each match" if query.every is None else "whenever they hold", block or ["output"]),
-        *(_section(f"action {item.name}", statement_lines(item.body, names)) for item in query.actions),
+        _section("for all matches in the windows together", list(_every(query, names))),
+        _section("for each match" if query.every is None else "then", block or ["output"]),
+        *(_section(action_text(item), statement_lines(item.body, names)) for item in query.actions),
         _section("state", list(_bounds(query))),
     ]
     return "\n".join(section for section in sections if section)
@@ -58,6 +59,10 @@ def to_dot(query: QueryPlan) -> str:
         *(f"  {number};" for number in range(len(query.automaton.states))),
         "  match [shape=doublecircle];",
     ]
+    late = [condition_text(query.conditions[index], query, names) for index in query.decided_late]
+    if late:
+        head = "when the wait at the end is over:"
+        lines.insert(1, f"  label={_quoted(chr(10).join([head, *late]))};")
     for number, state in enumerate(query.automaton.states):
         for transition in state.transitions:
             bound = ", ".join(names.terms[term] for term in transition.binds)
@@ -88,7 +93,7 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 def _parameter(parameter: Parameter) -> str:
     default = parameter.default
-    value = "" if default is None else f" := {literal_text(default.type, default.value)}"
+    value = "" if default is None else f" := {literal_text(default.value)}"
     return f"{parameter.type} {parameter.name}{value}"
 
 

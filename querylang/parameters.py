@@ -67,7 +67,7 @@ def _written_as(found: Literal, wanted: Type) -> str | None:
     """How the same number is written as a literal of the type that is wanted."""
     if found.type not in NUMBERS or wanted not in (Type.FLOAT, Type.DECIMAL) or found.type == Type.DECIMAL:
         return None
-    text = literal_text(found.type, found.value)
+    text = literal_text(found.value)
     text += "" if found.type == Type.FLOAT else ".0"
     return f"write `{text}{'d' if wanted == Type.DECIMAL else ''}`"
 

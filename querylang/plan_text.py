@@ -6,6 +6,7 @@ called `v1`, `v2` ...
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -33,12 +34,17 @@ from querylang.expression import (
     Unary,
 )
 from querylang.plan import QueryPlan, Statement
+from querylang.types import EQUALITY, ORDER
 from querylang.value_types import Kind, Type
 
 _BINDING = {
-    **{"or": 1, "xor": 2, "and": 3, "not": 4},
-    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), 5),
-    **{"+": 6, "-": 6, "*": 7, "/": 7, "%": 7},
+    "or": 1,
+    "xor": 2,
+    "and": 3,
+    "not": 4,
+    **dict.fromkeys((*EQUALITY, *ORDER), 5),
+    **dict.fromkeys(("+", "-"), 6),
+    **dict.fromkeys(("*", "/", "%"), 7),
 }
 _TIGHTEST = 9
 _UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute"))
@@ -94,7 +100,7 @@ def expression_text(node: Expression, names: Names) -> str:
     return _text(node, names, 0)
 
 
-def literal_text(type_: Type, value: bool | int | float | Decimal | str) -> str:
+def literal_text(value: bool | float | Decimal | str) -> str:
     """A literal of the language, or `infinity`, which stands for one."""
     match value:
         case bool():
@@ -103,12 +109,19 @@ def literal_text(type_: Type, value: bool | int | float | Decimal | str) -> str:
             return f'"{value.translate(_ESCAPES)}"'
         case Decimal():
             return f"{value:f}d"
-        case float() if value in {float("inf"), float("-inf")}:
+        case float() if math.isinf(value):
             return "infinity" if value > 0 else "-infinity"
-        case float() if value != value:
+        case float() if math.isnan(value):
             return "float.NAN"
         case _:
             return repr(value)
+
+
+def action_text(action: plan.Action) -> str:
+    """The head of a query's action."""
+    parameters = ", ".join(f"{type_} {_local(slot)}" for slot, type_ in enumerate(action.parameters))
+    returns = f" returns {action.returns}" if action.returns is not None else ""
+    return f"action {action.name}({parameters}){returns}"
 
 
 def statement_lines(statements: tuple[Statement, ...], names: Names) -> list[str]:
@@ -154,9 +167,7 @@ def _lines(statement: Statement, names: Names) -> Iterator[str]:
             assert_never(statement)
 
 
-def _branches(
-    head: str, then: tuple[Statement, ...], otherwise: tuple[Statement, ...], names: Names
-) -> Iterator[str]:
+def _branches(head: str, then: tuple[Statement, ...], otherwise: tuple[Statement, ...], names: Names) -> Iterator[str]:
     yield f"{head} {{"
     yield from (f"    {line}" for line in statement_lines(then, names))
     if otherwise:
@@ -172,8 +183,8 @@ def _local(slot: int) -> str:
 def _text(node: Expression, names: Names, outer: int) -> str:
     """With parentheses where the surroundings (`outer`) bind tighter than the node."""
     match node:
-        case Literal(type=type_, value=value):
-            return literal_text(type_, value)
+        case Literal(value=value):
+            return literal_text(value)
         case ParameterOf(name=name):
             return name
         case KeyOf(index=index):

@@ -10,7 +10,19 @@ from querylang import QueryErrors, Source, Type, check_text, compile_text
 from querylang import plan as plans
 from querylang.automaton import ACCEPT, Automaton, State, Transition
 from querylang.checked import Both, Either, Sequence, TermOf
-from querylang.expression import Binary, EventOf, Expression, FieldOf, Invoke, KeyOf, Literal, ParameterOf, SelectOf
+from querylang.expression import (
+    Aggregate,
+    Binary,
+    EventOf,
+    Expression,
+    FieldOf,
+    Invoke,
+    KeyOf,
+    Literal,
+    ParameterOf,
+    SelectOf,
+    walk,
+)
 from querylang.plan import Between, EventType, Field, Heartbeat, Key, QueryPlan, Select, Term, Wait, Within, Without
 from querylang.plan_text import OWN, expression_text
 
@@ -317,7 +329,7 @@ def test_selects_and_having() -> None:
         """inputs { A() key id within 3; } find every A as a
         select count() as n select n * id as m having m > n having n > 1 and m > 2"""
     )
-    count = plans.expressions.Aggregate(Type.INTEGER, "count", ())
+    count = Aggregate(Type.INTEGER, "count", ())
     n, m = SelectOf(Type.INTEGER, 0), SelectOf(Type.INTEGER, 1)
     greater = (
         Binary(Type.BOOLEAN, ">", m, n),
@@ -422,7 +434,7 @@ def test_actions_of_a_query_see_its_parameters_and_keys() -> None:
     assert (action.name, action.parameters, action.slots, action.returns) == ("f", (Type.event("A"),), 1, Type.INTEGER)
     (returned,) = action.body
     assert isinstance(returned, plans.Return)
-    assert {type(node) for node in plans.expressions.walk(returned.value)} >= {ParameterOf, KeyOf}  # type: ignore[arg-type]
+    assert {type(node) for node in walk(returned.value)} >= {ParameterOf, KeyOf}
 
 
 def test_a_definition_and_data_that_disagree_are_a_mistake() -> None:

@@ -1,96 +1,69 @@
-"""The text of a plan, whole."""
+"""The text of a plan and its graph, whole: `explain/*.query` beside what is printed of them.
+
+`NAME.out` holds what `describe_plan` prints, `NAME.dot` the graph of each query.
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from querylang import compile_text, describe, describe_plan
-from querylang.describe import duration_text, expression_text
+from querylang import bind, compile_paths, compile_text, describe, describe_plan, to_dot
+from querylang.plan import Plan, Where
+from querylang.plan_text import Names, duration_text, expression_text
 
-CARDS = """
-@TimeFrom("ts")
-@Heartbeat("Beat")
-@OutOfOrder()
-event Withdrawal { string card; string country; float amount; float ts; }
-event Beat { string card; float ts; }
-event Alert { string card; float amount; }
-query ImprobableWithdrawals {
-    inputs { Withdrawal(amount > 10.0, country = "IE") key card as c within 5 minutes retain 3 wait 20 seconds; }
-    find Withdrawal as w1 -> Withdrawal as w2
-        where w2.country != w1.country and w2.amount > 3.0
-        where c = "a" or w1.amount + 1.0 > w2.amount * (2.0 - w1.ts)
-        within 10 minutes
-    {
-        print "Suspicious: " + w2.toString();
-        send Alert(c, w1.amount + w2.amount) to "alerts";
-    }
-}
-"""
+FOLDER = Path(__file__).parent / "explain"
+QUERIES = sorted(FOLDER.glob("*.query"))
 
 
-def test_a_query_with_everything() -> None:
-    assert (
-        describe(compile_text(CARDS).plan.queries[0])
-        == """\
-query ImprobableWithdrawals
-  inputs
-    Withdrawal key card as c within 5 minutes retain 3
-      only amount > 10.0 and country = "IE"
-      time: ts, out of order, wait 20 seconds
-      heartbeat: Beat, for its card
-  pattern
-    Withdrawal as w1 -> Withdrawal as w2
-    within 10 minutes
-  automaton, read backwards from the latest event
-    state  consumes    for  checks  then
-    0      Withdrawal  w2   2       1
-    1      Withdrawal  w1   1, 3    match
-  conditions
-    1  w2.country != w1.country, checked in state 1
-    2  w2.amount > 3.0, checked in state 0
-    3  w2.card = "a" or w1.amount + 1.0 > w2.amount * (2.0 - w1.ts), checked in state 1
-  for each match
-    print "Suspicious: " + w2.toString()
-    send Alert(w2.card, w1.amount + w2.amount) to "alerts"
-  state
-    Withdrawal: those of the last 5 minutes and of these the 3 most recent for each key, and those that wait: at most 20 seconds"""
-    )
+def plan_of(path: Path) -> Plan:
+    return compile_paths([path]).plan
 
 
-def test_two_queries_with_little() -> None:
-    text = "query One { inputs { A() within 30 wait 20; } find A as a1 -> A as a2 } query Two { inputs { B() retain 1; } find B as b }"
-    assert (
-        describe_plan(compile_text(text).plan)
-        == """\
-query One
-  inputs
-    A within 30 seconds
-      time: the source's column, in order, wait 20 seconds
-  pattern
-    A as a1 -> A as a2
-  automaton, read backwards from the latest event
-    state  consumes  for  checks  then
-    0      A         a2   -       1
-    1      A         a1   -       match
-  for each match
-    output
-  state
-    A: those of the last 30 seconds, and those that wait: at most 20 seconds
+def printed(path: Path) -> dict[str, str]:
+    """What the files beside a query should hold, by their suffix."""
+    plan = plan_of(path)
+    graphs = "\n\n".join(to_dot(query) for query in plan.queries)
+    return {".out": f"{describe_plan(plan)}\n", ".dot": f"{graphs}\n"}
 
-query Two
-  inputs
-    B retain 1
-      time: arrival
-  pattern
-    B as b
-  automaton, read backwards from the latest event
-    state  consumes  for  checks  then
-    0      B         b    -       match
-  for each match
-    output
-  state
-    B: the 1 most recent"""
-    )
+
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("suffix", [".out", ".dot"])
+def test_what_is_printed_of_a_query(path: Path, suffix: str) -> None:
+    assert printed(path)[suffix] == path.with_suffix(suffix).read_text(encoding="utf-8")
+
+
+def test_an_altered_expectation_fails(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "bare.query", tmp_path)
+    expected = (FOLDER / "bare.out").read_text(encoding="utf-8").replace("within 30 seconds", "within 31 seconds")
+    assert printed(tmp_path / "bare.query")[".out"] != expected
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
+def test_graphviz_reads_the_graphs(path: Path) -> None:
+    for query in plan_of(path).queries:
+        subprocess.run(["dot", "-Tsvg"], input=to_dot(query).encode(), check=True, capture_output=True)
+
+
+def test_an_instance_shows_its_numbers() -> None:
+    (query,) = plan_of(FOLDER / "improbable_withdrawals.query").queries
+    lines = describe(bind(query, {"period": 90, "least": 2.5}, "eu")).splitlines()
+    assert [line.strip() for line in lines if any(word in line for word in ("query", "float", "key", "only"))] == [
+        "query ImprobableWithdrawals/eu",
+        "float period := 90.0",
+        "float least := 2.5",
+        "Withdrawal key card within 1 minute 30 seconds retain 100",
+        "only amount > 2.5",
+        "action total(Withdrawal v1, Withdrawal v2) returns float",
+        (
+            "Withdrawal: at most the events of 1 minute 30 seconds, and of these 100 events, per key; "
+            "before that, held for at most 20 seconds"
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,11 +90,22 @@ EXPRESSIONS = [
     '(a.x + 1).toString() + a.toString() = "say \\"hi\\" \\\\ \\n"',
     "a.y < infinity",
     "a.x.toFloat() / 2.5e-07 > 1.0",
+    "a.d * 1.5d > 2.0d",
+    "a.s[a.x] = b.s[0]",
+    '{"a": 1, "b": a.x} = a.m and [1, 2, 3].size() = 3',
+    'integer.parse("3") = a.x.max(3)',
+    "a = b and a = A(1, true, 1.0, 1.0d, new sequence<integer>, location(0.0, 0.0, 1.0, 1.0), a.m)",
+    "a.l.x1 > a.getTime()",
+    "close(a, b.x) or a.twice(3) = 6",
 ]
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
 def test_an_expression_is_written_as_it_was_read(text: str) -> None:
-    event = "event A { integer x; boolean b; float y; }"
-    plan = compile_text(f"{event} inputs {{ A() within 3; }} find A as a -> A as b where ({text}) or false").plan
-    assert expression_text(plan.queries[0].conditions[0].left, ["a", "b"]) == text
+    event = """event A { integer x; boolean b; float y; decimal d; sequence<integer> s; location l; dictionary<string, integer> m;
+        action twice(integer n) returns integer { return n * 2; } }"""
+    action = "action close(A one, integer n) returns boolean { return one.x < n; }"
+    query = f"inputs {{ A() within 3; }} find A as a -> A as b where ({text}) or false; {action}"
+    (where,) = compile_text(f"{event} {query}").plan.queries[0].conditions
+    assert isinstance(where, Where)
+    assert expression_text(where.condition.left, Names(("a", "b"))) == text  # type: ignore[union-attr]
