@@ -8,7 +8,7 @@ from taking the pattern's newest event off it, in every way in which that event 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 from querylang.automaton import ACCEPT, Automaton, State, Transition
@@ -72,7 +72,27 @@ def build(query: CheckedQuery) -> tuple[Automaton, tuple[int, ...]]:
         if size > MOST_TRANSITIONS:
             raise TooLargeError
         states.append(State(tuple(transitions)))
-    return Automaton(tuple(states)), late
+    return _in_order(states, [len(bound) for _, bound in waiting]), late
+
+
+def _in_order(states: list[State], depths: list[int]) -> Automaton:
+    """The states by how many terms are bound there, so that each leads to later ones only; without dead ends.
+
+    A dead end is what is left of an `or` whose sides cannot take the same events to the end.
+    """
+    order = sorted(range(len(states)), key=lambda number: depths[number])
+    alive = {ACCEPT}
+    for number in reversed(order):
+        if any(item.target in alive for item in states[number].transitions):
+            alive.add(number)
+    kept = [number for number in order if number in alive]
+    place = {number: index for index, number in enumerate(kept)} | {ACCEPT: ACCEPT}
+    return Automaton(tuple(_renumbered(states[number], place) for number in kept))
+
+
+def _renumbered(state: State, place: dict[int, int]) -> State:
+    left = (item for item in state.transitions if item.target in place)
+    return State(tuple(replace(item, target=place[item.target]) for item in left))
 
 
 def _preferred(steps: Iterator[Step]) -> list[Step]:

@@ -7,7 +7,7 @@ early as they can be decided, cut the search.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from runtime.kernel_tables import (
     ConditionColumns,
     automaton_columns,
     condition_columns,
+    ends_of,
     is_ambiguous,
     mentioned_terms,
 )
@@ -85,15 +86,7 @@ class KernelMatcher:
             programs.append(program)
             counted.append(row)
         self._conditions: ConditionColumns = condition_columns(query, programs, counted)
-        self._arguments = Arguments(
-            np.array([*map(int, self._functions)] or [0], np.int64)[: len(self._functions)],
-            np.array(
-                [len(parts) + place if node.arguments else -1 for place, node in _placed(self._aggregates)], np.int64
-            ),
-            np.array(
-                [bool(node.arguments) and node.arguments[0].type == Type.FLOAT for node in self._aggregates], np.bool_
-            ),
-        )
+        self._arguments = _arguments(self._aggregates, self._functions, len(parts))
         parts += [(node.arguments[0], events) for node in self._aggregates if node.arguments]
         self._program: KernelProgram = build_program(parts)
 
@@ -169,12 +162,20 @@ class KernelMatcher:
         return counts
 
 
-def _placed(nodes: Sequence[Aggregate]) -> Iterator[tuple[int, Aggregate]]:
-    """Each aggregate with the number of those before it that have an argument."""
-    place = 0
+def _arguments(nodes: Sequence[Aggregate], functions: Sequence[Function], first: int) -> Arguments:
+    """The aggregates as the kernel takes them; their arguments' programs are numbered from `first` on."""
+    programs, mentions = [], []
     for node in nodes:
-        yield place, node
-        place += bool(node.arguments)
+        programs.append(first if node.arguments else -1)
+        first += bool(node.arguments)
+        mentions.append(sorted(terms_of(node)))
+    return Arguments(
+        function=np.array([int(function) for function in functions], np.int64),
+        program=np.array(programs, np.int64),
+        is_float=np.array([[argument.type for argument in node.arguments] == [Type.FLOAT] for node in nodes], np.bool_),
+        first=ends_of([len(terms) for terms in mentions]),
+        mentions=np.array([term for terms in mentions for term in terms], np.int64),
+    )
 
 
 _FUNCTIONS = {
@@ -214,7 +215,7 @@ def _late(query: QueryPlan) -> Late:
     mentions = [sorted(mentioned_terms(query, query.conditions[index])) for index in query.decided_late]
     return Late(
         np.array(query.decided_late, np.int64),
-        np.concatenate([[0], np.cumsum([len(terms) for terms in mentions])]).astype(np.int64),
+        ends_of([len(terms) for terms in mentions]),
         np.array([term for terms in mentions for term in terms], np.int64),
     )
 

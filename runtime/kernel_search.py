@@ -420,11 +420,13 @@ class Function(IntEnum):
 
 class Arguments(NamedTuple):
     """What the aggregates are about, one entry an aggregate: its `Function`, the number of its argument's program (-1: it has
-    none), and whether that is a float."""
+    none), whether that is a float, and the terms that it mentions, with ends alike."""
 
     function: Integers
     program: Integers
     is_float: NDArray[np.bool_]
+    first: Integers
+    mentions: Integers
 
 
 class Aggregated(NamedTuple):
@@ -461,7 +463,10 @@ def _take(query: Query, arguments: Arguments, values: _Values, bound: Integers, 
     """Adds what one candidate gives to each aggregate."""
     for index in range(len(arguments.function)):
         program, size = arguments.program[index], values.sizes[index]
-        if program >= 0 and has_value(query.program, program, bound, stacks):
+        is_set = True
+        for at in range(arguments.first[index], arguments.first[index + 1]):
+            is_set = is_set and bound[arguments.mentions[at]] >= 0
+        if program >= 0 and is_set and has_value(query.program, program, bound, stacks):
             if arguments.is_float[index]:
                 values.real[index, size] = stacks.real[0]
             else:

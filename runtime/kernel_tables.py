@@ -74,13 +74,13 @@ def automaton_columns(query: QueryPlan) -> AutomatonColumns:
     transitions = [transition for state in automaton.states for transition in state.transitions]
     checks = [[check for check in item.checks if not is_whole(query.conditions[check])] for item in transitions]
     return AutomatonColumns(
-        first=_ends([len(state.transitions) for state in automaton.states]),
+        first=ends_of([len(state.transitions) for state in automaton.states]),
         input=np.array([item.input for item in transitions], np.int64),
         target=np.array([item.target for item in transitions], np.int64),
         equals=np.array(list(_equals(automaton)), np.int64),
-        bind_first=_ends([len(item.binds) for item in transitions]),
+        bind_first=ends_of([len(item.binds) for item in transitions]),
         binds=np.array([term for item in transitions for term in item.binds], np.int64),
-        check_first=_ends([len(item) for item in checks]),
+        check_first=ends_of([len(item) for item in checks]),
         checks=np.array([check for item in checks for check in item] or [0], np.int64),
         need=_needs(automaton),
         alone=alone,
@@ -102,7 +102,7 @@ def condition_columns(query: QueryPlan, programs: Sequence[int], counted: Sequen
             [known(item.duration) if isinstance(item, Within) else NEVER for item in query.conditions] or [0], np.int64
         ),
         input=np.array([item.input if isinstance(item, Without) else -1 for item in query.conditions] or [0], np.int64),
-        first=_ends([len(terms) for terms in ranges]),
+        first=ends_of([len(terms) for terms in ranges]),
         terms=np.array([term for terms in ranges for term in terms] or [0], np.int64),
         leading=np.array([_is_leading(item, query) for item in query.conditions] or [False]),
         counted=np.array([*counted] or [-1], np.int64),
@@ -234,5 +234,6 @@ def _asks(query: QueryPlan, condition: Condition) -> set[int]:
     raise AssertionError("a condition is of one of three kinds")
 
 
-def _ends(lengths: Sequence[int]) -> Integers:
+def ends_of(lengths: Sequence[int]) -> Integers:
+    """Where each of so many lists one behind the other begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

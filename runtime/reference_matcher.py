@@ -97,7 +97,7 @@ class ReferenceMatcher:
                 if is_new and max(times) - min(times) >= known(condition.duration):
                     return False
                 continue
-            low, after = self._low(events, condition.between, bound, named)
+            low, after = self._low(events, condition.between, bound, named) if is_new else (-1, -NEVER)
             later = [place for place in among if place > latest] if is_new else list(among)
             inside = [
                 place
