@@ -138,20 +138,27 @@ def _compare(
 
 
 def _agree(defined: Type, found: Type) -> bool:
-    """Whether a column of the type found may be the field. Text may hold anything, and any one-word value is text; how
-    its cells are read, and which rows are refused, is the reader's."""
-    if defined.kind is Kind.OPTIONAL:
-        return _agree(defined.of[0], found)
-    if found.kind is Kind.OPTIONAL:
-        return _agree(defined, found.of[0])
-    if Type.STRING in (defined, found):
-        other = found if defined == Type.STRING else defined
-        return found == Type.STRING or (not other.of and other.kind not in (Kind.EVENT, Kind.LOCATION))
-    if defined in NUMBERS or found in NUMBERS:
-        return defined in NUMBERS and found in NUMBERS
-    if defined.kind is not found.kind or defined.kind is Kind.EVENT:
-        return defined.kind is found.kind
+    """Whether a column of the type found may be the field.
+
+    What is found may be read off text: text may hold anything, whole numbers may be truth values, and any one-word
+    value is text. How cells are read, and which rows are refused, is the reader's.
+    """
+    if Kind.OPTIONAL in (defined.kind, found.kind):
+        return _agree(_inside(defined), _inside(found))
+    if found in (Type.STRING, defined):
+        return True
+    if defined == Type.STRING:
+        return found in (*NUMBERS, Type.BOOLEAN)
+    if found in (*NUMBERS, Type.BOOLEAN):
+        return (defined in NUMBERS and found in NUMBERS) or (defined == Type.BOOLEAN and found == Type.INTEGER)
+    if defined.kind is not found.kind:
+        return False
     return all(_agree(one, other) for one, other in zip(defined.of, found.of, strict=True))
+
+
+def _inside(type_: Type) -> Type:
+    """What an optional may hold; any other type is itself."""
+    return type_.of[0] if type_.kind is Kind.OPTIONAL else type_
 
 
 def _names_twice(node: ast.EventDefinition) -> Iterator[ast.Name]:

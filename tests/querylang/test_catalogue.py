@@ -200,7 +200,7 @@ def test_a_mistake_in_a_definition_beside_is_told_to_who_uses_it(event: str) -> 
 # Data
 
 
-@pytest.mark.parametrize("defined", ["integer", "float", "decimal", "string", "optional<float>"])
+@pytest.mark.parametrize("defined", ["integer", "float", "decimal", "string", "boolean", "optional<float>"])
 def test_a_column_of_numbers_may_be_these(defined: str) -> None:
     assert told(f"event A {{ {defined} x; }}" + QUERY % "true", data={"A": {"x": Type.INTEGER}}) == ""
 
@@ -208,8 +208,8 @@ def test_a_column_of_numbers_may_be_these(defined: str) -> None:
 @pytest.mark.parametrize("defined", ["boolean", "sequence<float>", "dictionary<string, float>", "location"])
 def test_a_column_of_numbers_cannot_be_these(defined: str) -> None:
     shown = defined.replace(" ", "")
-    assert told(f"event A {{ {defined} x; }}" + QUERY % "true", data={"A": {"x": Type.INTEGER}}) == (
-        f"{defined}: schema: 'x' is {shown} here, but the column 'x' of 'A' is integer"
+    assert told(f"event A {{ {defined} x; }}" + QUERY % "true", data={"A": {"x": Type.FLOAT}}) == (
+        f"{defined}: schema: 'x' is {shown} here, but the column 'x' of 'A' is float"
     )
 
 
