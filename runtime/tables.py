@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from querylang.expression import Expression
 from querylang.plan import EventType, Field, Plan, plain_field
+from querylang.value_types import Kind as TypeKind
 from querylang.value_types import Type
 from runtime.arrow import arrow_type
 from runtime.batch import NO_TIME, Arrivals, Kind, arrivals_schema, column_name
@@ -175,7 +176,7 @@ class _Reading:
     def _check_columns(self) -> None:
         for _, event in self._present_events():
             for field in event.fields:
-                if field.name not in self.names:
+                if field.name not in self.names and field.type.kind is not TypeKind.OPTIONAL:
                     near = _did_you_mean(field.name, self.names)
                     raise InputError(f"{self.raw.name}: has no column {field.name!r}, a field of {event.name!r}{near}")
             if self.source_time is None and _needs_source_time(self.plan, event.name, self.is_history):
@@ -190,7 +191,8 @@ class _Reading:
         uses: dict[str, list[tuple[EventType, Field]]] = {}
         for _, event in self._present_events():
             for field in event.fields:
-                uses.setdefault(field.name, []).append((event, field))
+                if field.name in self.names:
+                    uses.setdefault(field.name, []).append((event, field))
         for name, found in uses.items():
             kind = self.raw.columns.schema.field(name).type
             fits = any(agrees(kind, field.type, (event.name, name) in times, self.plan) for event, field in found)
@@ -213,6 +215,8 @@ class _Reading:
 
     def _field(self, uses: Sequence[tuple[int, Field, bool]]) -> pa.Array:
         field = uses[0][1]
+        if field.name not in self.names:
+            return pa.nulls(self.count, arrow_type(field.type, self.plan))
         is_time = any(use[2] for use in uses)
         converted = convert(self._column(field.name), field.type, is_time, self.plan)
         owners = np.isin(self.kinds, [index for index, _, _ in uses])
