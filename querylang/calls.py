@@ -14,7 +14,7 @@ from querylang.errors import Mistake, QueryError
 from querylang.expression import Call, EventOf, Expression, Invoke, Items, New
 from querylang.inferring import Inferring, arguments_of, look_at, type_of
 from querylang.inlining import applied
-from querylang.members import receiver_of, type_path
+from querylang.members import receiver_of, type_path, unknown_type
 from querylang.schema import ActionSignature, EventSchema
 from querylang.types import (
     AGGREGATES,
@@ -34,7 +34,8 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
     """`receiver.name(arguments)` or `name(arguments)`; the receiver may be the beginning of a qualified name."""
     if node.receiver is None:
         return _function(inferring, node, is_statement=is_statement)
-    path = type_path(inferring, ast.Member(node.span, node.receiver, node.name))
+    whole = ast.Member(node.span, node.receiver, node.name)
+    path = type_path(inferring, whole)
     if path is not None:
         return _made(inferring, path, node.arguments)
     if is_aggregate(inferring, node):
@@ -43,6 +44,9 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
     if type_name is not None:
         schema = inferring.namespace.find(type_name)
         return None if schema is None else _of_type(inferring, schema.type, node.name, node.arguments)
+    unknown = unknown_type(inferring, whole) or unknown_type(inferring, node.receiver)
+    if unknown is not None:
+        return inferring.wrong(unknown)
     receiver = receiver_of(inferring, node.receiver)
     if receiver is None:
         return None
@@ -140,7 +144,8 @@ def _of_type(inferring: Inferring, type_: Type, name: ast.Name, nodes: Sequence[
     signature = static_method_of(type_, name.text)
     if signature is None:
         mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=f"the type '{type_}'", name=name.text)
-        if method_of(type_, name.text) is not None:
+        is_action = type_.kind is Kind.EVENT and inferring.namespace.of(type_).action(name.text) is not None
+        if is_action or method_of(type_, name.text) is not None:
             return inferring.wrong(mistake.with_hint("it is called on a value"))
         return inferring.wrong(mistake.suggesting(name.text, static_methods_of(type_)))
     arguments = _built_in_arguments(inferring, name, nodes, signature)

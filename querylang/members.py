@@ -58,11 +58,23 @@ def type_path(inferring: Inferring, node: ast.Expression | None, *, is_plain_typ
     return path if may_be_unseen and word[:1].isupper() else None
 
 
+def unknown_type(inferring: Inferring, node: ast.Expression) -> QueryError | None:
+    """The mistake of a path that can only be meant as an event type in a package: it ends with a capital."""
+    path = path_of(node)
+    if path is None or "." not in path.text or inferring.scope.has(path.text.partition(".")[0]):
+        return None
+    is_type = inferring.scope.is_whole and path.text.rpartition(".")[2][:1].isupper()
+    return inferring.namespace.unknown(path) if is_type else None
+
+
 def member(inferring: Inferring, node: ast.Member) -> Expression | None:
     """`receiver.name`: a field, or a constant of an event type."""
     path = type_path(inferring, node.receiver, is_plain_type=node.name.text.isupper())
     if path is not None:
         return _type_constant(inferring, path, node.name)
+    unknown = unknown_type(inferring, node.receiver)
+    if unknown is not None:
+        return inferring.wrong(unknown)
     receiver = receiver_of(inferring, node.receiver)
     if receiver is None:
         return None
