@@ -67,12 +67,18 @@ def _refused(path: Path, text: str, mistakes: EnsueError) -> Layout:
 
 
 def write(layout: Layout) -> None:
-    """Put the file in place in one step, with the rights of the old one; a link stays a link."""
-    target = layout.path.resolve()
+    """Put the file in place in one step, with the rights of the old one; a link stays a link. Raises FileErrors."""
+    try:
+        _replace(layout.path.resolve(), layout.after)
+    except OSError as error:
+        raise FileErrors(str(layout.path), [(None, f"cannot be written: {error.strerror}")]) from error
+
+
+def _replace(target: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(layout.after.encode())
+            file.write(text.encode())
         shutil.copymode(target, name)
         Path(name).replace(target)
     except BaseException:

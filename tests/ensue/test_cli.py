@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from ensue import cli
+from tests.ensue.command import Run
 
 QUERY = """@OutOfOrder()
 event A { integer id; }
@@ -23,42 +22,12 @@ query Q {
 EVENTS = "at,event,ts,id\n10:00:20,A,10:00:10,1\n10:00:32,A,10:00:15,3\noops,A,10:00:12,2\n10:00:37,A,10:00:12,2\n"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "q.query").write_text(QUERY)
     (tmp_path / "e.csv").write_text(EVENTS)
     (tmp_path / "bad.query").write_text("query Q {\n    inputs { A() within 30.0; }\n    find A as a -> B as b\n}\n")
     return tmp_path
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a command left behind."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def ensue(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Runs a command in the folder."""
-    monkeypatch.chdir(folder)
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["ensue", *arguments])
-        code: int | str | None = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code
-        assert isinstance(code, int | None)
-        return Done(code or 0, *capsys.readouterr())
-
-    return run
-
-
-Run = Callable[..., Done]
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

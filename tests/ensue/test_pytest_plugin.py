@@ -96,6 +96,34 @@ def test_a_case_may_name_its_query(pytester: pytest.Pytester) -> None:
     pytester.runpytest().assert_outcomes(passed=1)
 
 
+PARAMETERS = """query: q.query
+parameters: {least: 2}
+rows: [{at: 1, in: A, v: 1}, {at: 2, in: A, v: 2, out: [[2]]}]
+"""
+
+
+@pytest.mark.parametrize(("least", "outcome"), [("2", "passed"), ("1", "failed"), ("x", "failed")])
+def test_a_case_may_give_parameters(pytester: pytest.Pytester, least: str, outcome: str) -> None:
+    (pytester.path / "q.query").write_text(
+        "event A { integer v; }\n"
+        "query Q { parameters { integer least; } inputs { A(v >= least) within 9.0; } find A as a }\n"
+    )
+    write(pytester, PARAMETERS.replace("least: 2", f"least: {least}"))
+    pytester.runpytest().assert_outcomes(**{outcome: 1})
+
+
+def test_what_a_find_every_selects_and_what_is_unset_can_be_expected(pytester: pytest.Pytester) -> None:
+    types = "event A { integer v; }\nevent B { integer v; }\ninputs { A() within 9.0; B() within 9.0; }\n"
+    (pytester.path / "every.query").write_text(types + "find every A as a select sum(a.v) as s select count() as n\n")
+    (pytester.path / "either.query").write_text(types + "find A as a or B as b\n")
+    write(
+        pytester,
+        "- {name: every, query: every.query, rows: [{at: 1, in: A, v: 5, out: [[5, 1]]}]}\n"
+        "- {name: either, query: either.query, rows: [{at: 1, in: B, v: 5, out: [[null, 1]]}]}\n",
+    )
+    pytester.runpytest().assert_outcomes(passed=2)
+
+
 def test_a_query_with_a_mistake_fails_with_its_place(pytester: pytest.Pytester) -> None:
     (pytester.path / "q.query").write_text("inputs { A() within 9.0; }\nfind A as a -> B as b\n")
     write(pytester, "query: q.query\nrows: [{at: 1, in: A}]\n")

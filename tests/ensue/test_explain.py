@@ -1,0 +1,108 @@
+"""`ensue explain`: as text, as a graph, as a drawing, as data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from querylang.plan import from_dict
+from tests.ensue.command import Run
+
+TWO = """event A { integer n; }
+query Rising { inputs { A() within 30.0; } find A as a -> A as b where b.n > a.n }
+query Least {
+    parameters { integer least; }
+    inputs { A(n > least) within 30.0; }
+    find A as a
+}
+"""
+DOT = """#!/bin/sh
+[ "$1" = -Tsvg ] || exit 2
+echo "<svg><!--"; cat; echo "--></svg>"
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "two.query").write_text(TWO)
+    (tmp_path / "one.query").write_text("inputs { A() within 30.0; }\nfind A as a -> A as b\n")
+    return tmp_path
+
+
+@pytest.fixture
+def graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `dot` that shows what it was given."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "dot").write_text(DOT)
+    (tmp_path / "bin" / "dot").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+def test_every_query_is_explained(ensue: Run) -> None:
+    done = ensue("explain", "two.query")
+    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if line.startswith("query ")] == ["query Rising", "query Least"]
+
+
+def test_parameters_without_values_leave_the_matcher_open(ensue: Run) -> None:
+    matchers = ensue("explain", "two.query").stdout.split("\n  matcher\n    ")[1:]
+    assert [matcher.splitlines()[0] for matcher in matchers] == ["kernel", "known when the parameters have values"]
+
+
+def test_values_make_instances(ensue: Run) -> None:
+    done = ensue("explain", "two.query", "--parameters", "{Least: {few: {least: 3}, many: {least: 1}}}")
+    assert [line for line in done.stdout.splitlines() if line.startswith("query ")] == [
+        "query Rising",
+        "query Least/few",
+        "query Least/many",
+    ]
+    assert "n > 3" in done.stdout
+
+
+def test_dot_prints_a_graph_for_each_query(ensue: Run) -> None:
+    done = ensue("explain", "two.query", "--dot")
+    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if line.startswith("digraph")] == [
+        'digraph "Rising" {',
+        'digraph "Least" {',
+    ]
+
+
+@pytest.mark.usefixtures("graphviz")
+def test_svg_draws_one_query_to_the_file(ensue: Run, folder: Path) -> None:
+    done = ensue("explain", "one.query", "--svg", "out.svg")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "out.svg\n", "")
+    assert (folder / "out.svg").read_text().startswith('<svg><!--\ndigraph "one" {')
+
+
+@pytest.mark.usefixtures("graphviz")
+def test_svg_draws_several_queries_beside_each_other(ensue: Run, folder: Path) -> None:
+    done = ensue("explain", "two.query", "--svg", "out.svg", "--parameters", "{Least: {few: {least: 3}}}")
+    assert done.stdout.splitlines() == ["out-Rising.svg", "out-Least-few.svg"]
+    assert all((folder / name).exists() for name in done.stdout.splitlines())
+
+
+def test_without_graphviz_the_package_is_named(ensue: Run, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    done = ensue("explain", "one.query", "--svg", "out.svg")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "the program `dot` is not installed: it is in Debian's package `graphviz`; --dot prints the graph\n"
+    )
+
+
+@pytest.mark.usefixtures("graphviz")
+def test_a_drawing_that_cannot_be_written_is_told(ensue: Run) -> None:
+    done = ensue("explain", "one.query", "--svg", "none/out.svg")
+    assert (done.returncode, done.stderr) == (1, "none/out.svg: cannot be written: No such file or directory\n")
+
+
+def test_for_machines_it_is_one_object_with_the_plan(ensue: Run) -> None:
+    found = json.loads(ensue("explain", "two.query", "--json").stdout)
+    assert [(query["query"], query["instance"], query["matcher"]) for query in found["queries"]] == [
+        ("Rising", "", "kernel"),
+        ("Least", "", "known when the parameters have values"),
+    ]
+    assert [query.name for query in from_dict(found).queries] == ["Rising", "Least"]
