@@ -19,7 +19,27 @@ _TYPE = frozenset({"SEQUENCE", "OPTIONAL", "DICTIONARY", "LOCATION"})
 _COMPARISON = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 _ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"})
 _STRUCTURE = ("QUERY", "INPUTS", "FIND", "EVENT", "SIGN", "PACKAGE", "USING", "METADATA", "PARAMETERS", "ACTION")
-_WANTING = frozenset({"KEY", "WITHIN", "RETAIN", "WAIT", "UNIQUE", "WHERE", "HAVING", "SELECT", "COMMA", "LPAREN"})
+_WANTING = (
+    frozenset(
+        {
+            "KEY",
+            "WITHIN",
+            "RETAIN",
+            "WAIT",
+            "UNIQUE",
+            "WHERE",
+            "HAVING",
+            "SELECT",
+            "COMMA",
+            "LPAREN",
+            "LBRACE",
+            "RETURN",
+            "PRINT",
+        }
+    )
+    | _COMPARISON
+    | _ARITHMETIC
+)
 """Keywords and signs that want an expression or a name behind them; a keyword there is the next part's."""
 _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", "break", "continue")
 _MOST_NAMED = 6
@@ -37,7 +57,7 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], bef
     if token.type in {"REFUSED", "REFUSED_VALUE"}:
         what, reason = f"`{token.content}`", REASONS[token.content]
         return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=what, reason=reason)
-    if token.type in KEYWORDS.values() and "NAME" in kinds and not _begins_part(token, before):
+    if "NAME" in kinds and is_meant_as_name(token, before):
         return QueryError.of(Mistake.KEYWORD_AS_NAME, token.span, word=token.content)
     misspelt = _misspelt_statement(before)
     if misspelt is not None:
@@ -49,13 +69,22 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], bef
     return mistake.with_hint(None if keyword is None else f"did you mean `{keyword}`?")
 
 
+def is_meant_as_name(token: Token, before: Sequence[Token]) -> bool:
+    """Whether a keyword where a name could stand was probably meant as one."""
+    return token.type in KEYWORDS.values() and not _begins_part(token, before)
+
+
 def _begins_part(token: Token, before: Sequence[Token]) -> bool:
     """Whether nobody means the keyword as a name.
 
     `inputs { A() within 3; find ...`: what misses is the brace before it. `key within 3`: what misses is the key.
     """
-    last = before[-1].type if before else ""
-    return last in _WANTING or (token.type in _STRUCTURE and last in {"SEMICOLON", "LBRACE", "RBRACE"})
+    if not before:
+        return False
+    last = before[-1]
+    is_first_of_line = "\n" in token.source.text[last.end : token.start]
+    is_after_part = token.type in _STRUCTURE and last.type in {"SEMICOLON", "LBRACE", "RBRACE"}
+    return is_first_of_line or is_after_part or last.type in _WANTING
 
 
 def _misspelt_statement(before: Sequence[Token]) -> QueryError | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from querylang import ast, parse_tables
 from querylang.errors import Mistake, QueryError
-from querylang.expectations import unexpected
+from querylang.expectations import is_meant_as_name, unexpected
 from querylang.grammar import Grammar, QueryParts, Section
 from querylang.grammar.vendor import offsets
 from querylang.lexer import tokenize
@@ -47,7 +47,7 @@ def parse_tokens(
 class Parser(Grammar):
     """One parse: the tokens, ply's stack of states, the values of the grammar's symbols."""
 
-    def __init__(self, source: Source, tokens: Sequence[Token], mistakes: list[QueryError]) -> None:
+    def __init__(self, source: Source, tokens: list[Token], mistakes: list[QueryError]) -> None:
         super().__init__(source, mistakes)
         self.tables = parse_tables.load()
         self.tokens = tokens
@@ -58,8 +58,7 @@ class Parser(Grammar):
         self._open_strings = {error.span.start for error in mistakes if error.code == Mistake.OPEN_STRING.code}
         self._inserted: list[Token] = []
         self._partners: dict[int, int] | None = None
-        self._last_mistake = -2
-        self._last_place = -1
+        self._told = -1
 
     def run(self) -> None:
         """Reads all tokens; what the rules make is in the grammar's fields."""
@@ -134,17 +133,15 @@ class Parser(Grammar):
         if self._syntax_mistakes >= MOST_MISTAKES:
             self.report(Mistake.TOO_MANY_MISTAKES, self.source.span(*self._place()), limit=MOST_MISTAKES)
             return False
-        is_stuck = self.position == self._last_place
-        if self.position > self._last_mistake + 1:
+        if self.position > self._told:
             self._reject(token)
-        self._last_mistake = self._last_place = self.position
-        if not is_stuck and self._insert_forgotten(token):
+            self._told = self.position
+        if token is not None and self._take_as_name(token):
             return True
-        if self._give_up_part(self.position):
-            return True
-        if self.position >= len(self.tokens):
+        is_going_on = self._insert_forgotten(token) or self._give_up_part()
+        if not is_going_on and self.position >= len(self.tokens):
             return False
-        self.position += 1
+        self.position += not is_going_on
         return True
 
     def _reject(self, token: Token | None) -> None:
@@ -186,6 +183,14 @@ class Parser(Grammar):
                 pushed.append(gotos[pushed[-1] if pushed else self.states[kept - 1]][symbol])
         return True
 
+    def _take_as_name(self, token: Token) -> bool:
+        """Reads a keyword as the name that it was meant as."""
+        before = self.tokens[max(0, self.position - 3) : self.position]
+        is_name = self._takes(len(self.states), (), ("NAME",)) and is_meant_as_name(token, before)
+        if is_name:
+            self.tokens[self.position] = token.replaced("NAME", token.content, token.end)
+        return is_name
+
     def _insert_forgotten(self, token: Token | None) -> bool:
         """Puts in closing signs, if the text goes on well with them."""
         kind = "$end" if token is None else token.type
@@ -198,23 +203,49 @@ class Parser(Grammar):
                 return True
         return False
 
-    def _give_up_part(self, position: int) -> bool:
+    def _give_up_part(self) -> bool:
         """Takes back what was read of the smallest part around the mistake, and steps over the rest of it."""
+        self._begin_list()
         if self._partners is None:
             self._partners = paired(self.tokens)
+        start = self._behind_braces(self._partners)
         ends: dict[str, int | None] = {}
         for depth in range(len(self.states), 0, -1):
             for part, state in self.tables.parts[self.states[depth - 1]]:
                 if part.symbol not in ends:
-                    ends[part.symbol] = end_of(part, self.tokens, self._partners, position)
+                    ends[part.symbol] = end_of(part, self.tokens, self._partners, start)
                 end = ends[part.symbol]
-                if end is None or (end == position and depth == len(self.states)):
+                if end is None or (end == self.position and depth == len(self.states)):
                     continue
                 following = self.tokens[end].type if end < len(self.tokens) else "$end"
-                if self._takes(depth, (state,), (following,)):
+                is_whole = end > self.position and self.tokens[end - 1].type in part.through
+                if is_whole or self._takes(depth, (state,), (following,)):
                     self._settle(part, depth, state, end)
                     return True
         return False
+
+    def _begin_list(self) -> None:
+        """If a list of parts could begin here it has begun: its first part is the mistake."""
+        actions = self.tables.actions[self.states[-1]]
+        for number in sorted({-action for action in actions.values() if action < 0}):
+            symbol, length, rule = self.tables.productions[number]
+            state = self.tables.gotos[self.states[-1]].get(symbol) if length == 0 else None
+            if state is not None and self.tables.parts[state]:
+                parts: list[Any] = [None]
+                if rule is not None:
+                    rule(self, parts)
+                self.states.append(state)
+                self.values.append(parts[0])
+                return
+
+    def _behind_braces(self, partners: dict[int, int]) -> int:
+        """Where to look for the end of a part: behind what stands in braces, if the mistake is the first in them.
+
+        `while { print "x"; }`: the brace was taken for a dictionary's.
+        """
+        last = self.position - 1
+        is_first = bool(self.values) and last >= 0 and self.values[-1] is self.tokens[last]
+        return last if is_first and self.tokens[last].type == "LBRACE" and last in partners else self.position
 
     def _settle(self, part: Part, depth: int, state: int, end: int) -> None:
         """The part stands on the stack as read, at this depth; reading goes on at `end`."""

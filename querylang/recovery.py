@@ -51,9 +51,7 @@ PARTS: tuple[Part, ...] = (
     Part("group", before=frozenset({"RPAREN"}), never=_OUTSIDE | {"LBRACE", "COMMA", "COLON"}),
     Part("annotation_argument", before=frozenset({"COMMA", "RPAREN"}), never=_OUTSIDE | {"LBRACE"}),
     Part("filter", before=frozenset({"COMMA", "RPAREN"}), never=_OUTSIDE | {"LBRACE"}),
-    Part(
-        "pattern_part", before=_CLAUSES | {"ARROW", "AND", "OR", "LBRACE", "SEMICOLON"}, never=_STRUCTURE | _STATEMENTS
-    ),
+    Part("pattern_part", before=_CLAUSES | _ENDS | {"ARROW", "AND", "OR", "LBRACE"}, never=_STRUCTURE | _STATEMENTS),
     Part("metadata_item", before=frozenset({"COMMA", "RBRACE"}), before_in_line=frozenset({"STRING_LITERAL"})),
     Part("parameter", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_STRUCTURE),
     Part("input", before=frozenset({"RBRACE"}), through=frozenset({"SEMICOLON"}), never=_STRUCTURE),
@@ -79,7 +77,7 @@ PARTS: tuple[Part, ...] = (
         is_at_end=True,
         made=lambda span: Section("", span, ast.Broken(span)),
     ),
-    Part("item", before=_STRUCTURE, is_at_end=True, made=lambda _span: None),
+    Part("item", before=_STRUCTURE, through=_ENDS, is_at_end=True, made=lambda _span: None),
 )
 """Smaller parts before those that hold them."""
 
@@ -90,6 +88,7 @@ FORGOTTEN: tuple[tuple[str, ...], ...] = (
     ("SEMICOLON",),
     ("RPAREN",),
     ("RBRACE",),
+    ("LBRACE",),
     ("RPAREN", "SEMICOLON"),
     ("SEMICOLON", "RBRACE"),
     ("RBRACE", "RBRACE"),
@@ -134,7 +133,8 @@ def end_of(part: Part, tokens: Sequence[Token], partners: dict[int, int], positi
             return None
         last = partners.get(position, position)
         position = last + 1
-        if tokens[last].type in part.through and not (position < len(tokens) and tokens[position].type == "ELSE"):
+        has_else = tokens[last].type == "RBRACE" and position < len(tokens) and tokens[position].type == "ELSE"
+        if tokens[last].type in part.through and not has_else:
             return position
     return position if part.is_at_end else None
 

@@ -43,12 +43,15 @@ class VendorRules(Rules):
         )
 
     def p_statement_vendor_custom(self, p: Parts) -> None:
-        """statement : PERCENT NAME LPAREN vendor_items RPAREN block"""
+        """statement : PERCENT NAME LPAREN vendor_items RPAREN block
+        | PERCENT NAME LPAREN vendor_items RPAREN SEMICOLON"""
         span = p[1].span.until(p[2].span)
-        if p[2].content != "custom":
+        if p[2].content != "custom" or not isinstance(p[6], ast.Block):
             mistake = QueryError.of(Mistake.UNEXPECTED, span, found=f"`%{p[2].content}`", expected="a statement")
             word = nearest(p[2].content, _WORDS)
             self.mistakes.append(mistake.with_hint(None if word is None else f"did you mean `%{word}`?"))
+            p[0] = ast.Broken(span)
+            return
         items = tuple((key.content, value.content) for key, value in p[4] if isinstance(value, Token))
         p[0] = ast.VendorCustom(span, items, p[6])
 

@@ -111,6 +111,8 @@ OF_OTHER_TESTS = {
     Mistake.UNSEEN_EVENT,  # needs data: test_compiler
     Mistake.SCHEMA_DIFFERS,  # needs data: test_compiler
     Mistake.AMBIGUOUS_EVENT,  # needs several files: test_load
+    Mistake.LAYOUT_TOO_DEEP,  # told by the formatter: test_limits
+    Mistake.TOO_MANY_MISTAKES,  # a thousand are too many for a case: test_limits
 }
 
 
