@@ -23,16 +23,20 @@ COMMON = ("match_id", "query", "instance", "time", "definitive", "emitted", "wai
 
 
 def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
-    """Matches with one struct column a pattern name instead of `members`; `key` is left out where there is none.
+    """Matches with one column a name instead of `members`, `selected` and `points`: a struct for an event, the value for a
+    select, the moment for a wait; `key` is left out where there is none.
 
-    A pattern name that is a column's already gets a `_` behind it.
+    A name that is a column's already gets a `_` behind it.
     """
-    names = [name for name in table.column_names if name != "members" and (name != "key" or query.keys)]
-    members = table.column("members").combine_chunks()
+    spread = ("members", "selected", "points")
+    names = [name for name in table.column_names if name not in spread and (name != "key" or query.keys)]
     columns = [table.column(name) for name in names]
-    for term in query.terms:
-        columns.append(pa.chunked_array([members.field(term.name)]))
-        names.append(_free_name(term.name, names))
+    for part in spread:
+        if part in table.column_names:
+            values = table.column(part).combine_chunks()
+            for field in values.type:
+                columns.append(pa.chunked_array([values.field(field.name)]))
+                names.append(_free_name(field.name, names))
     return pa.table(columns, names=names)
 
 
@@ -95,8 +99,8 @@ def common_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def matches_frame(tagged: DataFrame, plan: Plan) -> DataFrame:
     """All matches: typed for one query; of several, the columns that do not depend on the query."""
     if len(plan.queries) == 1:
-        return decode(tagged, plan, Tag.MATCH, plan.queries[0].name)
-    schema = schema_of(plan, Tag.MATCH, plan.queries[0].name)
+        return decode(tagged, plan, Tag.MATCH, plan.queries[0].title)
+    schema = schema_of(plan, Tag.MATCH, plan.queries[0].title)
     common = from_arrow_schema(pa.schema([schema.field(name) for name in COMMON]))
     matches = tagged.where(f.col("kind") == str(Tag.MATCH)).select("data")
     return matches.mapInArrow(on_worker("spark_backend.decode", "common_batches"), common)

@@ -178,7 +178,7 @@ def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: 
         if flush and not stop.has_come:
             job.signal(FLUSH_WORD)
             _await(job, _start(job, report, is_bounded=True), stop)
-    matches: dict[str, int] = {query.name: 0 for query in job.program.plan().queries}
+    matches: dict[str, int] = {query.title: 0 for query in job.program.plan().queries}
     for batch in reports:
         for query, count in batch.matches.items():
             matches[query] += count

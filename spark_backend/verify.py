@@ -184,9 +184,9 @@ class _Cases:
         mine = [item for item in self.found if item.case == index]
         matches = {}
         for query in plan.queries:
-            tables = [self._in_case(item) for item in mine if item.tag is Tag.MATCH and item.query == query.name]
+            tables = [self._in_case(item) for item in mine if item.tag is Tag.MATCH and item.query == query.title]
             if tables:
-                matches[query.name] = pa.concat_tables([match_schema(plan, query).empty_table(), *tables])
+                matches[query.title] = pa.concat_tables([match_schema(plan, query).empty_table(), *tables])
         outputs = [self._in_case(item) for item in mine if item.tag in {Tag.OUTPUT, Tag.ERROR}]
         discarded = [self._in_case(item) for item in mine if item.tag is Tag.DISCARDED]
         account = Account()
@@ -222,5 +222,5 @@ class _Cases:
 
     def _row(self, item: _Found, query: str, step: int) -> int:
         groups = self.program.groups(item.case)
-        number = next((g.number for g in groups if any(q.name == query for q in g.plan.queries)), 0)
+        number = next((g.number for g in groups if any(q.title == query for q in g.plan.queries)), 0)
         return int(self.rows[item.bucket, item.step, number][step])
