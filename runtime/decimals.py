@@ -40,22 +40,26 @@ def decimal(value: Decimal) -> Decimal:
     return rounded or rounded.copy_abs()
 
 
-def decimal_arithmetic(operator: str, left: Decimal, right: Decimal) -> Decimal:
-    """`left operator right`, rounded."""
-    if operator in "/%" and not right:
-        raise EvaluationError("decimal division by zero")
-    match operator:
-        case "+":
-            return decimal(_CONTEXT.add(left, right))
-        case "-":
-            return decimal(_CONTEXT.subtract(left, right))
-        case "*":
-            return decimal(_CONTEXT.multiply(left, right))
-        case "/":
-            return decimal(_CONTEXT.divide(left, right))
-        case "%":
-            return decimal(_CONTEXT.remainder(left, right))
-    raise AssertionError(f"unknown operator {operator!r}")
+def _operator(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:
+    return lambda left, right: decimal(operation(left, right))
+
+
+def _division(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:
+    def divided(left: Decimal, right: Decimal) -> Decimal:
+        if not right:
+            raise EvaluationError("decimal division by zero")
+        return decimal(operation(left, right))
+
+    return divided
+
+
+DECIMAL_OPERATORS: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
+    "+": _operator(_CONTEXT.add),
+    "-": _operator(_CONTEXT.subtract),
+    "*": _operator(_CONTEXT.multiply),
+    "/": _division(_CONTEXT.divide),
+    "%": _division(_CONTEXT.remainder),
+}
 
 
 def negated(value: Decimal) -> Decimal:

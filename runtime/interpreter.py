@@ -10,11 +10,11 @@ statements and every test of a faster reading of the tree lean on it. What opera
 from __future__ import annotations
 
 import operator as operators
-from collections.abc import Callable, Sequence
-from decimal import Decimal
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from querylang.expression import (
+    NODES,
     Aggregate,
     Binary,
     Call,
@@ -34,12 +34,13 @@ from querylang.expression import (
     Unary,
     children,
 )
+from querylang.types import LOCATION_FIELDS
 from querylang.value_types import Kind, Type
 from runtime.containers import element, value_at
-from runtime.decimals import decimal_arithmetic, negated
+from runtime.decimals import DECIMAL_OPERATORS, negated
 from runtime.evaluation import Context
 from runtime.methods import bound_method
-from runtime.numbers import float_arithmetic, integer_arithmetic, wrap
+from runtime.numbers import FLOAT_OPERATORS, INTEGER_OPERATORS, wrap
 from runtime.strings import joined
 from runtime.values import (
     AnyValue,
@@ -54,38 +55,45 @@ from runtime.values import (
     equal,
 )
 
-ORDER: dict[str, Callable[[Any, Any], bool]] = {
+Operator = Callable[[Any, Any], Any]
+
+_EQUALITY: dict[str, Operator] = {"=": equal, "!=": lambda left, right: not equal(left, right)}
+_ORDER: dict[str, Operator] = {
+    "=": operators.eq,
+    "!=": operators.ne,
     "<": operators.lt,
     "<=": operators.le,
     ">": operators.gt,
     ">=": operators.ge,
 }
-LOGIC: dict[str, Callable[[Any, Any], Any]] = {
-    "and": operators.and_,
-    "or": operators.or_,
-    "xor": operators.xor,
+
+OPERATORS: Mapping[Kind, Mapping[str, Operator]] = {
+    **dict.fromkeys(Kind, _EQUALITY),
+    Kind.BOOLEAN: {**_EQUALITY, "and": operators.and_, "or": operators.or_, "xor": operators.xor},
+    Kind.INTEGER: {**_ORDER, **INTEGER_OPERATORS},
+    Kind.FLOAT: {**_ORDER, **FLOAT_OPERATORS},
+    Kind.DECIMAL: {**_ORDER, **DECIMAL_OPERATORS},
+    Kind.STRING: {**_ORDER, "+": joined},
+}
+"""The type of both sides, the operator, what it does."""
+
+UNARY_OPERATORS: Mapping[tuple[Kind, str], Callable[[Any], Any]] = {
+    (Kind.BOOLEAN, "not"): operators.not_,
+    (Kind.INTEGER, "not"): operators.invert,
+    (Kind.INTEGER, "-"): lambda value: wrap(-value),
+    (Kind.FLOAT, "-"): operators.neg,
+    (Kind.DECIMAL, "-"): negated,
 }
 
 
 def evaluate(expression: Expression, context: Context) -> Value:
     """The value of the expression; raises EvaluationError."""
-    match expression:
-        case Literal(value=value):
-            return value
-        case FieldOf(term=term, field=field):
-            found = _bound(context, term).get(field)
-            return found if context.is_block else own(found)
-        case LocalOf(slot=slot):
-            local: Value = context.locals[slot]
-            return local
-        case Binary(type=Type.BOOLEAN, operator="and", left=left, right=right):
-            return bool(evaluate(left, context)) and bool(evaluate(right, context))
-        case Binary(type=Type.BOOLEAN, operator="or", left=left, right=right):
-            return bool(evaluate(left, context)) or bool(evaluate(right, context))
-        case ParameterOf(name=name):
-            raise AssertionError(f"parameter {name!r} has a value before a plan runs")
-        case _:
-            return combined(expression, [evaluate(part, context) for part in children(expression)], context)
+    found = _LEAVES.get(type(expression))
+    if found is not None:
+        return found(expression, context)
+    if isinstance(expression, Binary):
+        return _binary(expression, context)
+    return combined(expression, [evaluate(part, context) for part in children(expression)], context)
 
 
 def holds(condition: Expression, context: Context) -> bool:
@@ -97,42 +105,27 @@ def holds(condition: Expression, context: Context) -> bool:
 
 
 def combined(node: Expression, parts: Sequence[Any], context: Context) -> Value:
-    """What a node is worth, given what the expressions right below it (`children`) are worth."""
-    match node:
-        case Literal(value=value):
-            return value
-        case EventOf(type=type_, term=term):
-            event = context.bound[term] if type_.kind is Kind.OPTIONAL else _bound(context, term)
-            return event if context.is_block else own(event)
-        case FieldOf() | LocalOf() | ParameterOf():
-            raise AssertionError(f"{node} has no parts")
-        case KeyOf(index=index):
-            return context.keys[index]
-        case SelectOf(index=index):
-            return _present(context.selects[index], "the selected value is null")
-        case Unary(type=type_, operator=name):
-            return unary(type_, name, parts[0])
-        case Binary(operator=name, left=left):
-            return binary(value_type(left), name, parts[0], parts[1])
-        case Call(method=method, receiver=receiver):
-            result: Value = bound_method(value_type(receiver), method, context.world)(*parts)
-            return result
-        case Invoke():
-            return _invoked(node, parts, context)
-        case MemberOf(field=field):
-            return member(parts[0], field)
-        case IndexOf():
-            container, place = parts
-            return value_at(container, place) if isinstance(container, Dictionary) else element(container, place)
-        case New(type=type_):
-            return _made(type_, parts, context.world)
-        case Items(type=type_):
-            return (
-                Dictionary.of(zip(parts[::2], parts[1::2], strict=True)) if type_.kind is Kind.DICTIONARY else [*parts]
-            )
-        case Aggregate():
-            return _present(context.aggregates[node], f"{node.function}() of nothing has no value")
-    assert_never(node)
+    """What a node with parts is worth, given what the expressions right below it (`children`) are worth."""
+    return _COMBINED[type(node)](node, parts, context)
+
+
+def _binary(node: Binary, context: Context) -> Value:
+    """`and` and `or` of booleans stop where the left side decides."""
+    left = evaluate(node.left, context)
+    if node.operator in ("and", "or") and isinstance(left, bool) and left is (node.operator == "or"):
+        return left
+    value: Value = OPERATORS[value_type(node.left).kind][node.operator](left, evaluate(node.right, context))
+    return value
+
+
+def _field(node: FieldOf, context: Context) -> Value:
+    value = _bound(context, node.term).get(node.field)
+    return value if context.is_block else own(value)
+
+
+def _event(node: EventOf, context: Context) -> Value:
+    event = context.bound[node.term] if node.type.kind is Kind.OPTIONAL else _bound(context, node.term)
+    return event if context.is_block else own(event)
 
 
 def own(value: AnyValue) -> AnyValue:
@@ -159,67 +152,72 @@ def _bound(context: Context, term: int) -> Event:
     return event
 
 
-def unary(type_: Type, operator: str, value: Any) -> Value:
-    """`operator value`, both of that type."""
-    match operator, type_.kind:
-        case "not", Kind.BOOLEAN:
-            return not value
-        case "not", Kind.INTEGER:
-            return ~int(value)
-        case "-", Kind.INTEGER:
-            return wrap(-int(value))
-        case "-", Kind.FLOAT:
-            return -float(value)
-        case "-", Kind.DECIMAL:
-            return negated(value)
-    raise AssertionError(f"operator {operator!r} on {type_}")
+def _call(node: Call, parts: Sequence[Any], context: Context) -> Value:
+    value: Value = bound_method(value_type(node.receiver), node.method, context.world)(*parts)
+    return value
 
 
-def binary(type_: Type, operator: str, left: Any, right: Any) -> Value:
-    """`left operator right`, where both sides are of that type."""
-    if operator in ORDER:
-        return ORDER[operator](left, right)
-    if operator in LOGIC:
-        value: Value = LOGIC[operator](left, right)
-        return value
-    if operator in ("=", "!="):
-        return equal(left, right) is (operator == "=")
-    match left:
-        case float():
-            return float_arithmetic(operator, left, right)
-        case int():
-            return integer_arithmetic(operator, left, right)
-        case Decimal():
-            return decimal_arithmetic(operator, left, right)
-        case str():
-            assert operator == "+", f"operator {operator!r} on {type_}"
-            return joined(left, right)
-    raise AssertionError(f"operator {operator!r} on {type_}")
-
-
-def member(receiver: Event | Location, field: str) -> Value:
-    """A field of an event, a corner's part of a location."""
+def _member(node: MemberOf, parts: Sequence[Any], _context: Context) -> Value:
+    """A field of an event, a coordinate of a location."""
+    (receiver,) = parts
     if isinstance(receiver, Location):
-        return dict(zip(("x1", "y1", "x2", "y2"), receiver.corners, strict=True))[field]
-    return receiver.get(field)
+        return receiver.corners[LOCATION_FIELDS.index(node.field)]
+    assert isinstance(receiver, Event), "members belong to events and locations"
+    return receiver.get(node.field)
 
 
-def _made(type_: Type, parts: Sequence[Any], world: World) -> Value:
+def _element(_node: IndexOf, parts: Sequence[Any], _context: Context) -> Value:
+    container, place = parts
+    return value_at(container, place) if isinstance(container, Dictionary) else element(container, place)
+
+
+def _made(node: New, parts: Sequence[Any], context: Context) -> Value:
     """A new value of its parts; without any, the type's default."""
-    match type_.kind:
-        case Kind.OPTIONAL if parts:
-            value: Value = parts[0]
-            return value
-        case Kind.LOCATION if parts:
-            return Location(*parts)
-        case Kind.EVENT if parts:
-            event = world.event_type(type_.name)
-            return Event(event, {field.name: part for field, part in zip(event.fields, parts, strict=True)})
-    return default_value(type_, world)
+    if not parts:
+        return default_value(node.type, context.world)
+    if node.type.kind is Kind.EVENT:
+        return _made_event(node.type, parts, context.world)
+    value: Value = Location(*parts) if node.type.kind is Kind.LOCATION else parts[0]
+    return value
+
+
+def _made_event(type_: Type, parts: Sequence[Any], world: World) -> Event:
+    event = world.event_type(type_.name)
+    return Event(event, {field.name: part for field, part in zip(event.fields, parts, strict=True)})
+
+
+def _items(node: Items, parts: Sequence[Any], _context: Context) -> Value:
+    if node.type.kind is Kind.DICTIONARY:
+        return Dictionary.of(zip(parts[::2], parts[1::2], strict=True))
+    return [*parts]
 
 
 def _invoked(call: Invoke, parts: Sequence[Any], context: Context) -> Value:
     from runtime.statements import run_action  # statements evaluate expressions, expressions call actions
 
-    owner = value_type(call.receiver).name if call.receiver is not None else None
+    owner = None if call.receiver is None else value_type(call.receiver).name
     return run_action(context.world.action(owner, call.action), parts, context)
+
+
+_LEAVES: Mapping[type, Callable[[Any, Context], Value]] = {
+    Literal: lambda node, _context: node.value,
+    LocalOf: lambda node, context: context.locals[node.slot],
+    FieldOf: _field,
+    EventOf: _event,
+    KeyOf: lambda node, context: context.keys[node.index],
+    SelectOf: lambda node, context: _present(context.selects[node.index], "the selected value is null"),
+    Aggregate: lambda node, context: _present(context.aggregates[node], f"{node.function}() has no value here"),
+}
+"""Nodes that need nothing evaluated before them. A `ParameterOf` is none: parameters have values before a plan runs."""
+
+_COMBINED: Mapping[type, Callable[[Any, Sequence[Any], Context], Value]] = {
+    Unary: lambda node, parts, _context: UNARY_OPERATORS[node.type.kind, node.operator](parts[0]),
+    Binary: lambda node, parts, _context: OPERATORS[node.left.type.kind][node.operator](*parts),
+    Call: _call,
+    MemberOf: _member,
+    IndexOf: _element,
+    New: _made,
+    Items: _items,
+    Invoke: _invoked,
+}
+assert {*_LEAVES, *_COMBINED, ParameterOf} == set(NODES), "every node has a meaning"

@@ -8,6 +8,7 @@ give NaN where they have no value. Where a float becomes an integer, what no int
 from __future__ import annotations
 
 import math
+import operator as operators
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,8 @@ from runtime.values import EvaluationError
 
 def wrap(value: int) -> int:
     """The 64-bit integer that a sum, difference or product of such integers overflows to."""
+    if SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
+        return value
     return (value - SMALLEST_INTEGER) % 2**64 + SMALLEST_INTEGER
 
 
@@ -29,38 +32,24 @@ def whole(value: int) -> int:
     return value
 
 
-def integer_arithmetic(operator: str, left: int, right: int) -> int:
-    """`left operator right`, wrapped."""
-    match operator:
-        case "+":
-            return wrap(left + right)
-        case "-":
-            return wrap(left - right)
-        case "*":
-            return wrap(left * right)
-        case "/" | "%":
-            if right == 0:
-                raise EvaluationError("integer division by zero")
-            quotient = abs(left) // abs(right)
-            signed = quotient if (left < 0) == (right < 0) else -quotient
-            return wrap(signed) if operator == "/" else left - signed * right
-    raise AssertionError(f"unknown operator {operator!r}")
+def _quotient(left: int, right: int) -> int:
+    """Truncated toward zero, wrapped."""
+    if right == 0:
+        raise EvaluationError("integer division by zero")
+    quotient = abs(left) // abs(right)
+    return wrap(quotient if (left < 0) == (right < 0) else -quotient)
 
 
-def float_arithmetic(operator: str, left: float, right: float) -> float:
-    """`left operator right` by IEEE 754; `%` is C's `fmod`."""
-    match operator:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/":
-            return left / right if right != 0.0 else _divided_by_zero(left, right)
-        case "%":
-            return remainder(left, right)
-    raise AssertionError(f"unknown operator {operator!r}")
+def _integer_remainder(left: int, right: int) -> int:
+    """What `/` leaves; it has the sign of the left side."""
+    if right == 0:
+        raise EvaluationError("integer division by zero")
+    size = abs(left) % abs(right)
+    return -size if left < 0 else size
+
+
+def _divided(left: float, right: float) -> float:
+    return left / right if right != 0.0 else _divided_by_zero(left, right)
 
 
 def _divided_by_zero(left: float, zero: float) -> float:
@@ -182,6 +171,25 @@ def of_float(function: Callable[[float], float]) -> Callable[[int], float]:
     """A function of floats, for integers."""
     return lambda value: function(float(value))
 
+
+INTEGER_OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "+": lambda left, right: wrap(left + right),
+    "-": lambda left, right: wrap(left - right),
+    "*": lambda left, right: wrap(left * right),
+    "/": _quotient,
+    "%": _integer_remainder,
+    "and": operators.and_,
+    "or": operators.or_,
+    "xor": operators.xor,
+}
+
+FLOAT_OPERATORS: dict[str, Callable[[float, float], float]] = {
+    "+": operators.add,
+    "-": operators.sub,
+    "*": operators.mul,
+    "/": _divided,
+    "%": remainder,
+}
 
 _EXP = _function(math.exp, math.inf)
 _LN, _LOG10, _SQRT = _logarithm(math.log), _logarithm(math.log10), _function(math.sqrt)
