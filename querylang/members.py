@@ -35,7 +35,7 @@ def name(inferring: Inferring, node: ast.Name, near: Iterable[str] = ()) -> Expr
 
 def receiver_of(inferring: Inferring, node: ast.Expression) -> Expression | None:
     """What stands before a point: a value. A name may be meant to be an event type's."""
-    if isinstance(node, ast.NameUse):
+    if isinstance(node, ast.NameUse) and node.name.text not in inferring.scope.names:
         return name(inferring, node.name, inferring.namespace.types.names)
     return inferring.typed(node)
 

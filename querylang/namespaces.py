@@ -28,7 +28,7 @@ class EventTypes:
     """The event types of a set of texts: those defined, those of data, those that are only used.
 
     `data`: the fields of types that come with data. `is_final`: what nothing defines has no fields; else its fields
-    stay open.
+    stay open. `names`: all names that definitions and data give, as texts may write them.
     """
 
     data: Mapping[str, Mapping[str, Type]]
@@ -36,6 +36,7 @@ class EventTypes:
     schemas: dict[str, EventSchema] = field(default_factory=dict)
     plan_names: dict[str, str] = field(default_factory=dict)
     by_short_name: dict[str, list[str]] = field(default_factory=dict)
+    names: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Takes in what comes with data; a definition of the same name takes its place."""
@@ -48,16 +49,17 @@ class EventTypes:
         if qualified not in self.plan_names:
             self.by_short_name.setdefault(qualified.rpartition(".")[2], []).append(qualified)
         self.plan_names[qualified] = plan_name
+        self.names.update({qualified.rpartition(".")[2]: None, qualified: None})
+
+    def add_unseen(self, schema: EventSchema) -> None:
+        """Remembers a type that is only used; as nothing says that it is there, its name is offered to none."""
+        self.by_short_name.setdefault(schema.name.rpartition(".")[2], []).append(schema.name)
+        self.plan_names[schema.name] = schema.name
+        self.schemas[schema.name] = schema
 
     def of(self, type_: Type) -> EventSchema:
         """The schema of an event type of this set."""
         return self.schemas[type_.name]
-
-    @property
-    def names(self) -> list[str]:
-        """All names that definitions and data give, as texts may write them."""
-        known = [name for name, plan_name in self.plan_names.items() if not self.schemas[plan_name].is_unseen]
-        return list(dict.fromkeys([*(name.rpartition(".")[2] for name in known), *known]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +163,7 @@ class Namespace:
             warning = QueryError.of(Mistake.UNSEEN_EVENT, name.span, name=text)
             self.warnings.append(warning.suggesting(text, known))
         schema = EventSchema(text, is_open=not self.types.is_final, is_unseen=True)
-        self.types.name(text, text)
-        self.types.schemas[text] = schema
+        self.types.add_unseen(schema)
         return schema
 
 
