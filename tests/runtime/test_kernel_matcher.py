@@ -7,7 +7,7 @@ import pytest
 import querylang
 from runtime.batch import NO_TIME, Arrivals
 from runtime.engine import Engine
-from runtime.kernel_matcher import _independence
+from runtime.kernel_tables import automaton_columns
 
 
 def _pattern(terms: int, where: str = "") -> str:
@@ -82,6 +82,6 @@ def _by_enumeration(values: list[int]) -> list[list[int]]:
 def test_what_is_remembered_follows_from_what_conditions_ask(where: str, alone: list[bool], rows: list[int]) -> None:
     """States in the order of the search: a3, a2, a1, a0."""
     query = querylang.compile_text(_pattern(4, where)).plan.queries[0]
-    is_alone, memory = _independence(query)
-    assert is_alone.tolist() == alone
-    assert memory.tolist() == rows
+    columns = automaton_columns(query)
+    assert columns.alone.tolist() == alone
+    assert columns.memory.tolist() == rows

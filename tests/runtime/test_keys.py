@@ -1,13 +1,15 @@
 """Keys: dense numbers within a call, and buckets that checkpoints depend on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
-from querylang.automaton import ACCEPT, Automaton, State, Transition
-from querylang.expression import Type
-from querylang.plan import EventType, Field, Input, Plan, QueryPlan, Term
+from querylang.expression import FieldOf, Type
+from querylang.plan import EventType, Field, Key, Plan
 from runtime.batch import Arrivals, arrivals_schema
 from runtime.keys import NO_KEY, bucket_of, group_rows, number_keys
+from tests.runtime.plans import an_input, chain
 
 
 def test_equal_keys_have_equal_numbers_and_nulls_none() -> None:
@@ -37,9 +39,7 @@ def test_rows_of_a_key_keep_their_order() -> None:
 
 def _buckets(type_: Type, values: list[object], buckets: int) -> list[int]:
     event = EventType("A", (Field("k", type_),))
-    item = Input("A", ("k",), None, 1, None, None, None, False, None)
-    automaton = Automaton((State((Transition(0, (0,), (), ACCEPT),)),))
-    query = QueryPlan("Q", ("k",), (item,), (Term("a", 0),), automaton, (), None, ())
+    query = replace(chain([an_input(within=1, keys=(FieldOf(type_, 0, "k"),))], (0,)), keys=(Key("k", type_),))
     plan = Plan((event,), (query,))
     count = len(values)
     source = pa.array(["s"] * count).dictionary_encode()

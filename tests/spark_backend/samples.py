@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from querylang.automaton import ACCEPT, Automaton, State, Transition
 from querylang.expression import Binary, FieldOf, Literal, Type
-from querylang.plan import EventType, Field, Input, Plan, Print, QueryPlan, Term
+from querylang.plan import EventType, Field, Input, Key, Plan, Print, QueryPlan, Term, Where
 from runtime.batch import Arrivals, arrivals_schema
 
 SECOND = 1_000_000
@@ -19,12 +19,13 @@ def input_of(event: str, keys: tuple[str, ...], *, filter_above: float | None = 
     above = None if filter_above is None else Literal(Type.FLOAT, filter_above)
     return Input(
         event=event,
-        keys=keys,
+        keys=tuple(FieldOf(Type.STRING, 0, key) for key in keys),
         filter=None if above is None else Binary(Type.BOOLEAN, ">", FieldOf(Type.FLOAT, 0, "v"), above),
         within=30 * SECOND,
         retain=None,
+        unique=(),
         wait=10 * SECOND,
-        time_from="ts",
+        time_from=FieldOf(Type.FLOAT, 0, "ts"),
         out_of_order=True,
         heartbeat=None,
     )
@@ -34,12 +35,11 @@ def query_of(name: str, keys: tuple[str, ...] = ("k",), *, filter_above: float |
     rises = Binary(Type.BOOLEAN, ">", FieldOf(Type.FLOAT, 1, "v"), FieldOf(Type.FLOAT, 0, "v"))
     return QueryPlan(
         name=name,
-        keys=keys,
+        keys=tuple(Key(key, Type.STRING) for key in keys),
         inputs=(input_of("A", keys, filter_above=filter_above), input_of("B", keys)),
         terms=(Term("a", 0), Term("b", 1)),
         automaton=Automaton((State((Transition(1, (1,), (), 1),)), State((Transition(0, (0,), (0,), ACCEPT),)))),
-        conditions=(rises,),
-        within=None,
+        conditions=(Where(rises, (0, 1)),),
         block=(Print(FieldOf(Type.STRING, 1, "k")),),
     )
 
