@@ -21,14 +21,18 @@ _Place = tuple[str, str]
 
 def with_problems_of_callees(schemas: Mapping[str, EventSchema]) -> dict[str, EventSchema]:
     """The schemas among these of which an action calls one with mistakes; each such action has these mistakes too."""
+    problems = {
+        (schema.name, action.name): dict.fromkeys(action.problems)
+        for schema in schemas.values()
+        for action in schema.actions
+    }
+    if not any(problems.values()):
+        return {}
     callers: dict[_Place, list[_Place]] = {}
-    problems: dict[_Place, dict[QueryError, None]] = {}
     for schema in schemas.values():
         for body in schema.bodies:
             for called in called_actions(body):
                 callers.setdefault(called, []).append((schema.name, body.name))
-        for action in schema.actions:
-            problems[schema.name, action.name] = dict.fromkeys(action.problems)
     waiting = [place for place, found in problems.items() if found]
     changed: dict[str, EventSchema] = {}
     while waiting:
