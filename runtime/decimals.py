@@ -33,10 +33,10 @@ _CONTEXT = Context(prec=100, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, 
 def decimal(value: Decimal) -> Decimal:
     """The number rounded to 18 places; EvaluationError if it is too large or none."""
     if not value.is_finite() or value.copy_abs() >= DECIMAL_LIMIT:
-        raise EvaluationError(f"{value:.6g} is out of the range of decimals")
+        raise EvaluationError(f"{float(value):.6g} is out of the range of decimals")
     rounded = value.quantize(_STEP, context=_CONTEXT)
     if rounded.copy_abs() >= DECIMAL_LIMIT:
-        raise EvaluationError(f"{value:.6g} is out of the range of decimals")
+        raise EvaluationError(f"{float(value):.6g} is out of the range of decimals")
     return rounded or rounded.copy_abs()
 
 

@@ -11,6 +11,7 @@ How values print is said in `runtime.text`, how they are kept in columns in `run
 from __future__ import annotations
 
 import math
+import operator as operators
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -154,7 +155,7 @@ def equal(left: Value, right: Value) -> bool:
                 equal(left.values.get(name), right.values.get(name)) for name in names
             )
         case Location(), Location():
-            return left.corners == right.corners
+            return all(map(operators.eq, left.corners, right.corners))  # NaN is not equal to itself
         case _:
             return left == right
 
