@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from querylang.errors import QueryError
 from querylang.expression import Invoke
 from querylang.plan import Action
 from querylang.schema import EventSchema
@@ -28,18 +27,13 @@ def with_problems_of_callees(schemas: Mapping[str, EventSchema]) -> dict[str, Ev
     }
     if not any(problems.values()):
         return {}
-    callers: dict[_Place, list[_Place]] = {}
-    for schema in schemas.values():
-        for body in schema.bodies:
-            for called in called_actions(body):
-                callers.setdefault(called, []).append((schema.name, body.name))
+    callers = _callers(schemas)
     waiting = [place for place, found in problems.items() if found]
     changed: dict[str, EventSchema] = {}
     while waiting:
         place = waiting.pop()
         for caller in callers.get(place, []):
-            new = problems[place].keys() - problems[caller].keys()
-            if new:
+            if problems[place].keys() - problems[caller].keys():
                 problems[caller].update(problems[place])
                 waiting.append(caller)
                 changed[caller[0]] = schemas[caller[0]]
@@ -52,6 +46,15 @@ def with_problems_of_callees(schemas: Mapping[str, EventSchema]) -> dict[str, Ev
         )
         for name, schema in changed.items()
     }
+
+
+def _callers(schemas: Mapping[str, EventSchema]) -> dict[_Place, list[_Place]]:
+    callers: dict[_Place, list[_Place]] = {}
+    for schema in schemas.values():
+        for body in schema.bodies:
+            for called in called_actions(body):
+                callers.setdefault(called, []).append((schema.name, body.name))
+    return callers
 
 
 def called_actions(action: Action) -> Iterator[_Place]:
