@@ -11,6 +11,7 @@ stands in `querylang.instances`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,9 @@ from querylang.errors import FileErrors, nearest
 from querylang.given import NOTHING, Given, Path
 from querylang.instances import InstanceError, bind
 from querylang.plan import Plan, QueryPlan
+
+_NAME = re.compile(r"[\w-][\w.-]*")
+"""Of an instance: it is a part of the names of folders."""
 
 
 def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
@@ -39,7 +43,8 @@ def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
     if not made and not mistakes:
         mistakes = [((), missing(query)) for query in plan.queries]
     if mistakes:
-        raise FileErrors(given.origin, [(given.line_of(path), message) for path, message in mistakes])
+        told = [(given.line_of(path), message) for path, message in mistakes]
+        raise FileErrors(given.origin, sorted(told, key=lambda mistake: mistake[0] or 0))
     return replace(plan, queries=tuple(made))
 
 
@@ -93,10 +98,12 @@ def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
     found: list[Instance] = []
     for name, inner in value.items():
         path = (query, str(name))
-        if isinstance(inner, Mapping):
-            found.append((path, str(name), inner))
-        else:
+        if not isinstance(inner, Mapping):
             mistakes.append((path, f"'{name}' must be an instance with values, as those beside it are"))
+        elif not _NAME.fullmatch(str(name)):
+            mistakes.append((path, f"'{name}' is no name of an instance: it has letters, digits, _, - and points"))
+        else:
+            found.append((path, str(name), inner))
     return found
 
 

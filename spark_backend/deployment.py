@@ -360,7 +360,7 @@ def batch_report(program: Program, batch: int, written: list[Written], changes: 
     for row in written:
         if row.tag is Tag.MATCH:
             matches[row.query] = matches.get(row.query, 0) + row.rows
-    first = program.plan().queries[0].name  # every query receives every record
+    first = program.plan().queries[0].title  # every query receives every record
     metrics = [read_table(row.data) for row in written if row.tag is Tag.METRIC and row.data is not None]
     return BatchReport(
         batch=batch,

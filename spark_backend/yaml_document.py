@@ -178,17 +178,17 @@ def read_document(
     return Node(raw, name, mistakes)
 
 
-def read_given(node: Node, keys: tuple[str, ...] = ()) -> Given:
-    """Values of parameters, however nested, each with its line."""
-    lines: dict[tuple[str, ...], int] = {}
-    values = _plain(node, keys, lines)
+def read_given(node: Node) -> Given:
+    """Values of parameters, however nested, each with the line of its name."""
+    lines: dict[tuple[str, ...], int] = {(): node.line}
+    values = _plain(node, (), lines)
     return Given(values if isinstance(values, dict) else {}, node.mistakes.path, lines)
 
 
 def _plain(node: Node, keys: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> Any:
-    lines[keys] = node.line
     match node.raw:
         case yaml.MappingNode():
+            lines |= {(*keys, str(key.value)): key.start_mark.line + 1 for key, _ in node.raw.value}
             return {name: _plain(inner, (*keys, name), lines) for name, inner in node.mapping().items()}
         case yaml.ScalarNode() if keys:
             return node.scalar()

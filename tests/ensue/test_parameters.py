@@ -88,6 +88,11 @@ def test_a_query_without_values_is_told_and_the_others_run() -> None:
             OTHER,
             "parameters: 'Least' is a query: its parameters are a mapping of names to values",
         ),
+        (
+            {"Least": {"../eu": {"least": 1}}},
+            QUERIES,
+            "parameters: '../eu' is no name of an instance: it has letters, digits, _, - and points",
+        ),
         ({"n": 1}, "inputs { A() within 9.0; } find A as a", "parameters: none of these queries takes parameters"),
         ("[1, 2]", QUERIES, "parameters:1: 'parameters' must be a mapping of names to values, not a list"),
         ("{least: 1", QUERIES, "parameters:1: is not YAML: expected ',' or '}', but got '<stream end>'"),
@@ -105,7 +110,7 @@ def test_all_mistakes_of_a_file_are_told_with_their_lines(tmp_path: Path) -> Non
     path.write_text("Least:\n  eu: {least: 1, period: 0}\n  us:\n    leest: 1\nMost:\n  most: 1\n")
     with pytest.raises(package.InputError) as raised:
         found(path)
-    assert [line.removeprefix(f"{path}:")[:2] for line in str(raised.value).splitlines()] == ["6:", "2:", "4:"]
+    assert [line.removeprefix(f"{path}:")[:2] for line in str(raised.value).splitlines()] == ["2:", "3:", "5:"]
 
 
 def test_the_command_line_takes_them(ensue: Run, tmp_path: Path) -> None:

@@ -64,6 +64,15 @@ def test_a_whole_file(folder: Path) -> None:
     assert (deployment.clock, deployment.buckets, deployment.trigger) == (Clock.ARRIVAL, 8, 1_000_000)
 
 
+def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
+    values = "parameters:\n  Rising:\n    eu: {least: 1, name: '7', is_on: true}\n    us: {least: '${LEAST}'}\n"
+    (folder / "deploy.yaml").write_text(GOOD + values)
+    found = load_deployment(folder / "deploy.yaml", {"OUT": "/out", "LEAST": "2.5"}).parameters
+    assert found.values == {"Rising": {"eu": {"least": 1, "name": "7", "is_on": True}, "us": {"least": 2.5}}}
+    paths = (("Rising", "us"), ("Rising", "eu", "least"), ("Rising", "none"), ("Falling",))
+    assert [found.line_of(path) for path in paths] == [22, 21, 20, 20]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
