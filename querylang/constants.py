@@ -171,7 +171,8 @@ def _integer(value: Any) -> int:
 
 
 def _decimal(value: Any) -> Decimal:
-    return decimal_of(Decimal(value))
+    """A float's shortest digits say which decimal is meant: 0.1 is a tenth."""
+    return decimal_of(Decimal(repr(value) if isinstance(value, float) else value))
 
 
 def _smaller(left: Any, right: Any) -> Any:

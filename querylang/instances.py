@@ -161,6 +161,8 @@ def _decided(node: Expression) -> Expression:
             return right if left else node.left
         case Binary(operator="or", left=Literal(value=bool(left)), right=right):
             return node.left if left else right
+        case Binary(operator="and", right=Literal(value=True)) | Binary(operator="or", right=Literal(value=False)):
+            return node.left
         case Binary(type=Type.BOOLEAN, left=Literal(), right=Literal()) if node.operator not in ("and", "or", "xor"):
             return Literal(Type.BOOLEAN, bool(value_of(node)))
         case _:

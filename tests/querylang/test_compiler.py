@@ -434,6 +434,7 @@ def test_actions_of_a_query_see_its_parameters_and_keys() -> None:
     assert (action.name, action.parameters, action.slots, action.returns) == ("f", (Type.event("A"),), 1, Type.INTEGER)
     (returned,) = action.body
     assert isinstance(returned, plans.Return)
+    assert returned.value is not None
     assert {type(node) for node in walk(returned.value)} >= {ParameterOf, KeyOf}
 
 
