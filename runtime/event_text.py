@@ -229,6 +229,9 @@ def _fitted(written: Written, type_: Type, world: World) -> Value:
             return Dictionary.of(
                 (fitted(key, type_.of[0], world), fitted(item, type_.of[1], world)) for key, item in items
             )
+        case Kind.DICTIONARY, list():  # pairs, as data frames hold them
+            pairs = [_pair(item) for item in written]
+            return fitted(TextPairs(tuple(pairs)), type_, world)
         case Kind.OPTIONAL, TextEvent(name="optional", arguments=arguments) if len(arguments) <= 1:
             return fitted(arguments[0], type_.of[0], world) if arguments else None
         case Kind.OPTIONAL, _:
@@ -237,6 +240,12 @@ def _fitted(written: Written, type_: Type, world: World) -> Value:
             return Event(world.event_type(type_.name), fields(written, world.event_type(type_.name), world))
         case _:
             return None
+
+
+def _pair(written: Written) -> tuple[Written, Written]:
+    if not isinstance(written, list) or len(written) != 2:
+        raise EventTextError("a dictionary consists of pairs")
+    return written[0], written[1]
 
 
 def _float(number: float) -> float | None:

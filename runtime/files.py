@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,10 @@ def _of_pandas(frame: Any) -> pa.Table:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or value != value  # noqa: PLR0124  NaN and NaT differ from themselves
+    """None, pandas' words for it, NaN; an array is a value."""
+    if isinstance(value, float | np.floating | Decimal):
+        return bool(value != value)  # noqa: PLR0124  NaN differs from itself
+    return value is None or type(value).__name__ in ("NaTType", "NAType")
 
 
 # ---------------------------------------------------------------------------------------------------------- Parquet

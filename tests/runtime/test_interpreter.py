@@ -27,13 +27,14 @@ from querylang.expression import (
     SelectOf,
     Unary,
 )
-from querylang.plan import EventType, Field, Plan
+from querylang.plan import EventType, Field
 from querylang.value_types import Type
-from runtime.evaluation import Context, Names
+from runtime.evaluation import Context
 from runtime.event_text import parse_value
 from runtime.interpreter import evaluate, holds
 from runtime.text import event_text, floating_text, inner_text
 from runtime.values import Dictionary, EvaluationError, Event, Location, Value, clone, default_value, equal, order_key
+from tests.support.typed_values import OF_X, TYPED, TYPES, WORLD, X
 
 LEAST, MOST = -(2**63), 2**63 - 1
 INF, NAN = math.inf, math.nan
@@ -161,9 +162,6 @@ def test_unary(type_: Type, sign: str, operand: Constant, value: Constant) -> No
     assert repr(found) == repr(value)
 
 
-X = EventType("X", (Field("x", Type.INTEGER), Field("o", Type.optional(Type.INTEGER))))
-
-
 def of_x(*values: int | None) -> Context:
     """Terms whose field x has these values."""
     return Context(bound=[Event(X, {"x": value}) for value in values])
@@ -245,8 +243,6 @@ def test_text_of_an_event() -> None:
 
 
 NUMBERS, NAMED = Type.sequence(Type.INTEGER), Type.dictionary(Type.STRING, Type.INTEGER)
-OF_X = Type.event("X")
-WORLD = Names(Plan((X,), ()))
 ITEMS = Items(NUMBERS, (literal(1), literal(2)))
 PAIRS = Items(NAMED, (literal("b"), literal(1), literal("a"), literal(2)))
 
@@ -304,42 +300,6 @@ def test_a_node_without_a_value_says_why(expression: Expression, problem: str) -
     with pytest.raises(EvaluationError) as error:
         evaluate(expression, context)
     assert str(error.value) == problem
-
-
-TYPES = st.recursive(
-    st.sampled_from([Type.BOOLEAN, Type.INTEGER, Type.FLOAT, Type.DECIMAL, Type.STRING, Type.LOCATION, OF_X]),
-    lambda inner: inner.map(Type.sequence) | inner.map(Type.optional) | st.builds(Type.dictionary, inner, inner),
-    max_leaves=4,
-)
-FLOATS = st.floats() | st.sampled_from([INF, -INF, NAN, -0.0])
-WHOLE = st.integers(LEAST, MOST)
-SIMPLE: dict[Type, st.SearchStrategy[Any]] = {
-    Type.BOOLEAN: st.booleans(),
-    Type.INTEGER: WHOLE,
-    Type.FLOAT: FLOATS,
-    Type.DECIMAL: st.decimals(-(10**20) + 1, 10**20 - 1, places=18),
-    Type.STRING: st.text(st.characters(exclude_categories=["Cs"])),
-    Type.LOCATION: st.builds(Location, FLOATS, FLOATS, FLOATS, FLOATS),
-    OF_X: st.builds(lambda x, o: Event(X, {"x": x, "o": o}), WHOLE, st.none() | WHOLE),
-}
-
-
-def values(type_: Type) -> st.SearchStrategy[Any]:
-    """Values of any type but optionals of optionals, which columns do not tell apart either."""
-    if type_ in SIMPLE:
-        return SIMPLE[type_]
-    inner = [values(part) for part in type_.of]
-    match type_.kind.value:
-        case "sequence":
-            return st.lists(inner[0], max_size=3)
-        case "optional":
-            return st.none() | inner[0]
-    return st.lists(st.tuples(*inner), max_size=3).map(Dictionary.of)
-
-
-TYPED = TYPES.filter(lambda type_: "optional<optional" not in str(type_)).flatmap(
-    lambda type_: values(type_).map(lambda value: (type_, value))
-)
 
 
 @settings(max_examples=500, deadline=None)
