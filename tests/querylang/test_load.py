@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from querylang import InputError, QueryErrors, check_paths, compile_paths
+from querylang import InputError, QueryErrors, Type, check_paths, compile_paths
+from querylang.expression import FieldOf
 
 QUERY = "inputs { A() key id within 3; } find A as a"
 
@@ -120,7 +122,49 @@ def test_monitors_are_read_for_their_event_definitions_only(tmp_path: Path) -> N
     plan = compile_paths([tmp_path]).plan
     assert [event.name for event in plan.events] == ["Other", "A", "B"]
     assert [field.name for field in plan.event("A").fields] == ["id", "ts"]
-    assert plan.queries[0].inputs[0].time_from == "ts"
+    assert plan.queries[0].inputs[0].time_from == FieldOf(Type.FLOAT, 0, "ts")
+
+
+def test_two_packages_may_have_one_name(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"one.mon": "package one; event A { integer id; }", "two.mon": "package two; event A { float id; }"}
+    )
+    write(tmp_path, {"a.query": "using two.A; inputs { A() within 3; } find A as a where a.id > 1.0"})
+    write(tmp_path, {"b.query": "inputs { one.A() within 3; two.A() within 3; } find one.A as a -> two.A as b"})
+    plan = compile_paths([tmp_path / "a.query", tmp_path / "b.query"]).plan
+    assert [event.name for event in plan.events] == ["one.A", "two.A"]
+    assert [[item.event for item in query.inputs] for query in plan.queries] == [["two.A"], ["one.A", "two.A"]]
+
+
+def test_a_name_of_two_packages_needs_its_package(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"one.mon": "package one; event A { integer id; }", "two.mon": "package two; event A { float id; }"}
+    )
+    write(tmp_path, {"a.query": "inputs { A() within 3; } find A as a"})
+    with pytest.raises(QueryErrors) as caught:
+        compile_paths([tmp_path / "a.query"])
+    assert messages(caught, tmp_path) == [
+        "a.query:1:10: ambiguous-event: 'A' may be 'one.A' or 'two.A': write the package too",
+    ]
+
+
+def test_warnings_come_in_text_order_with_their_places(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"a.query": "query A { parameters { float p; } inputs { A() within 3; B() within 3; } find A as a }"}
+    )
+    warnings = compile_paths([tmp_path]).warnings
+    assert [(error.code, error.span.column) for error in warnings] == [("unused-parameter", 30), ("unused-input", 58)]
+
+
+def test_a_set_of_a_thousand_queries_is_checked_in_little_time(tmp_path: Path) -> None:
+    body = """parameters { float least; } inputs { A(v > least) key id within 10 minutes; B() key id retain 3; }
+        find A as a -> B as b where a.v < b.v and a.id = b.id within 5 minutes without A as c where c.v > a.v
+        { print a.toString() + b.v.toString(); }"""
+    events = "event A { integer id; float v; } event B { integer id; float v; } "
+    write(tmp_path, {"a.query": events + "".join(f"query Q{number} {{ {body} }}\n" for number in range(1000))})
+    started = time.perf_counter()
+    assert len(compile_paths([tmp_path]).plan.queries) == 1000
+    assert time.perf_counter() - started < 10.0  # a third of it on an idle machine
 
 
 def test_mistakes_of_a_definition_beside_are_told_when_a_query_uses_it(tmp_path: Path) -> None:
