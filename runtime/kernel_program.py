@@ -144,6 +144,8 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
         _operand(builder, expression, min(terms))
         return
     match expression:
+        case Unary(type=Type.INTEGER, operator="not") | Binary(type=Type.INTEGER, operator="and" | "or" | "xor"):
+            raise NotForKernel("the bits of integers over several events")
         case Literal(type=type_, value=value) if type_.is_scalar:
             assert not isinstance(value, Decimal), "decimals are no scalars"
             _constant(builder, type_, value)

@@ -129,6 +129,8 @@ def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) ->
 
 def _hash(column: pa.Array) -> NDArray[np.uint64]:
     """A stable 64-bit hash of each value; what it gives for a null has no meaning."""
+    if pa.types.is_decimal(column.type):
+        return _hash(pc.cast(column, pa.string()))
     if pa.types.is_string(column.type):
         _, offsets, data = column.buffers()
         ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
