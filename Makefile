@@ -1,12 +1,13 @@
 # make demo    patterns in a year of real flights, embedded and on Spark       make test   everything that must hold
 # make bench   how fast, against what                                          make lock   choose newer packages
+# make docs    the tables of the documents and the grammar for editors, from the language's own tables
 # Each is sufficient alone: the first run makes .venv, later ones start at once.
 
 PYTHON ?= python3
 python := .venv/bin/python
 sources := querylang runtime spark_backend ensue tests benchmarks tools
 
-.PHONY: demo test lint bench lock format clean
+.PHONY: demo test lint bench docs lock format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.ready
@@ -22,6 +23,10 @@ lint: .venv/.ready
 
 bench: .venv/.ready
 	@$(python) -m benchmarks
+
+docs: .venv/.ready
+	@$(python) tools/editors.py
+	@$(python) tools/reference.py
 
 format: .venv/.ready
 	@$(python) -m ruff format $(sources)

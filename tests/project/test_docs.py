@@ -7,6 +7,7 @@ The blocks of one document run in order in one empty folder that holds a copy of
   is called example.query; `data=A.x:float,...` are columns of its data, `definitions=FILE,...` were written before;
 - `python`: executed; the blocks of a document share their names;
 - `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them;
+- `ebnf`: a grammar, read by people;
 - a language and a file name, as in `csv cards.csv`: written to that file;
 - `text` right after a block that is executed or has mistakes: what that block prints; elsewhere just text.
 """
@@ -83,6 +84,8 @@ class Reader:
                 self.printed = "".join(self.bash(line) for line in commands(block.text))
             case "text":
                 assert before is None or before.split() == block.text.split()
+            case "ebnf":
+                pass
             case other:
                 raise AssertionError(f"line {block.line}: a block of an unknown kind {other!r}")
 
