@@ -1,82 +1,132 @@
-"""No text raises anything but the language's own errors: mutations of good and bad texts, from a fixed seed."""
+"""No text raises anything but the language's own errors: mutations of good and bad texts, from a fixed seed.
+
+ENSUE_MUTATIONS: how many texts. Each is checked as a whole, sometimes with another as the definitions beside it;
+what is legal is formatted too.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import re
-from collections.abc import Callable
+import time
 from pathlib import Path
 
 from querylang import QueryErrors, Source, check_text, compile_text
+from querylang.formatting import format_text
+from querylang.parser import parse
 from querylang.tokens import KEYWORDS, SYMBOLS
+from tests.support.texts import Texts
 
-SEEDS = [
-    re.sub(r"^//~.*\n", "", path.read_text(), flags=re.MULTILINE)
-    for path in sorted((Path(__file__).parent / "errors").glob("*.cases"))
-]
-TEXTS = [part for seed in SEEDS for part in re.split(r"^// case: .*\n", seed, flags=re.MULTILINE) if part]
-WORDS = [
+HERE = Path(__file__).parent
+LONGEST = 2.0
+"""Seconds of processor time that one text may take."""
+
+
+def corpus() -> list[str]:
+    """Legal files of every construct, written by hand and drawn at random, and the texts of the error cases."""
+    cases = [
+        re.sub(r"^//~.*\n", "", path.read_text(), flags=re.MULTILINE) for path in sorted(HERE.glob("errors/*.cases"))
+    ]
+    parts = [part for text in cases for part in re.split(r"^// case: .*\n", text, flags=re.MULTILINE) if part]
+    written = [path.read_text() for path in sorted(HERE.glob("fmt/*"))]
+    drawn = [Texts(random.Random(seed), size=2).text() for seed in range(60)]
+    return [*parts, *written, *[text for text in drawn if len(text) < 3000]]
+
+
+TEXTS = corpus()
+PARTS = re.compile(r"\w+|\s+|.", re.DOTALL)
+WORDS = (
     *KEYWORDS,
     *SYMBOLS,
-    "a",
-    "A",
-    "3",
-    "1.5",
-    '"x"',
-    "#day",
-    "/*",
-    "*/",
-    "//",
-    '"',
-    "\\",
-    "\x00",
-    "é",
-    "\n",
-    " ",
-    "minutes",
-]
+    *(
+        "a",
+        "A",
+        "3",
+        "1.5",
+        "1.5d",
+        '"x"',
+        "#day",
+        "/*",
+        "*/",
+        "//",
+        '"',
+        "\\",
+        "\x00",
+        "é",
+        "\n",
+        " ",
+        "minutes",
+        "self",
+    ),
+)
+CHARACTERS = " \n\t\"'\\/*#.,:;(){}[]<>=+-%@_aZ0é\u00a0\ufeff\U0001f600"
 
 
 def mutated(random_: random.Random) -> str:
-    """A text with a few tokens dropped, doubled, swapped, replaced or cut off."""
-    parts = re.findall(r"\w+|\s+|.", random_.choice(TEXTS))
+    """A text with a few characters, words or lines dropped, doubled, swapped or replaced, or with its end cut off."""
+    text = random_.choice(TEXTS)
+    match random_.randrange(8):
+        case 0 | 1:
+            parts, fresh = list(text), CHARACTERS
+        case 2 | 3:
+            parts, fresh = text.splitlines(keepends=True), random_.choice(TEXTS).splitlines(keepends=True) or ["\n"]
+        case _:
+            parts, fresh = PARTS.findall(text), WORDS
     for _ in range(random_.choice((1, 1, 2, 3, 8))):
-        at = random_.randrange(len(parts)) if parts else 0
-        match random_.randrange(6):
-            case 0:
-                del parts[at : at + random_.randrange(1, 4)]
-            case 1:
-                parts[at:at] = parts[at : at + random_.randrange(1, 6)]
-            case 2:
-                parts.insert(at, random_.choice(WORDS))
-            case 3:
-                parts[at : at + 1] = [random_.choice(WORDS)]
-            case 4:
-                other = random_.randrange(len(parts)) if parts else 0
-                parts[at : at + 1], parts[other : other + 1] = parts[other : other + 1], parts[at : at + 1]
-            case 5 if random_.random() < 0.2:
-                del parts[at:]
-            case _:
-                parts.append(random_.choice(WORDS))
+        _change(parts, fresh, random_)
     return "".join(parts)
 
 
-def outcome(text: str, definitions: list[Source], check: Callable[..., object]) -> QueryErrors | None:
-    """The mistakes of the text, None if it has none; what else is raised says with which text."""
+def _change(parts: list[str], fresh: tuple[str, ...] | list[str] | str, random_: random.Random) -> None:
+    at = random_.randrange(len(parts)) if parts else 0
+    match random_.randrange(6):
+        case 0:
+            del parts[at : at + random_.randrange(1, 4)]
+        case 1:
+            parts[at:at] = parts[at : at + random_.randrange(1, 6)]
+        case 2:
+            parts.insert(at, random_.choice(fresh))
+        case 3:
+            parts[at : at + 1] = [random_.choice(fresh)]
+        case 4:
+            other = random_.randrange(len(parts)) if parts else 0
+            parts[at : at + 1], parts[other : other + 1] = parts[other : other + 1], parts[at : at + 1]
+        case 5 if random_.random() < 0.2:
+            del parts[at:]
+        case _:
+            parts.append(random_.choice(fresh))
+
+
+def outcome(text: str, definitions: list[Source], random_: random.Random) -> QueryErrors | None:
+    """The mistakes of the text, None if it has none."""
     try:
-        check(text, definitions=definitions)
+        (compile_text if random_.random() < 0.5 else check_text)(text, definitions=definitions)
     except QueryErrors as found:
         return found
-    except BaseException as error:
-        raise AssertionError(f"{error!r} for the text:\n{text}") from error
+    format_text(text)
     return None
 
 
 def test_no_text_raises_anything_but_query_errors() -> None:
     random_ = random.Random(7)
-    for _ in range(int(os.environ.get("ENSUE_MUTATIONS", "2000"))):
+    for _ in range(int(os.environ.get("ENSUE_MUTATIONS", "20000"))):
         text = mutated(random_)
-        definitions = [Source("beside.mon", mutated(random_))] if random_.random() < 0.2 else []
-        found = outcome(text, definitions, compile_text if random_.random() < 0.8 else check_text)
+        definitions = [Source("beside.mon", mutated(random_))] if random_.random() < 0.1 else []
+        start = time.process_time()
+        try:
+            found = outcome(text, definitions, random_)
+        except BaseException as error:
+            raise AssertionError(f"{error!r} for the text:\n{text}") from error
+        assert time.process_time() - start < LONGEST, text
+        for error in () if found is None else found.errors:
+            span = error.span
+            assert 0 <= span.start <= span.end <= len(span.source.text), f"{error.message}: {text}"
+            assert span.source.text in {text, *(source.text for source in definitions)}
         assert found is None or (found.errors and str(found)), text
+
+
+def test_the_corpus_has_legal_texts_and_others() -> None:
+    legal = [text for text in TEXTS if not parse(Source("x", text))[1]]
+    assert len(legal) >= 300
+    assert len(TEXTS) - len(legal) >= 30
