@@ -27,7 +27,7 @@ from tests.support.admission_oracle import AdmissionOracle
 from tests.support.candidates import TooManyError
 from tests.support.case_text import case_lines, text_of
 from tests.support.pattern_oracle import Found
-from tests.support.scenario import SECOND, Row, Scenario, query_text
+from tests.support.scenario import SECOND, Row, Scenario, arrivals_of, query_text
 
 DISCARDS = ("late", "out_of_order", "null_key", "null_time", "malformed", "unknown_type")
 
@@ -106,7 +106,8 @@ def _compare(scenario: Scenario, expected: Observed, at_once: Mapping[str, Obser
     )
     assert pieces.outputs == outputs, f"order of outputs\n  at once {outputs}\n  pieces  {pieces.outputs}"
     if scenario.prints:
-        printed, wanted = [row for row in outputs if row[0] == "print"], expected_prints(scenario, at_once["auto"])
+        printed = [(row[0], row[1] if row[0] == "print" else "", *row[2:]) for row in outputs if row[-1] is not None]
+        wanted = expected_prints(scenario, at_once["auto"])
         assert printed == wanted, f"printed texts\n  found    {printed}\n  expected {wanted}"
     if duckdb_oracle.can_say(scenario):
         duckdb_oracle.load(scenario)
@@ -151,14 +152,15 @@ def _points(scenario: Scenario, times: list[int]) -> dict[str, int]:
 
 
 def expected_prints(scenario: Scenario, observed: Observed) -> list[tuple[Any, ...]]:
-    """What a query prints that prints all of its events, or all that it selects."""
+    """What a query prints that prints all of its events, or all that it selects; that fails where there is none."""
     printed: list[tuple[Any, ...]] = []
     for match, match_id in zip(observed.matches, observed.ids, strict=True):
         offsets = dict(zip(scenario.names, match.offsets, strict=False))
         texts = [event_text(scenario, offsets[name] or 0) for name in scenario.printed if name in offsets]
         texts += [text_of(value) for value in match.selected]
         key = json.dumps(dict(zip(scenario.keys, match.key, strict=True)), ensure_ascii=False)
-        printed.append(("print", "|".join(texts), key, match.time, match.emitted, match_id))
+        kind, text = ("error", "") if None in match.selected else ("print", "|".join(texts))
+        printed.append((kind, text, key, match.time, match.emitted, match_id))
     return printed
 
 
@@ -235,7 +237,7 @@ def run_together(plan: Plan, scenarios: Sequence[Scenario], matcher: str) -> dic
     """The rows of the first in one call, then the flush; what each query gave, by name."""
     engine = Engine(plan, matcher=matcher)
     observed = {scenario.name: Observed() for scenario in scenarios}
-    take(plan, observed, engine.process(scenarios[0].arrivals(plan, scenarios[0].ordered())))
+    take(plan, observed, engine.process(arrivals_of(scenarios, plan, scenarios[0].ordered())))
     balanced(engine)
     take(plan, observed, engine.flush())
     balanced(engine)
@@ -258,7 +260,7 @@ def run_in_pieces(plan: Plan, scenarios: Sequence[Scenario], chooser: random.Ran
         take(plan, observed, let_time_pass(engine, piece[0][1].at, chooser))
         tick = piece[-1][1] if piece[-1][1].kind == "tick" and chooser.random() < 0.5 else None
         rows = [item for item in shuffled if item[1] is not tick]
-        results = engine.process(scenario.arrivals(plan, rows), now=None if tick is None else tick.at)
+        results = engine.process(arrivals_of(scenarios, plan, rows), now=None if tick is None else tick.at)
         for own in observed.values():
             own.ledger.update([] if tick is None else ["received", "tick"])
         take(plan, observed, results)

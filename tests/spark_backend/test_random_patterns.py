@@ -9,7 +9,7 @@ from spark_backend.verify import Case, run_bounded, run_streams
 from tests.differential.compare import Observed, expectation, plan_of, same, take
 from tests.differential.patterns import random_queries
 from tests.support import pattern_oracle
-from tests.support.scenario import Scenario
+from tests.support.scenario import Scenario, arrivals_of
 
 STREAMS, TOGETHER = 12, 20
 STEPS = 3
@@ -22,7 +22,7 @@ def drawn() -> list[tuple[list[Scenario], Case]]:
     for number in range(STREAMS):
         scenarios = random_queries(5_000_000 + number, TOGETHER)
         plan = plan_of(*scenarios)
-        arrivals = scenarios[0].arrivals(plan, scenarios[0].ordered())
+        arrivals = arrivals_of(scenarios, plan, scenarios[0].ordered())
         cuts = random.Random(number).sample(range(1, len(arrivals)), STEPS - 1)
         found.append((scenarios, Case(plan, arrivals, tuple(sorted(cuts)))))
     return found

@@ -34,13 +34,14 @@ def window(item: InputSetup, index: int, events: Sequence[Released]) -> list[int
     live = [position for position in recent if item.within is None or now - events[position].time < item.within]
     if not item.unique:
         return live
-    newest = {tuple(unique_value(events[position], name) for name in item.unique): position for position in live}
+    newest = {unique_value(item, events[position]) or position: position for position in live}
     return [position for position in live if position in newest.values()]
 
 
-def unique_value(event: Released, name: str) -> object:
-    """What `with unique` compares."""
-    return half_of(event.row) if name == "half" else getattr(event.row, name)
+def unique_value(item: InputSetup, event: Released) -> tuple[object, ...] | None:
+    """What `with unique` compares; None where a part has no value: such an event is nobody's duplicate."""
+    value = tuple(half_of(event.row) if name == "half" else getattr(event.row, name) for name in item.unique)
+    return None if None in value else value
 
 
 def windows_of(scenario: Scenario, events: Sequence[Released]) -> dict[str, list[int]]:

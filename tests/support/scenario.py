@@ -7,7 +7,7 @@ heartbeats, H is one without keys for all, U is an event that no query takes. `h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ from tests.support.patterns import (
     wait_text,
 )
 
-__all__ = ["EVENTS", "PAYLOAD", "SECOND", "Filter", "InputSetup", "Row", "Scenario", "key_of", "query_text"]
+__all__ = ["SECOND"]  # of `patterns`, for those who write scenarios
 
 EVENTS = ("A", "B", "C")
 FIELDS: dict[str, str] = {
@@ -174,22 +174,6 @@ class Scenario(Short):
         """The query's text, definitions included."""
         return query_text([self])
 
-    def definitions(self) -> list[str]:
-        """The event types."""
-        lines: list[str] = []
-        for event in EVENTS:
-            item = next((item for item in self.inputs if item.event == event), InputSetup(event))
-            fields = " ".join(f"{type_} {field_name(event, name)};" for name, type_ in FIELDS.items())
-            keys = " ".join(f"{FIELDS[name]} {field_name(event, name)};" for name in ("k", "c"))
-            time = " action getTime() returns float { return ts; }" if item.time == "annotation" else ""
-            half = " action half() returns integer { return v / 2; }"
-            annotation = '@TimeFrom("getTime") ' if item.time == "annotation" else ""
-            order = "@OutOfOrder() " if item.out_of_order else ""
-            lines.append(f"{annotation}{order}event {event} {{ {fields}{half}{time} }}")
-            lines.append(f"{annotation}event H{event} {{ {keys} float ts;{time} }}")
-        lines.append('@TimeFrom("getTime") event H { float ts; action getTime() returns float { return ts; } }')
-        return [*lines, "event U { integer id; }"]
-
     def query_lines(self) -> list[str]:
         """`query Q { ... }`."""
         inputs = [f"    {self._input(item)};" for item in self.inputs]
@@ -236,57 +220,87 @@ class Scenario(Short):
     def _field(self, name: str, field: str) -> str:
         return field_name(self.event_of(name), field)
 
-    def arrivals(self, plan: Plan, numbered: Sequence[tuple[int, Row]]) -> Arrivals:
-        """These rows as the engine takes them."""
-        schema = arrivals_schema(plan)
-        kinds = {event.name: index for index, event in enumerate(plan.events)}
-        records = [dict.fromkeys(schema.names) | self._record(kinds, *item) for item in numbered]
-        for record in records:
-            assert set(record) == set(schema.names), set(record) ^ set(schema.names)
-        return Arrivals(pa.Table.from_pylist(records, schema=schema))
 
-    def _record(self, kinds: dict[str, int], offset: int, row: Row) -> dict[str, Any]:
-        special = {
-            "tick": Kind.TICK,
-            "control": Kind.CONTROL,
-            "malformed": Kind.MALFORMED,
-            "unknown": Kind.UNKNOWN_TYPE,
-        }
-        kind = special[row.kind] if row.kind in special else kinds[row.kind]
-        record: dict[str, Any] = {
-            "_kind": int(kind),
-            "_arrival": row.at,
-            "_source": row.source,
-            "_partition": row.partition,
-            "_offset": offset,
-            "_source_time": NO_TIME,
-            "_text": row.text if row.leeway is None else leeway_text(*row.leeway),
-        }
-        if row.kind in special or row.kind == "U":
-            return record | ({column_name("id", type_of("id")): offset} if row.kind == "U" else {})
-        return record | self._event_record(offset, row)
-
-    def _event_record(self, offset: int, row: Row) -> dict[str, Any]:
-        event = row.kind.removeprefix("H")
-        item = next((item for item in self.inputs if item.event == event), InputSetup(event or "H"))
-        record: dict[str, Any] = {}
-        if item.time == "column" and row.time is not None and event:
-            record["_source_time"] = row.time
-        if (item.time != "column" or not event) and row.time is not None:
-            record[column_name("ts", type_of("ts"))] = row.time / SECOND
-        names = PAYLOAD if row.kind in EVENTS else ("k", "c") if event else ()
-        for name in names:
-            record[column_name(field_name(event, name), type_of(name))] = getattr(row, name)
-        if row.kind in EVENTS:
-            record[column_name("id", type_of("id"))] = offset
-        return record
+# Texts and columns of several scenarios over the same stream
 
 
 def query_text(scenarios: Sequence[Scenario]) -> str:
-    """One text of several queries over the same stream; the definitions are those of the first."""
-    definitions = scenarios[0].definitions()
+    """One text of all their queries."""
     queries = [line for scenario in scenarios for line in scenario.query_lines()]
-    return "\n".join([*definitions, *queries]) + "\n"
+    return "\n".join([*definitions(setups(scenarios)), *queries]) + "\n"
+
+
+def setups(scenarios: Sequence[Scenario]) -> dict[str, InputSetup]:
+    """For each event type what its definition and its records depend on: `time` and `out_of_order`."""
+    found: dict[str, InputSetup] = {}
+    for item in (item for scenario in scenarios for item in scenario.inputs):
+        known = found.setdefault(item.event, item)
+        assert (known.time, known.out_of_order) == (item.time, item.out_of_order), "one definition serves all queries"
+    return {event: found.get(event, InputSetup(event)) for event in EVENTS}
+
+
+def definitions(items: Mapping[str, InputSetup]) -> list[str]:
+    """The event types."""
+    lines: list[str] = []
+    for event, item in items.items():
+        fields = " ".join(f"{type_} {field_name(event, name)};" for name, type_ in FIELDS.items())
+        keys = " ".join(f"{FIELDS[name]} {field_name(event, name)};" for name in ("k", "c"))
+        time = " action getTime() returns float { return ts; }" if item.time == "annotation" else ""
+        half = " action half() returns integer { return v / 2; }"
+        annotation = '@TimeFrom("getTime") ' if item.time == "annotation" else ""
+        order = "@OutOfOrder() " if item.out_of_order else ""
+        lines.append(f"{annotation}{order}event {event} {{ {fields}{half}{time} }}")
+        lines.append(f"{annotation}event H{event} {{ {keys} float ts;{time} }}")
+    lines.append('@TimeFrom("getTime") event H { float ts; action getTime() returns float { return ts; } }')
+    return [*lines, "event U { integer id; }"]
+
+
+def arrivals_of(scenarios: Sequence[Scenario], plan: Plan, numbered: Sequence[tuple[int, Row]]) -> Arrivals:
+    """These rows as the engine takes them."""
+    schema = arrivals_schema(plan)
+    kinds = {event.name: index for index, event in enumerate(plan.events)}
+    items = setups(scenarios)
+    records = [dict.fromkeys(schema.names) | _record(items, kinds, *item) for item in numbered]
+    for record in records:
+        assert set(record) == set(schema.names), set(record) ^ set(schema.names)
+    return Arrivals(pa.Table.from_pylist(records, schema=schema))
+
+
+def _record(items: Mapping[str, InputSetup], kinds: Mapping[str, int], offset: int, row: Row) -> dict[str, Any]:
+    special = {
+        "tick": Kind.TICK,
+        "control": Kind.CONTROL,
+        "malformed": Kind.MALFORMED,
+        "unknown": Kind.UNKNOWN_TYPE,
+    }
+    kind = special[row.kind] if row.kind in special else kinds[row.kind]
+    record: dict[str, Any] = {
+        "_kind": int(kind),
+        "_arrival": row.at,
+        "_source": row.source,
+        "_partition": row.partition,
+        "_offset": offset,
+        "_source_time": NO_TIME,
+        "_text": row.text if row.leeway is None else leeway_text(*row.leeway),
+    }
+    if row.kind in special or row.kind == "U":
+        return record | ({column_name("id", type_of("id")): offset} if row.kind == "U" else {})
+    return record | _event_record(items, offset, row)
+
+
+def _event_record(items: Mapping[str, InputSetup], offset: int, row: Row) -> dict[str, Any]:
+    event = row.kind.removeprefix("H")
+    has_column = event != "" and items[event].time == "column"
+    record: dict[str, Any] = {}
+    if row.time is not None:
+        place = "_source_time" if has_column else column_name("ts", type_of("ts"))
+        record[place] = row.time if has_column else row.time / SECOND
+    names = PAYLOAD if row.kind in EVENTS else ("k", "c") if event else ()
+    for name in names:
+        record[column_name(field_name(event, name), type_of(name))] = getattr(row, name)
+    if row.kind in EVENTS:
+        record[column_name("id", type_of("id"))] = offset
+    return record
 
 
 def type_of(field: str) -> Type:
