@@ -38,7 +38,10 @@ class Events(NamedTuple):
 
 
 class Query(NamedTuple):
-    """What is searched for. `within`: of the whole pattern; `leading`: the length of the leading wait; NEVER: there is none."""
+    """What is searched for. `within`: of the whole pattern; `leading`: the length of the leading wait; NEVER: there is none.
+
+    Kernels take it apart first: to pass a tuple within a tuple on costs as much as a step of the search.
+    """
 
     automaton: AutomatonColumns
     conditions: ConditionColumns
@@ -48,7 +51,7 @@ class Query(NamedTuple):
     leading: int
 
 
-class _Depths(NamedTuple):
+class _Path(NamedTuple):
     """The path of the search, an entry a depth: the state there, the position and the transition to go on with, the position
     at which the state was entered, whether a candidate was found from there, and (`only`) where the ways end that are left
     to be gone then, -1: all of them."""
@@ -61,167 +64,203 @@ class _Depths(NamedTuple):
     only: Integers
 
 
-class _Work(NamedTuple):
-    """Working memory of a search. `oldest`, `inside`: by input, where its window begins and how many events it holds.
+class _Lessons(NamedTuple):
+    """What failures have taught, each with the number of the search for which it is true: by state the position from which on
+    it fails, and by memory row and position within the key where it fails."""
 
-    `dead`, `failed`: what failures have taught, each with the number of the search for which it is true.
-    """
-
-    path: _Depths
-    bound: Integers
-    best: Integers
-    stacks: Stacks
-    oldest: Integers
-    inside: Integers
     dead: Integers
     dead_for: Integers
     failed: Integers
 
 
+class _Moment(NamedTuple):
+    """Where the search stands, as arrays that change. `bound`: by term, -1: none yet; the last entry is for the event of a
+    `without`. `oldest`, `inside`: by input, where its window begins and how many events it holds."""
+
+    bound: Integers
+    oldest: Integers
+    inside: Integers
+
+
 @kernel
-def _work(events: Events, query: Query, terms: int) -> _Work:
-    states, inputs = len(query.automaton.need), len(query.windows.within)
-    depths = terms + 1
-    return _Work(
-        _Depths(
-            np.zeros(depths, np.int64),
-            np.zeros(depths, np.int64),
-            np.zeros(depths, np.int64),
-            np.zeros(depths, np.int64),
-            np.zeros(depths, np.int64),
-            np.full(depths, -1, np.int64),
-        ),
-        np.full(terms + 1, -1, np.int64),
-        np.full(terms, -1, np.int64),
-        Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64)),
-        np.zeros(inputs, np.int64),
-        np.zeros(inputs, np.int64),
-        np.zeros(states, np.int64),
-        np.full(states, -1, np.int64),
-        _memory(events, query.automaton.memory),
+def _new_path(depths: int) -> _Path:
+    return _Path(
+        np.zeros(depths, np.int64),
+        np.zeros(depths, np.int64),
+        np.zeros(depths, np.int64),
+        np.zeros(depths, np.int64),
+        np.zeros(depths, np.int64),
+        np.full(depths, -1, np.int64),
     )
 
 
 @kernel
-def _memory(events: Events, rows: Integers) -> Integers:
-    """By memory row and position within the key: the latest search that has failed from there.
-
-    Without rows where it would take more than MEMORY entries.
-    """
+def _new_lessons(start: Integers, rows: Integers) -> _Lessons:
+    """`rows`: the memory row of each state. Without rows where those would take more than MEMORY entries."""
     widest = 1
-    for key in range(len(events.start) - 1):
-        widest = max(widest, events.start[key + 1] - events.start[key])
+    for key in range(len(start) - 1):
+        widest = max(widest, start[key + 1] - start[key])
     count = rows.max() + 1
-    return np.full((count if count * widest <= MEMORY else 0, widest), -1, np.int64)
+    failed = np.full((count if count * widest <= MEMORY else 0, widest), -1, np.int64)
+    return _Lessons(np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64), failed)
+
+
+@kernel
+def _new_moment(terms: int, inputs: int) -> _Moment:
+    return _Moment(np.full(terms + 1, -1, np.int64), np.zeros(inputs, np.int64), np.zeros(inputs, np.int64))
+
+
+@kernel
+def _new_stacks() -> Stacks:
+    return Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
 
 
 @inlined
-def _slide(events: Events, windows: WindowColumns, event: int, oldest: Integers, inside: Integers) -> int:
-    """Moves the windows on as `event` is added: `oldest` position in each input's window, `inside` how many; gives the oldest of all."""
+def _slide(events: Events, windows: WindowColumns, event: int, moment: _Moment) -> int:
+    """Moves the windows on as `event` is added; gives the oldest position of all."""
     floor = event
-    for item in range(len(oldest)):
+    for item in range(len(moment.oldest)):
         if windows.remembered[item]:
-            low = oldest[item]
+            low = moment.oldest[item]
             if events.input[event] == item:
-                inside[item] += 1
+                moment.inside[item] += 1
             edge = events.time[event] - windows.within[item]
             while low < event and events.time[low] <= edge:
-                inside[item] -= events.input[low] == item
+                moment.inside[item] -= events.input[low] == item
                 low += 1
-            while inside[item] > windows.retain[item]:
-                inside[item] -= events.input[low] == item
+            while moment.inside[item] > windows.retain[item]:
+                moment.inside[item] -= events.input[low] == item
                 low += 1
-            oldest[item] = low
+            moment.oldest[item] = low
             floor = min(floor, low)
     return floor
 
 
 @kernel
-def _range(query: Query, condition: int, bound: Integers) -> tuple[int, int]:
+def _range(first: Integers, terms: Integers, condition: int, bound: Integers) -> tuple[int, int]:
     """The oldest and the newest position of a condition's terms, as far as they are bound."""
-    columns = query.conditions
     low, high = NEVER, -1
-    for at in range(columns.first[condition], columns.first[condition + 1]):
-        position = bound[columns.terms[at]]
+    for at in range(first[condition], first[condition + 1]):
+        position = bound[terms[at]]
         if position >= 0:
             low, high = min(low, position), max(high, position)
     return low, high
 
 
 @kernel
-def _lead(events: Events, query: Query, bound: Integers) -> int:
+def _lead(time: Integers, leading: int, bound: Integers) -> int:
     """The moment of the leading wait: so long before the oldest event that is bound."""
     oldest = NEVER
     for term in range(len(bound) - 1):
         if bound[term] >= 0:
-            oldest = min(oldest, events.time[bound[term]])
-    return oldest - query.leading
+            oldest = min(oldest, time[bound[term]])
+    return oldest - leading
 
 
 @kernel
-def _after(events: Events, begin: int, end: int, moment: int) -> int:
+def _after(time: Integers, begin: int, end: int, moment: int) -> int:
     """The first position from `begin` on, before `end`, whose time is after the moment; `end` if there is none."""
     while begin < end:
         middle = (begin + end) >> 1
-        if events.time[middle] > moment:
+        if time[middle] > moment:
             end = middle
         else:
             begin = middle + 1
     return begin
 
 
-@kernel
-def _is_shorter(events: Events, query: Query, condition: int, bound: Integers) -> bool:
+@inlined
+def _is_shorter(events: Events, columns: ConditionColumns, condition: int, leading: int, bound: Integers) -> bool:
     """Whether the range of a `within` is short enough."""
-    low, high = _range(query, condition, bound)
-    first = events.time[low]
-    if query.conditions.leading[condition]:
-        first = min(first, _lead(events, query, bound))
-    return events.time[high] - first < query.conditions.length[condition]
+    low, high = _range(columns.first, columns.terms, condition, bound)
+    since = events.time[low]
+    if columns.leading[condition]:
+        since = min(since, _lead(events.time, leading, bound))
+    return events.time[high] - since < columns.length[condition]
 
 
-@kernel
+@inlined
 def _is_free(
-    events: Events, query: Query, condition: int, event: int, begin: int, bound: Integers, work: _Work, is_last: bool
+    events: Events,
+    columns: ConditionColumns,
+    program: Conditions,
+    condition: int,
+    event: int,
+    begin: int,
+    lead: int,
+    moment: _Moment,
+    stacks: Stacks,
 ) -> bool:
-    """Whether no event of a `without` lies in its range; `event` is the latest, `begin` where its key begins."""
-    low, high = _range(query, condition, bound)
+    """Whether no event of a `without` lies in its range; `event` is the latest, `begin` where its key begins.
+
+    `lead`: the length of the leading wait once all terms are bound, NEVER before.
+    """
+    low, high = _range(columns.first, columns.terms, condition, moment.bound)
     first = low + 1
-    if is_last and query.conditions.leading[condition]:
-        first = _after(events, begin, high, _lead(events, query, bound))
-    first = max(first, work.oldest[query.conditions.input[condition]])
-    return not _blocks(events, query, condition, event, first, high, bound, work.stacks)
+    if lead < NEVER and columns.leading[condition]:
+        first = _after(events.time, begin, high, _lead(events.time, lead, moment.bound))
+    first = max(first, moment.oldest[columns.input[condition]])
+    return not _blocks(events, columns, program, condition, event, first, high, moment.bound, stacks)
 
 
-@kernel
+@inlined
 def _blocks(
-    events: Events, query: Query, condition: int, event: int, first: int, end: int, bound: Integers, stacks: Stacks
+    events: Events,
+    columns: ConditionColumns,
+    program: Conditions,
+    condition: int,
+    event: int,
+    first: int,
+    end: int,
+    bound: Integers,
+    stacks: Stacks,
 ) -> bool:
     """Whether an event from position `first` to before `end` is one of a `without`; what is bound is none.
 
     Events of which a newer one up to `event` has taken the place do not count.
     """
+    counted = columns.counted[condition]
     if first >= end:
+        blocked = False
+    elif counted >= 0:
+        blocked = _counts_any(events.counts[counted], first, end, bound)
+    else:
+        number, kind = columns.program[condition], columns.input[condition]
+        blocked = _is_one_of(events, program, number, kind, event, first, end, bound, stacks)
+    return blocked
+
+
+@kernel
+def _counts_any(counts: NDArray[np.int32], first: int, end: int, bound: Integers) -> bool:
+    """Whether more events are counted from position `first` to before `end` than are bound."""
+    count = counts[end] - counts[first]
+    if count == 0:
         return False
-    columns = query.conditions
-    kind, counted, program, last = (
-        columns.input[condition],
-        columns.counted[condition],
-        columns.program[condition],
-        len(bound) - 1,
-    )
-    if counted >= 0:
-        count = events.counts[counted, end] - events.counts[counted, first]
-        if count == 0:
-            return False
-        for term in range(last):
-            position = bound[term]
-            if first <= position < end and events.counts[counted, position + 1] > events.counts[counted, position]:
-                is_first = True
-                for other in range(term):
-                    is_first = is_first and bound[other] != position
-                count -= is_first
-        return count > 0
+    last = len(bound) - 1
+    for term in range(last):
+        position = bound[term]
+        if first <= position < end and counts[position + 1] > counts[position]:
+            is_first = True
+            for other in range(term):
+                is_first = is_first and bound[other] != position
+            count -= is_first
+    return count > 0
+
+
+@kernel
+def _is_one_of(
+    events: Events,
+    program: Conditions,
+    number: int,
+    kind: int,
+    event: int,
+    first: int,
+    end: int,
+    bound: Integers,
+    stacks: Stacks,
+) -> bool:
+    """The same where all events in the range have to be looked at."""
+    last = len(bound) - 1
     for position in range(end - 1, first - 1, -1):
         if events.input[position] != kind or (len(events.superseded) > 0 and events.superseded[position] <= event):
             continue
@@ -230,32 +269,44 @@ def _blocks(
             is_bound = is_bound or bound[term] == position
         if is_bound:
             continue
-        if program < 0:
+        if number < 0:
             return True
         bound[last] = position
-        if holds(query.program, program, bound, stacks):
+        if holds(program, number, bound, stacks):
             return True
     return False
 
 
 @inlined
-def _consume(events: Events, query: Query, transition: int, position: int, event: int, begin: int, work: _Work) -> bool:
+def _consume(
+    events: Events,
+    automaton: AutomatonColumns,
+    columns: ConditionColumns,
+    program: Conditions,
+    transition: int,
+    position: int,
+    event: int,
+    begin: int,
+    leading: int,
+    moment: _Moment,
+    stacks: Stacks,
+) -> bool:
     """Binds the event at `position` to the transition's names if the conditions that this decides hold; whether they do."""
-    automaton, bound = query.automaton, work.bound
+    bound = moment.bound
     for index in range(automaton.bind_first[transition], automaton.bind_first[transition + 1]):
         bound[automaton.binds[index]] = position
     good = True
     for index in range(automaton.check_first[transition], automaton.check_first[transition + 1]):
         if good:
             condition = automaton.checks[index]
-            kind = query.conditions.kind[condition]
+            kind = columns.kind[condition]
             if kind == 0:
-                good = holds(query.program, query.conditions.program[condition], bound, work.stacks)
+                good = holds(program, columns.program[condition], bound, stacks)
             elif kind == 1:
-                good = _is_shorter(events, query, condition, bound)
+                good = _is_shorter(events, columns, condition, leading, bound)
             else:
-                is_last = automaton.target[transition] < 0
-                good = _is_free(events, query, condition, event, begin, bound, work, is_last)
+                lead = leading if automaton.target[transition] < 0 else NEVER
+                good = _is_free(events, columns, program, condition, event, begin, lead, moment, stacks)
     if not good:
         _release(automaton, transition, bound)
     return good
@@ -268,43 +319,61 @@ def _release(automaton: AutomatonColumns, transition: int, bound: Integers) -> N
         bound[automaton.binds[index]] = -1
 
 
-@kernel
+@inlined
 def _next(
-    events: Events, query: Query, work: _Work, depth: int, event: int, begin: int, lowest: int, horizon: int
+    events: Events,
+    automaton: AutomatonColumns,
+    columns: ConditionColumns,
+    program: Conditions,
+    path: _Path,
+    depth: int,
+    event: int,
+    begin: int,
+    lowest: int,
+    horizon: int,
+    leading: int,
+    moment: _Moment,
+    stacks: Stacks,
 ) -> bool:
     """Goes to the next event and transition that the state at `depth` may take; whether there is one."""
-    automaton, path = query.automaton, work.path
     position, transition, here = path.at[depth], path.choice[depth], path.state[depth]
-    if path.only[depth] >= 0:
-        while transition < path.only[depth]:
-            if _consume(events, query, transition, position, event, begin, work):
-                path.choice[depth] = transition + 1
-                return True
-            transition += 1
-        return False
     opening, stop = automaton.first[here], automaton.first[here + 1]
-    has_places = len(events.superseded) > 0
+    is_bounded = path.only[depth] >= 0
+    if is_bounded:
+        stop = path.only[depth]
+    has_places, taken = len(events.superseded) > 0, False
     while position >= lowest and events.time[position] > horizon:
         kind = events.input[position]
-        if depth == 0 or position >= work.oldest[kind]:
+        if depth == 0 or position >= moment.oldest[kind]:
             if not has_places or events.superseded[position] > event:
-                while transition < stop:
-                    if automaton.input[transition] == kind and _consume(
-                        events, query, transition, position, event, begin, work
-                    ):
-                        path.at[depth] = position
-                        path.choice[depth] = transition + 1
-                        return True
+                while transition < stop and not taken:
+                    if automaton.input[transition] == kind:
+                        taken = _consume(
+                            events,
+                            automaton,
+                            columns,
+                            program,
+                            transition,
+                            position,
+                            event,
+                            begin,
+                            leading,
+                            moment,
+                            stacks,
+                        )
                     transition += 1
-            transition = opening
+        if taken or is_bounded:
+            break
+        transition = opening
         position -= 1
-    return False
+    path.at[depth] = position
+    path.choice[depth] = transition
+    return taken
 
 
 @inlined
-def _enter(automaton: AutomatonColumns, work: _Work, depth: int, state: int, position: int) -> None:
+def _enter(automaton: AutomatonColumns, path: _Path, depth: int, state: int, position: int) -> None:
     """Begins a depth: at `position`, which was consumed for it; the search goes on before it."""
-    path = work.path
     path.state[depth] = state
     path.entry[depth] = position
     path.at[depth] = position - 1
@@ -314,23 +383,31 @@ def _enter(automaton: AutomatonColumns, work: _Work, depth: int, state: int, pos
 
 
 @inlined
-def _learn(automaton: AutomatonColumns, work: _Work, depth: int, begin: int, search: int) -> None:
-    """Remembers that the state at `depth` failed from where it was entered."""
-    here, entry = work.path.state[depth], work.path.entry[depth]
+def _learn(
+    automaton: AutomatonColumns, path: _Path, lessons: _Lessons, depth: int, begin: int, search_number: int
+) -> None:
+    """Remembers that the state at `depth` failed from where it was entered, if it did."""
+    here, entry = path.state[depth], path.entry[depth]
     memory = automaton.memory[here]
-    if automaton.alone[here]:
-        work.dead[here], work.dead_for[here] = entry, search
-    elif memory >= 0 and len(work.failed) > 0:
-        work.failed[memory, entry - begin] = search
+    if path.won[depth] == 0:
+        if automaton.alone[here]:
+            lessons.dead[here] = entry
+            lessons.dead_for[here] = search_number
+        elif memory >= 0 and len(lessons.failed) > 0:
+            lessons.failed[memory, entry - begin] = search_number
 
 
 @inlined
-def _is_hopeless(automaton: AutomatonColumns, work: _Work, state: int, position: int, begin: int, search: int) -> bool:
+def _is_hopeless(
+    automaton: AutomatonColumns, lessons: _Lessons, state: int, position: int, begin: int, search_number: int
+) -> bool:
     """Whether the state is known to fail when it is entered at `position`."""
     memory = automaton.memory[state]
     if automaton.alone[state]:
-        return work.dead_for[state] == search and position <= work.dead[state]
-    return memory >= 0 and len(work.failed) > 0 and work.failed[memory, position - begin] == search
+        hopeless = lessons.dead_for[state] == search_number and position <= lessons.dead[state]
+    else:
+        hopeless = memory >= 0 and len(lessons.failed) > 0 and lessons.failed[memory, position - begin] == search_number
+    return hopeless
 
 
 @kernel
@@ -349,54 +426,68 @@ def _is_more_recent(bound: Integers, best: Integers, terms: int) -> bool:
 @kernel
 def search(events: Events, query: Query, is_ambiguous: bool, latest: Integers, members: Integers) -> int:
     """Fills `latest` and `members` with at most one match a new event; gives how many there are."""
-    terms = members.shape[1]
-    automaton = query.automaton
-    work = _work(events, query, terms)
-    path, bound = work.path, work.bound
+    automaton, columns, program, windows = query.automaton, query.conditions, query.program, query.windows
+    within, leading, terms = query.within, query.leading, members.shape[1]
+    path, lessons = _new_path(terms + 1), _new_lessons(events.start, automaton.memory)
+    moment, stacks = _new_moment(terms, len(windows.within)), _new_stacks()
+    bound, oldest, only = moment.bound, moment.oldest, path.only
     found = 0
     for key in range(len(events.start) - 1):
         begin, fresh = events.start[key], events.fresh[key]
         if fresh == events.start[key + 1]:
             continue
-        work.oldest[:] = begin
-        work.inside[:] = 0
+        oldest[:] = begin
+        moment.inside[:] = 0
         for event in range(begin, events.start[key + 1]):
-            floor = _slide(events, query.windows, event, work.oldest, work.inside)
+            floor = _slide(events, windows, event, moment)
             if event < fresh:
                 continue
-            horizon = events.time[event] - query.within
+            horizon = events.time[event] - within
             # depth 0 consumes this event; deeper levels look at older positions
             depth, has_won = 0, False
-            _enter(automaton, work, 0, 0, event + 1)
+            _enter(automaton, path, 0, 0, event + 1)
             while depth >= 0:
                 lowest = event if depth == 0 else floor + automaton.need[path.state[depth]] - 1
-                if not _next(events, query, work, depth, event, begin, lowest, horizon):
+                if not _next(
+                    events,
+                    automaton,
+                    columns,
+                    program,
+                    path,
+                    depth,
+                    event,
+                    begin,
+                    lowest,
+                    horizon,
+                    leading,
+                    moment,
+                    stacks,
+                ):
                     if depth > 0:
-                        if path.won[depth] == 0:
-                            _learn(automaton, work, depth, begin, event)
+                        _learn(automaton, path, lessons, depth, begin, event)
                         _release(automaton, path.choice[depth - 1] - 1, bound)
                     depth -= 1
                     continue
                 transition = path.choice[depth] - 1
                 target = automaton.target[transition]
                 if target < 0:
-                    if not has_won or _is_more_recent(bound, work.best, terms):
-                        work.best[:] = bound[:terms]
+                    if not has_won or _is_more_recent(bound, members[found], terms):
+                        for term in range(terms):
+                            members[found, term] = bound[term]
                     has_won = True
                     _release(automaton, transition, bound)
                     if not is_ambiguous:
                         break
                     for above in range(depth + 1):
                         path.won[above] = 1
-                        path.only[above] = automaton.equals[path.choice[above] - 1]
-                elif _is_hopeless(automaton, work, target, path.at[depth], begin, event):
+                        only[above] = automaton.equals[path.choice[above] - 1]
+                elif _is_hopeless(automaton, lessons, target, path.at[depth], begin, event):
                     _release(automaton, transition, bound)
                 else:
                     depth += 1
-                    _enter(automaton, work, depth, target, path.at[depth - 1])
+                    _enter(automaton, path, depth, target, path.at[depth - 1])
             if has_won:
                 latest[found] = event
-                members[found] = work.best
                 found += 1
                 while depth > 0:
                     depth -= 1
@@ -447,10 +538,8 @@ class _Values(NamedTuple):
 
 @kernel
 def _with_room(values: _Values) -> _Values:
-    """The same values, with room for one more each."""
+    """The same values with twice the room."""
     room = values.whole.shape[1]
-    if values.sizes.max() < room:
-        return values
     whole = np.empty((values.whole.shape[0], 2 * room), np.int64)
     real = np.empty((values.whole.shape[0], 2 * room), np.float64)
     whole[:, :room] = values.whole
@@ -458,15 +547,15 @@ def _with_room(values: _Values) -> _Values:
     return _Values(whole, real, values.sizes)
 
 
-@kernel
-def _take(query: Query, arguments: Arguments, values: _Values, bound: Integers, stacks: Stacks) -> None:
+@inlined
+def _take(program: Conditions, arguments: Arguments, values: _Values, bound: Integers, stacks: Stacks) -> None:
     """Adds what one candidate gives to each aggregate."""
     for index in range(len(arguments.function)):
-        program, size = arguments.program[index], values.sizes[index]
+        number, size = arguments.program[index], values.sizes[index]
         is_set = True
         for at in range(arguments.first[index], arguments.first[index + 1]):
             is_set = is_set and bound[arguments.mentions[at]] >= 0
-        if program >= 0 and is_set and has_value(query.program, program, bound, stacks):
+        if number >= 0 and is_set and has_value(program, number, bound, stacks):
             if arguments.is_float[index]:
                 values.real[index, size] = stacks.real[0]
             else:
@@ -539,38 +628,53 @@ def search_every(
     events: Events, query: Query, arguments: Arguments, terms: int, latest: Integers, results: Aggregated
 ) -> int:
     """Fills `latest` and the aggregates over all candidates for each new event that is in one; gives how many there are."""
-    automaton, windows = query.automaton, query.windows
-    work = _work(events, query, terms)
-    path, bound = work.path, work.bound
+    automaton, columns, program, windows = query.automaton, query.conditions, query.program, query.windows
+    within, leading = query.within, query.leading
+    path, lessons = _new_path(terms + 1), _new_lessons(events.start, automaton.memory)
+    moment, stacks = _new_moment(terms, len(windows.within)), _new_stacks()
+    bound, oldest, sizes = moment.bound, moment.oldest, np.zeros(len(arguments.function), np.int64)
     count = len(arguments.function)
-    values = _Values(np.empty((count, 64), np.int64), np.empty((count, 64), np.float64), np.zeros(count, np.int64))
+    values = _Values(np.empty((count, 64), np.int64), np.empty((count, 64), np.float64), sizes)
     found, number = 0, 0
     for key in range(len(events.start) - 1):
         begin, fresh = events.start[key], events.fresh[key]
         if fresh == events.start[key + 1]:
             continue
-        work.oldest[:] = begin
-        work.inside[:] = 0
+        oldest[:] = begin
+        moment.inside[:] = 0
         for event in range(begin, events.start[key + 1]):
-            floor = _slide(events, windows, event, work.oldest, work.inside)
+            floor = _slide(events, windows, event, moment)
             if event < fresh:
                 continue
-            values.sizes[:] = 0
+            sizes[:] = 0
             candidates = 0
             # all candidates by their newest event; if none has the latest one there is no match
             for newest in range(event, floor - 1, -1):
-                if newest < work.oldest[events.input[newest]]:
+                if newest < oldest[events.input[newest]]:
                     continue
                 number += 1
-                horizon = events.time[newest] - query.within
+                horizon = events.time[newest] - within
                 depth = 0
-                _enter(automaton, work, 0, 0, newest + 1)
+                _enter(automaton, path, 0, 0, newest + 1)
                 while depth >= 0:
                     lowest = newest if depth == 0 else floor + automaton.need[path.state[depth]] - 1
-                    if not _next(events, query, work, depth, event, begin, lowest, horizon):
+                    if not _next(
+                        events,
+                        automaton,
+                        columns,
+                        program,
+                        path,
+                        depth,
+                        event,
+                        begin,
+                        lowest,
+                        horizon,
+                        leading,
+                        moment,
+                        stacks,
+                    ):
                         if depth > 0:
-                            if path.won[depth] == 0:
-                                _learn(automaton, work, depth, begin, number)
+                            _learn(automaton, path, lessons, depth, begin, number)
                             _release(automaton, path.choice[depth - 1] - 1, bound)
                         depth -= 1
                         continue
@@ -578,15 +682,16 @@ def search_every(
                     target = automaton.target[transition]
                     if target < 0:
                         candidates += 1
-                        values = _with_room(values)
-                        _take(query, arguments, values, bound, work.stacks)
+                        if sizes.max() == values.whole.shape[1]:
+                            values = _with_room(values)
+                        _take(program, arguments, values, bound, stacks)
                         path.won[: depth + 1] = 1
                         _release(automaton, transition, bound)
-                    elif _is_hopeless(automaton, work, target, path.at[depth], begin, number):
+                    elif _is_hopeless(automaton, lessons, target, path.at[depth], begin, number):
                         _release(automaton, transition, bound)
                     else:
                         depth += 1
-                        _enter(automaton, work, depth, target, path.at[depth - 1])
+                        _enter(automaton, path, depth, target, path.at[depth - 1])
                 if candidates == 0:
                     break
             if candidates > 0:
@@ -617,10 +722,10 @@ class Waits(NamedTuple):
 @kernel
 def outlive(events: Events, query: Query, late: Late, waits: Waits) -> NDArray[np.bool_]:
     """Which waits no condition has ended, by the events that there are."""
+    columns, program, windows = query.conditions, query.program, query.windows
     count, terms = waits.members.shape
     result = np.ones(count, np.bool_)
-    bound = np.full(terms + 1, -1, np.int64)
-    stacks = Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
+    bound, stacks = np.full(terms + 1, -1, np.int64), _new_stacks()
     for wait in range(count):
         bound[:terms] = waits.members[wait]
         for index in range(len(late.conditions)):
@@ -629,46 +734,60 @@ def outlive(events: Events, query: Query, late: Late, waits: Waits) -> NDArray[n
                 is_unset = is_unset or bound[late.mentions[at]] < 0
             if result[wait] and not is_unset:
                 condition = late.conditions[index]
-                if query.conditions.kind[condition] == 1:
-                    ends = waits.is_new[wait] and _is_too_long(events, query, condition, bound, waits.due[wait])
+                if columns.kind[condition] == 1:
+                    due = waits.due[wait]
+                    ends = waits.is_new[wait] and _is_too_long(events, columns, condition, query.leading, bound, due)
                 else:
-                    ends = _is_broken(events, query, condition, waits, wait, bound, stacks)
+                    ends = _is_broken(
+                        events, columns, program, windows, condition, query.leading, waits, wait, bound, stacks
+                    )
                 result[wait] = not ends
     return result
 
 
-@kernel
-def _is_too_long(events: Events, query: Query, condition: int, bound: Integers, due: int) -> bool:
+@inlined
+def _is_too_long(
+    events: Events, columns: ConditionColumns, condition: int, leading: int, bound: Integers, due: int
+) -> bool:
     """Whether a `within` that ends with the trailing wait is over before it."""
-    low, _ = _range(query, condition, bound)
-    first = due if low == NEVER else events.time[low]
-    if query.conditions.leading[condition]:
-        first = min(first, _lead(events, query, bound))
-    return due - first >= query.conditions.length[condition]
+    low, _ = _range(columns.first, columns.terms, condition, bound)
+    since = due
+    if low < NEVER:
+        since = events.time[low]
+    if columns.leading[condition]:
+        since = min(since, _lead(events.time, leading, bound))
+    return due - since >= columns.length[condition]
 
 
-@kernel
+@inlined
 def _is_broken(
-    events: Events, query: Query, condition: int, waits: Waits, wait: int, bound: Integers, stacks: Stacks
+    events: Events,
+    columns: ConditionColumns,
+    program: Conditions,
+    windows: WindowColumns,
+    condition: int,
+    leading: int,
+    waits: Waits,
+    wait: int,
+    bound: Integers,
+    stacks: Stacks,
 ) -> bool:
     """Whether an event of a `without` lies in a range that ends with the trailing wait.
 
     Of a new wait the windows are looked at as they are at its latest event, and all that came later.
     """
-    key, latest = waits.key[wait], waits.latest[wait]
-    end = events.start[key + 1]
+    key, latest, is_broken = waits.key[wait], waits.latest[wait], False
     later = latest + 1 if waits.is_new[wait] else events.fresh[key]
-    over = _after(events, later, end, waits.due[wait] - 1)
+    over = _after(events.time, later, events.start[key + 1], waits.due[wait] - 1)
     if waits.is_new[wait]:
         begin = events.start[key]
-        low, _ = _range(query, condition, bound)
+        low, _ = _range(columns.first, columns.terms, condition, bound)
         first = low + 1
-        if query.conditions.leading[condition]:
-            first = _after(events, begin, later, _lead(events, query, bound))
-        first = max(first, _window(events, query.windows, query.conditions.input[condition], begin, latest))
-        if _blocks(events, query, condition, latest, first, later, bound, stacks):
-            return True
-    return _blocks(events, query, condition, -1, later, over, bound, stacks)
+        if columns.leading[condition]:
+            first = _after(events.time, begin, later, _lead(events.time, leading, bound))
+        first = max(first, _window(events, windows, columns.input[condition], begin, latest))
+        is_broken = _blocks(events, columns, program, condition, latest, first, later, bound, stacks)
+    return is_broken or _blocks(events, columns, program, condition, -1, later, over, bound, stacks)
 
 
 @kernel
