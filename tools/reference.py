@@ -8,7 +8,7 @@ this script makes. `make docs` runs it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -96,9 +96,9 @@ from text to text), a text that causes it, and the way out. What is only [hardly
 
 def errors_page() -> str:
     """The page of all mistakes."""
-    errors, warnings = [], []
-    for entry in entries():
-        (warnings if entry.told()[1] else errors).append(entry)
+    every = entries()
+    warnings = [entry for entry in every if entry.told()[1]]
+    errors = [entry for entry in every if entry not in warnings]
     index = ", ".join(f"[`{entry.code}`](#{entry.code})" for entry in (*errors, *warnings))
     parts = [ERRORS_HEAD, index, "## Errors", *map(_section, errors), "## Warnings", *map(_section, warnings)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -228,7 +228,7 @@ def levels() -> str:
     return ", ".join(f"`{level}`" for level in types.LOG_LEVELS) + f"; without one it is `{types.DEFAULT_LOG_LEVEL}`.\n"
 
 
-TABLES = {
+TABLES: dict[str, Callable[[], str]] = {
     "operators": operators,
     "methods of any value": methods_of_any,
     "methods of numbers": methods_of_numbers,

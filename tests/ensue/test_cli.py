@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,17 @@ def test_check_needs_the_language_only(folder: Path) -> None:
     )
     done = python(folder, "-c", code)
     assert done.stdout == "1 file, no mistakes\n0 []\n"
+
+
+def test_check_of_a_small_file_takes_less_than_half_a_second(folder: Path) -> None:
+    def seconds() -> float:
+        """Of work, not of waiting for a busy machine."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert python(folder, "-m", "ensue.cli", "check", "q.query").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+    assert min(seconds() for _ in range(5)) < 0.5
 
 
 def test_a_deployment_file_is_checked_without_spark(folder: Path, ensue: Run) -> None:
