@@ -8,24 +8,14 @@ declaration, stands once in a block, and hides the same name of the blocks aroun
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from querylang import ast, literals, plan
 from querylang.errors import Mistake, QueryError
-from querylang.expression import (
-    Call,
-    EventOf,
-    Expression,
-    IndexOf,
-    KeyOf,
-    Literal,
-    LocalOf,
-    MemberOf,
-    ParameterOf,
-    SelectOf,
-)
+from querylang.expression import Call, EventOf, Expression, LocalOf
 from querylang.inference import Inference
 from querylang.inferring import type_of
 from querylang.namespaces import Namespace
@@ -34,6 +24,7 @@ from querylang.schema import ActionSignature
 from querylang.scope import Scope
 from querylang.simple_statements import simple_statement
 from querylang.source import Span
+from querylang.targets import assigned_target
 from querylang.value_types import Kind, Type
 
 Statements = tuple[plan.Statement, ...]
@@ -149,12 +140,20 @@ class _Block:
             case ast.Refused(span=span, what=what, reason=reason):
                 self.checking.tell(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason)
                 return ()
-            case ast.Broken():
+            case ast.Broken(span=span):
+                self._be_silent_about(span)
                 return ()
             case ast.Print() | ast.Log() | ast.Send() | ast.Emit() | ast.Route() | ast.VendorSend() | ast.Evaluation():
                 checked = simple_statement(node, self._inference)
                 return () if checked is None else (checked,)
         assert_never(node)
+
+    def _be_silent_about(self, span: Span) -> None:
+        """What could not be parsed may have declared any name between the statement before and the mistake's place."""
+        text = span.source.text
+        begin = 1 + max(text.rfind(mark, 0, span.start) for mark in ";{}")
+        names = re.findall(r"[^\W\d]\w*", text[begin : span.end])
+        self.scope = replace(self.scope, silent=self.scope.silent.union(names))
 
     @property
     def _inference(self) -> Inference:
@@ -200,21 +199,12 @@ class _Block:
         names[name.text] = local
 
     def _assignment(self, node: ast.Assignment) -> Statements:
-        target = self._target(node.target)
+        target = assigned_target(node.target, self._inference)
         if target is None:
             self._inference.look_at(node.value)
             return ()
         value = self._inference.value_of_type(node.value, type_of(target), "what is assigned")
         return () if value is None else (plan.Assign(target, value),)
-
-    def _target(self, node: ast.Expression) -> Expression | None:
-        """What is assigned to: a variable, a member, an element."""
-        target = self._inference.value(node)
-        is_self = isinstance(node, ast.NameUse) and node.name.text == "self"
-        if target is None or (isinstance(target, LocalOf | MemberOf | IndexOf) and not is_self):
-            return target
-        self.checking.tell(Mistake.NOT_ASSIGNABLE, node.span, what=_described(target, node.span.text))
-        return None
 
     # Statements that nest others
 
@@ -293,22 +283,3 @@ class _Block:
             what = "the block of a `find`" if action is None else f"'{action.name}'"
             self.checking.tell(Mistake.NOTHING_TO_RETURN, node.value.span, what=what)
         return ()
-
-
-def _described(target: Expression, name: str) -> str:
-    """What it is that cannot be assigned to."""
-    match target:
-        case KeyOf():
-            return f"'{name}' is a key: it"
-        case ParameterOf():
-            return f"'{name}' is a parameter of the query: it"
-        case SelectOf():
-            return f"'{name}' is a value of `select`: it"
-        case EventOf():
-            return f"'{name}' may be unset: it"
-        case Literal():
-            return "a constant"
-        case LocalOf():
-            return f"'{name}' is the event itself: it"
-        case _:
-            return "what a call or an operator gives"

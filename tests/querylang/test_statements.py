@@ -126,6 +126,18 @@ def test_what_is_said_about_a_block(block: str, message: str) -> None:
     assert check(block).told == message
 
 
+BROKEN = [
+    "float x = 3.0; x := 1.0; print x.y;",
+    "integer n := 3 +; while n < 3 { n := n + 1; }",
+    "flaot x :=; print x;",
+]
+
+
+@pytest.mark.parametrize("block", BROKEN)
+def test_nothing_follows_from_a_declaration_that_could_not_be_parsed(block: str) -> None:
+    assert [line.split(": ")[1] for line in check(block).told.splitlines()] == ["syntax"]
+
+
 LEGAL_ACTIONS = [
     "action f(A e) returns float { return e.x; }",
     "action f(integer n) returns integer { if n <= 1 { return 1; } return n * f(n - 1); }",
