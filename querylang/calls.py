@@ -6,6 +6,7 @@ Takes nodes and who infers; gives typed expressions. Which methods there are sta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from querylang import ast
@@ -127,11 +128,21 @@ def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Ex
     is_unseen = not inferring.namespace.is_strict and name.text.rpartition(".")[2][:1].isupper()
     if is_type or is_unseen:
         return _made(inferring, name, node.arguments)
-    if name.text in scope.silent or not scope.is_whole:
+    if name.text in scope.silent or not scope.is_whole or _is_unread(inferring, name):
         return None
     near = [*scope.actions, *AGGREGATES, *inferring.namespace.types.names]
     mistake = QueryError.of(Mistake.UNKNOWN_CONSTRUCTOR, name.span, name=name.text)
     return inferring.wrong(mistake.suggesting(name.text, near))
+
+
+def _is_unread(inferring: Inferring, name: ast.Name) -> bool:
+    """Whether an action of that name stands in a text that could not be parsed whole."""
+    source = name.span.source
+    has_syntax_mistake = any(
+        mistake.code == Mistake.UNEXPECTED.code and mistake.span.source is source
+        for mistake in inferring.namespace.mistakes
+    )
+    return has_syntax_mistake and bool(re.search(rf"\baction\s+{re.escape(name.text)}\b", source.text))
 
 
 def _made(inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression]) -> Expression | None:

@@ -138,6 +138,11 @@ def test_nothing_follows_from_a_declaration_that_could_not_be_parsed(block: str)
     assert [line.split(": ")[1] for line in check(block).told.splitlines()] == ["syntax"]
 
 
+def test_nothing_follows_from_an_action_that_could_not_be_parsed() -> None:
+    told = check("f(a);", "action f(A e returns float { return e.x; }").told
+    assert [line.split(": ")[1] for line in told.splitlines()] == ["syntax"]
+
+
 LEGAL_ACTIONS = [
     "action f(A e) returns float { return e.x; }",
     "action f(integer n) returns integer { if n <= 1 { return 1; } return n * f(n - 1); }",
