@@ -45,22 +45,28 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The events: their type, their fields (columns named by `column_name`), their times in microseconds if known."""
+    """The events: their type, and their fields (columns named by `column_name`). Rows of other types may be among them.
+
+    If the table has a column `_time` (microseconds, NO_TIME: none), it is what `getTime()` gives; else no event has a
+    time yet.
+    """
 
     table: pa.Table
     event: EventType
     world: World
-    times: Integers | None = None
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    @property
+    def times(self) -> Integers | None:
+        """The events' times by row; None: they are not known yet."""
+        return self.table.column("_time").to_numpy() if "_time" in self.table.column_names else None
 
-def as_array(
-    expression: Expression, table: pa.Table, plan: Plan, event: EventType, times: Integers | None = None
-) -> pa.Array:
+
+def as_array(expression: Expression, table: pa.Table, plan: Plan, event: EventType) -> pa.Array:
     """The value of an expression on every row, as an Arrow array of its type; null where it has none."""
-    column = evaluate(expression, table, plan, event, times)
+    column = evaluate(expression, table, plan, event)
     type_ = value_type(expression)
     if type_ == Type.STRING:
         return column.values if column.valid is None else pc.if_else(pa.array(column.valid), column.values, None)
@@ -72,21 +78,9 @@ def as_array(
     return pa.array(column.values, mask=mask)
 
 
-def evaluate(
-    expression: Expression, table: pa.Table, plan: Plan, event: EventType, times: Integers | None = None
-) -> Column:
-    """The value of an expression over the events of one type, the rows of `table`; rows of other types may be among them.
-
-    `times`: of the rows, in microseconds, NO_TIME where there is none; without it no event has a time.
-    """
-    return _value(expression, Rows(table, event, Names(plan), times))
-
-
-def holds(expression: Expression, table: pa.Table, plan: Plan, event: EventType, times: Integers | None = None) -> Mask:
-    """Where a boolean expression is true; a row on which it cannot be evaluated is false."""
-    column = evaluate(expression, table, plan, event, times)
-    values: Mask = column.values
-    return values if column.valid is None else values & column.valid
+def evaluate(expression: Expression, table: pa.Table, plan: Plan, event: EventType) -> Column:
+    """The value of an expression over events of one type on every row of `table`; see `Rows`."""
+    return _value(expression, Rows(table, event, Names(plan)))
 
 
 _ARRAYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT)
@@ -111,9 +105,9 @@ def _value(expression: Expression, rows: Rows) -> Column:
         case Binary(operator=operator, left=left, right=right) if left.type == Type.STRING:
             one, two = _value(left, rows), _value(right, rows)
             return Column(_strings(operator, one.values, two.values), both(one.valid, two.valid))
-        case Call(method="getTime", receiver=EventOf()) if rows.times is not None:
-            known = rows.times != NO_TIME
-            return Column(seconds_of(rows.times), None if known.all() else known)
+        case Call(method="getTime", receiver=EventOf()) if (times := rows.times) is not None:
+            known = times != NO_TIME
+            return Column(seconds_of(times), None if known.all() else known)
         case Call():
             return _call(expression, rows)
         case _:
@@ -148,10 +142,11 @@ def _field(rows: Rows, field: str, type_: Type) -> Column:
 
 
 def _times(rows: Rows) -> Sequence[float | None]:
-    if rows.times is None:
+    times = rows.times
+    if times is None:
         return [None] * len(rows)
-    known = (rows.times != NO_TIME).tolist()
-    return [time if is_known else None for time, is_known in zip(seconds_of(rows.times).tolist(), known, strict=True)]
+    known = (times != NO_TIME).tolist()
+    return [time if is_known else None for time, is_known in zip(seconds_of(times).tolist(), known, strict=True)]
 
 
 def _logical(expression: Binary, rows: Rows) -> Column:
