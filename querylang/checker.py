@@ -8,6 +8,7 @@ without mistakes that only follow from the first.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from querylang import ast
 from querylang.actions import check_actions, signatures
@@ -83,44 +84,44 @@ class _Checking:
 
     # What is seen where
 
-    def _outer(self) -> Scope:
-        """What is seen everywhere behind the inputs: parameters, keys, actions."""
-        names = {**self.inputs.key_names, **self.constants.parameters}
-        is_whole = self.constants.is_whole and self.inputs.is_whole
-        return Scope(names, actions=self.actions, is_whole=is_whole, unknown=Mistake.UNKNOWN_HERE)
+    def _outer(self) -> dict[str, Expression | None]:
+        """What is seen everywhere behind the inputs: parameters and keys."""
+        return {**self.inputs.key_names, **self.constants.parameters}
 
-    def _inner(self) -> Scope:
+    def _refused(self) -> dict[str, Mistake]:
         """In a `find`: names of waits and of `without`s are there, but have their own places."""
-        scope = self._outer().refusing(self._without_names(), Mistake.WITHOUT_NAME)
-        return scope.refusing(self.pattern.wait_names, Mistake.WAIT_NAME)
+        refused = dict.fromkeys(self._without_names(), Mistake.WITHOUT_NAME)
+        return {**refused, **dict.fromkeys(self.pattern.wait_names, Mistake.WAIT_NAME)}
+
+    def _scope(self, names: Mapping[str, Expression | None], refused: Mapping[str, Mistake], unknown: Mistake) -> Scope:
+        is_whole = self.constants.is_whole and self.inputs.is_whole and self.pattern.is_whole
+        return Scope(names, refused, self.actions, unknown=unknown, is_whole=is_whole)
 
     def _where_scope(self) -> Scope:
         """In conditions: the names of the pattern too."""
-        scope = self._inner()
-        if self.find is not None:
-            scope = scope.refusing(select_names(self.find), Mistake.SELECT_NAME)
-        scope = scope.with_names(self.pattern.events())
-        is_whole = scope.is_whole and self.pattern.is_whole
-        return Scope(scope.names, scope.refused, scope.actions, is_whole=is_whole)
+        selected = {} if self.find is None else select_names(self.find)
+        refused = {**self._refused(), **dict.fromkeys(selected, Mistake.SELECT_NAME)}
+        return self._scope({**self._outer(), **self.pattern.events()}, refused, Mistake.UNKNOWN_NAME)
 
     def _block(self, every: CheckedEvery | None) -> CheckedBlock:
         """The block, which sees the pattern's names, or with `every` what is selected."""
         if self.find is None or self.find.block is None:
             return CheckedBlock((), 0)
-        is_whole = self.pattern.is_whole and not any(isinstance(clause, ast.Broken) for clause in self.clauses)
-        scope = self._inner()
+        refused = self._refused()
         if every is None:
-            scope = scope.with_names(self.pattern.events(with_optionals=True))
+            names = {**self._outer(), **self.pattern.events(with_optionals=True)}
         else:
-            scope = scope.refusing(self.pattern.events(), Mistake.EVERY_NAME).with_names(every.names)
-        scope = Scope(
-            scope.names, scope.refused, scope.actions, unknown=scope.unknown, is_whole=scope.is_whole and is_whole
-        )
+            refused = {**refused, **dict.fromkeys(self.pattern.events(), Mistake.EVERY_NAME)}
+            names = {**self._outer(), **every.names}
+        scope = self._scope(names, refused, Mistake.UNKNOWN_HERE)
+        if any(isinstance(clause, ast.Broken) for clause in self.clauses):
+            scope = replace(scope, is_whole=False)
         return check_block(self.find.block, scope, self.namespace)
 
     def _action_scope(self) -> Scope:
         """In the query's actions: what is known of an event is handed to them."""
-        return self._outer().refusing(self.pattern.events(), Mistake.ACTION_NAME)
+        refused = dict.fromkeys(self.pattern.events(), Mistake.ACTION_NAME)
+        return self._scope(self._outer(), refused, Mistake.UNKNOWN_HERE)
 
     def _without_names(self) -> dict[str, ast.Name]:
         names: dict[str, ast.Name] = {}

@@ -55,8 +55,9 @@ class Clauses:
 
     def _where(self, node: ast.Expression) -> Iterator[Condition]:
         """One condition for each part between the outer `and`s; all of them are ignored if one name is unset."""
-        self._refuse_both_sides(node)
-        indexes = {self.pattern.index_of(name.text) for name in names_in(node)}
+        names = list(names_in(node))
+        self._refuse_both_sides(names)
+        indexes = {self.pattern.index_of(name.text) for name in names}
         mentions = tuple(sorted(index for index in indexes if index is not None))
         for condition in Inference(self.scope, self.constants.namespace).conditions(node):
             yield Where(condition, mentions)
@@ -79,10 +80,10 @@ class Clauses:
         condition: Expression | None = None
         if node.where is not None:
             written = node.where.condition
-            self._refuse_both_sides(written)
-            parts = Inference(scope, self.constants.namespace).conditions(written)
-            condition = _all(parts)
-            if node.name.text not in {name.text for name in names_in(written)}:
+            names = list(names_in(written))
+            self._refuse_both_sides(names)
+            condition = _all(Inference(scope, self.constants.namespace).conditions(written))
+            if node.name.text not in {name.text for name in names}:
                 self._warn(Mistake.IDLE_WHERE, node.where.span, name=node.name.text)
         between = self._between(node.between)
         if index is not None:
@@ -120,9 +121,9 @@ class Clauses:
             mistake = QueryError.of(Mistake.UNKNOWN_NAME, name.span, name=name.text)
             self.constants.mistakes.append(mistake.suggesting(name.text, near))
 
-    def _refuse_both_sides(self, node: ast.Expression) -> None:
+    def _refuse_both_sides(self, names: list[ast.Name]) -> None:
         """Tells of two names of which one is always unset."""
-        used = {name.text: name for name in reversed(list(names_in(node)))}
+        used = {name.text: name for name in reversed(names)}
         terms = [term for term in self.pattern.terms if term.sides and term.name.text in used]
         for one, other in combinations(terms, 2):
             if one.is_opposite(other):

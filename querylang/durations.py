@@ -43,8 +43,8 @@ class Constants:
 
     def scope(self, mistake: Mistake) -> Scope:
         """Where only constants and parameters may stand; `mistake` is that of any other name."""
-        scope = Scope(self.parameters, unknown=mistake, is_whole=self.is_whole)
-        return scope.refusing(self.pattern_names - self.parameters.keys(), mistake)
+        refused = dict.fromkeys(sorted(self.pattern_names), mistake)
+        return Scope(self.parameters, refused, unknown=mistake, is_whole=self.is_whole)
 
     def duration(self, node: ast.Duration, what: str) -> Duration | None:
         """A duration greater than 0; numbers without a unit are seconds. `what`: how messages call it."""

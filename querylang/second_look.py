@@ -5,28 +5,44 @@ Takes the tree and the checked query; tells a pattern that is too large, warns o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from querylang import ast, automata
-from querylang.checked import CheckedQuery, Sequence, TermOf
+from querylang.checked import CheckedQuery, Pattern, Sequence, TermOf
 from querylang.errors import Mistake, QueryError
 from querylang.namespaces import Namespace
 from querylang.plan import Without
-from querylang.source import Source, Span
+from querylang.source import Span
 
 
 def look_again(query: ast.Query, checked: CheckedQuery, namespace: Namespace) -> None:
     """Tells and warns; mistakes and warnings go where the namespace's go."""
     match query:
         case ast.Query(inputs=ast.Inputs() as inputs, find=ast.Find(pattern=pattern)) if checked.pattern is not None:
-            if _is_too_large(checked):
+            if _has_all_terms(checked) and _is_too_large(checked):
                 namespace.mistakes.append(QueryError.of(Mistake.PATTERN_TOO_LARGE, pattern.span))
             namespace.warnings.extend(_unused_inputs(inputs, checked))
             namespace.warnings.extend(_unused_parameters(query))
         case _:
             pass
+
+
+def _has_all_terms(checked: CheckedQuery) -> bool:
+    """Whether all terms are of known inputs: those that are not are left out, which is told already."""
+    waiting: list[Pattern | None] = [checked.pattern]
+    while waiting:
+        match waiting.pop():
+            case TermOf(index=index):
+                if index >= len(checked.terms):
+                    return False
+            case None:
+                pass
+            case joined:
+                waiting += joined.parts
+    return True
 
 
 def _is_too_large(checked: CheckedQuery) -> bool:
@@ -67,9 +83,18 @@ def _names(*parts: Any) -> Iterator[str]:
     waiting: list[Any] = list(parts)
     while waiting:
         part = waiting.pop()
-        if isinstance(part, ast.NameUse):
-            yield part.name.text
-        elif isinstance(part, tuple):
+        kind = type(part)
+        if kind is tuple:
             waiting += part
-        elif is_dataclass(part) and not isinstance(part, Span | Source):
-            waiting += (getattr(part, item.name) for item in fields(part))
+        elif kind is ast.NameUse:
+            yield part.name.text
+        else:
+            waiting += [getattr(part, name) for name in _parts_of(kind)]
+
+
+@cache
+def _parts_of(kind: Hashable) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold other nodes."""
+    if not is_dataclass(kind) or kind in (ast.Name, ast.Constant, Span):
+        return ()
+    return tuple(item.name for item in fields(kind) if item.name != "span")
