@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querylang.expression import Binary, Call, EventOf, Expression, FieldOf, Invoke, Items, Literal, LocalOf, Unary
+from querylang.expression import (
+    Binary,
+    Call,
+    EventOf,
+    Expression,
+    FieldOf,
+    Invoke,
+    Items,
+    Literal,
+    LocalOf,
+    Unary,
+    rewritten,
+    terms_of,
+)
 from querylang.plan import Action, EventType, Field, Plan, Return
 from querylang.types import METHODS, method_of
 from querylang.value_types import Type
@@ -24,8 +38,13 @@ from runtime.columns import from_cell
 from runtime.evaluation import Context, Names
 from runtime.expressions import as_array, evaluate
 from runtime.interpreter import evaluate as interpret
+from runtime.interpreter import holds as interpreted_condition
+from runtime.kernel_matcher import KernelMatcher
+from runtime.kernel_program import NotForKernel
+from runtime.matcher import Ordered
 from runtime.text import decimal_text
 from runtime.values import EvaluationError, Event, seconds
+from tests.runtime.plans import an_input, chain
 from tests.support.value_oracle import NoValue, is_known, oracle, outward
 
 INTEGERS = st.sampled_from([0, 1, -1, 2, 7, -7, 10**6, 2**53 + 1, 2**63 - 1, -(2**63)]) | st.integers(
@@ -256,3 +275,54 @@ def test_a_condition_gets_copies_of_what_could_be_changed() -> None:
     change = Call(numbers, "append", FieldOf(numbers, 0, "xs"), (Literal(Type.INTEGER, 2),))
     interpret(change, Context(bound=[value]))
     assert value.values == {"xs": [1]}
+
+
+def over_two_events(expression: Expression) -> Expression:
+    """Half of the fields are another event's."""
+    return rewritten(
+        expression, lambda node: replace(node, term=1) if isinstance(node, FieldOf) and node.field in "jyte" else node
+    )
+
+
+def kernel_finds(condition: Expression, rows: list[dict[str, Any]]) -> bool:
+    """Whether the kernel matches the two events; raises NotForKernel."""
+    query = chain([an_input("E", within=3_000_000)], [0, 0], [condition])
+    ordered = Ordered(
+        start=np.array([0, 2]),
+        fresh=np.array([0]),
+        row=np.array([0, 1], np.int32),
+        input=np.array([0, 0], np.int16),
+        time=np.array([1_500_000, 2_000_000]),
+        superseded=np.empty(0, np.int64),
+        table=table(rows).set_column(len(FIELDS), "_time", pa.array([1_500_000, 2_000_000])),
+    )
+    return len(KernelMatcher(replace(PLAN, queries=(query,)), query).match(ordered).latest) > 0
+
+
+@settings(max_examples=500, deadline=None)
+@given(expressions(Type.BOOLEAN).map(over_two_events).filter(terms_of), ROWS.filter(lambda rows: len(rows) > 1))
+def test_the_kernel_agrees_with_the_interpreter(condition: Expression, rows: list[dict[str, Any]]) -> None:
+    events: list[Event | None] = [Event(EVENT, dict(row), time) for row, time in zip(rows[:2], [1.5, 2.0], strict=True)]
+    try:
+        found = kernel_finds(condition, rows[:2])
+    except NotForKernel:
+        return
+    assert found is interpreted_condition(condition, Context(bound=events, world=WORLD))
+
+
+@pytest.mark.parametrize("operator", ["<", "=", "+", "/", "%"])
+@pytest.mark.parametrize("name", ["i", "x", "s"])
+def test_the_kernel_takes_numbers_and_the_order_of_strings(name: str, operator: str) -> None:
+    left, right = FieldOf(FIELDS[name], 0, name), FieldOf(FIELDS[name], 1, name)
+    condition = Binary(Type.BOOLEAN, operator, left, right)
+    if operator in "+/%":
+        both = Binary(FIELDS[name], operator, left, right)
+        condition = Binary(Type.BOOLEAN, "=", both, both)
+    row: dict[str, Any] = dict.fromkeys(FIELDS) | {"i": 1, "x": 1.0, "s": "a"}
+    taken = name != "s" or operator in "<="
+    try:
+        assert kernel_finds(condition, [row, row]) is (operator != "<")
+    except NotForKernel:
+        assert not taken
+    else:
+        assert taken
