@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import to_arrow_type
 
 from ensue.parameters import Parameters, read_parameters
 from ensue.queries import Queries, load
 from ensue.result import plan_for
 from querylang.expression import Type
 from querylang.plan import Plan
-from runtime.schemas import PLACES
+from runtime.schemas import PLACES, type_of_kind
 from runtime.tables import Columns
 from spark_backend import bounded, streaming
 from spark_backend.decode import matches_frame
@@ -75,21 +77,15 @@ def _plan_for_frames(queries: Queries, frames: Frames, columns: Columns, paramet
     fields: dict[str, Type] = {}
     for frame in _named(frames).values():
         for column in frame.schema.fields:
-            type_ = _type_of(column.dataType)
+            type_ = type_of_column(column.dataType)
             if type_ is not None and column.name not in declared:
                 fields[column.name] = type_
     return queries.plan(dict.fromkeys(queries.open_types, fields), given)
 
 
-def _type_of(type_: spark_types.DataType) -> Type | None:
-    match type_:
-        case spark_types.BooleanType():
-            return Type.BOOLEAN
-        case spark_types.IntegralType():
-            return Type.INTEGER
-        case spark_types.StringType():
-            return Type.STRING
-        case spark_types.NumericType() | spark_types.TimestampType() | spark_types.TimestampNTZType():
-            return Type.FLOAT
-        case _:
-            return None
+def type_of_column(type_: spark_types.DataType) -> Type | None:
+    """As the same column of an Arrow table; None for what no type of the language holds."""
+    try:
+        return type_of_kind(to_arrow_type(type_, timezone="UTC"))
+    except PySparkTypeError:  # no column of Arrow either
+        return None

@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, types
 
 import ensue
 from ensue import cli
+from ensue.spark import type_of_column
 from spark_backend.session import get_session
 
 TEXT = "inputs { A() key card within 30.0 wait 5.0; } find A as a -> A as b where b.v > a.v"
@@ -67,3 +68,35 @@ def test_match_writes_parquet_and_verify_compares(
     assert capsys.readouterr().out == (
         "6 matches in found\nembedded = batch = stream (2 micro-batches): 6 matches, 0 outputs, 3 discards\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("column", "type_"),
+    [
+        (types.BooleanType(), "boolean"),
+        (types.ShortType(), "integer"),
+        (types.FloatType(), "float"),
+        (types.TimestampType(), "float"),
+        (types.DecimalType(38, 18), "decimal"),
+        (types.DecimalType(38, 0), "float"),
+        (types.StringType(), "string"),
+        (types.ArrayType(types.ArrayType(types.LongType())), "sequence<sequence<integer>>"),
+        (types.MapType(types.StringType(), types.DoubleType()), "dictionary<string,float>"),
+        (types.StructType([types.StructField("a", types.LongType())]), "None"),
+        (types.VariantType(), "None"),
+    ],
+)
+def test_a_column_of_a_data_frame_has_the_type_of_the_same_column_elsewhere(column: types.DataType, type_: str) -> None:
+    assert str(type_of_column(column)) == type_
+
+
+PARAMETERS = "query Q { parameters { float least; } inputs { A(v >= least) within 30.0; } find A as a }"
+
+
+def test_parameters_make_instances_on_spark_too(session: SparkSession) -> None:
+    parameters = {"Q": {"some": {"least": 5.0}, "few": {"least": 6.5}}}
+    wanted = ensue.replay(PARAMETERS, TABLE, parameters=parameters).matches
+    found = ensue.match(session.createDataFrame(TABLE), PARAMETERS, parameters=parameters)
+    rows = [(row["instance"], row["match_id"]) for row in found.collect()]
+    assert sorted(rows) == sorted(zip(wanted["instance"], wanted["match_id"], strict=True))
+    assert sorted(instance for instance, _ in rows) == ["few", "few", "some", "some", "some"]
