@@ -83,7 +83,7 @@ def _names(*parts: Any) -> Iterator[str]:
     waiting: list[Any] = list(parts)
     while waiting:
         part = waiting.pop()
-        kind = type(part)
+        kind: Any = type(part)
         if kind is tuple:
             waiting += part
         elif kind is ast.NameUse:

@@ -140,6 +140,15 @@ def test_no_mistake_speaks_of_what_comes_later() -> None:
     assert "not-supported" not in {mistake.code for mistake in Mistake}
 
 
+def test_ten_mistakes_of_one_text_are_ten_in_text_order() -> None:
+    (case,) = (case for case in CASES if case.name == "syntax: ten mistakes in one text")
+    found = mistakes_of(case.text)
+    assert len(found) >= 10
+    assert [(error.span.line, error.span.column) for error in found] == sorted(
+        (error.span.line, error.span.column) for error in found
+    )
+
+
 def test_mistakes_come_in_text_order() -> None:
     for case in CASES:
         starts = [error.span.start for error in mistakes_of(case.text)]
