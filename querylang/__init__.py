@@ -9,7 +9,6 @@ from querylang.checked import Checked, CheckedQuery
 from querylang.describe import describe, describe_plan, to_dot
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 from querylang.formatting import format_text
-from querylang.formatting import format_text
 from querylang.instances import InstanceError, bind, instances_of
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
 from querylang.source import Source, Span
@@ -35,7 +34,6 @@ __all__ = [
     "compile_text",
     "describe",
     "describe_plan",
-    "format_text",
     "format_text",
     "instances_of",
     "read_sources",
