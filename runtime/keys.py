@@ -91,12 +91,18 @@ def number_keys(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.in
     """Dense numbers from 0 for equal keys, NO_KEY where a part is null; and how many there are."""
     if not columns:
         return np.zeros(length, np.int64), min(length, 1)
-    numbers, count = _number(columns[0])
-    for column in columns[1:]:
+    first, *others = plain_columns(columns)
+    numbers, count = _number(first)
+    for column in others:
         more, more_count = _number(column)
         paired = np.where((numbers < 0) | (more < 0), np.int64(NO_KEY), numbers * more_count + more)
         numbers, count = _number(pa.array(paired, mask=paired < 0))
     return numbers, count
+
+
+def plain_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Columns of one value each: a location stands as its corners, null where it is null."""
+    return [part for column in columns for part in (column.flatten() if pa.types.is_struct(column.type) else [column])]
 
 
 def _number(column: pa.Array) -> tuple[NDArray[np.int64], int]:
@@ -118,7 +124,7 @@ def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) ->
     sources = key_sources(query)
     keyed = np.array([event.name in sources for event in plan.events] or [False])
     carries = (kinds >= 0) & keyed[np.maximum(kinds, 0)]
-    columns = key_columns(arrivals.table, kinds, plan, query)
+    columns = plain_columns(key_columns(arrivals.table, kinds, plan, query))
     hashes = np.zeros(len(arrivals), np.uint64)
     for column in columns:
         _mix_in(hashes, _hash(column))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from runtime.batch import NO_TIME, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
 from runtime.controls import NEVER
 from runtime.every import selected
-from runtime.keys import group_rows, key_columns, key_identity, number_keys, unique_numbers
+from runtime.keys import group_rows, key_columns, key_identity, number_keys, plain_columns, unique_numbers
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
 from runtime.matcher import Found, Ordered, choose_matcher
@@ -368,8 +369,9 @@ class QueryRunner:
         bounds = np.full((1, len(self.query.inputs)), NO_TIME, np.int64)
         own = self._bounds
         for place, value in enumerate(key):
-            column = own.column(f"key{place}")
-            own = own.filter(pc.equal(column, pa.scalar(value, column.type)))
+            column = one_chunk(own.column(f"key{place}"))
+            sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
+            own = own.filter(reduce(pc.and_, map(pc.equal, *sides)))
         bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
         return int(definitive_times(bounds, self._everywhere, self._policies.delay, clock)[0])
 

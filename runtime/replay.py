@@ -21,6 +21,7 @@ from querylang.plan import Plan
 from runtime.arrival_order import in_arrival_order
 from runtime.batch import Arrivals
 from runtime.engine import Engine
+from runtime.keys import plain_columns
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
 from runtime.tables import Columns, read_rows
 
@@ -121,8 +122,8 @@ def in_order(plan: Plan, results: Results) -> Results:
 
 
 def _sorted_matches(table: pa.Table) -> pa.Table:
-    keys = table.column("key").combine_chunks()
-    parts = {f"key{place}": keys.field(place) for place in range(keys.type.num_fields)}
+    keys = plain_columns(table.column("key").combine_chunks().flatten())
+    parts = {f"key{place}": column for place, column in enumerate(keys)}
     columns = {name: table.column(name) for name in ("emitted", "_step", "time", "_rank")}
     by = ["emitted", "_step", *parts, "time", "_rank"]
     order = pc.sort_indices(pa.table({**columns, **parts}), sort_keys=[(name, "ascending") for name in by])

@@ -1,15 +1,23 @@
 """Keys: dense numbers within a call, and buckets that checkpoints depend on."""
 
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 
 from querylang.expression import FieldOf, Type
 from querylang.plan import EventType, Field, Key, Plan
+from querylang.types import LOCATION_FIELDS
 from runtime.batch import Arrivals, arrivals_schema
 from runtime.keys import NO_KEY, bucket_of, group_rows, number_keys
 from tests.runtime.plans import an_input, chain
+
+LOCATION = pa.struct([(name, pa.float64()) for name in LOCATION_FIELDS])
+
+
+def location(x1: float, y1: float) -> dict[str, float]:
+    return dict(zip(LOCATION_FIELDS, (x1, y1, 5.0, 6.0), strict=True))
 
 
 def test_equal_keys_have_equal_numbers_and_nulls_none() -> None:
@@ -25,6 +33,14 @@ def test_zero_of_either_sign_is_one_key() -> None:
     numbers, count = number_keys([pa.array([0.0, -0.0, 1.0])], 3)
     assert count == 2
     assert numbers[0] == numbers[1]
+
+
+def test_decimals_and_locations_are_keys() -> None:
+    prices = pa.array([Decimal("0.1"), Decimal("0.2"), Decimal("0.10"), None], pa.decimal128(38, 18))
+    assert number_keys([prices], 4)[0].tolist() == [0, 1, 0, NO_KEY]
+    places = [location(1.0, 2.0), location(1.0, 3.0), location(1.0, 2.0), None]
+    numbers, count = number_keys([pa.array(places, LOCATION)], 4)
+    assert (numbers.tolist(), count) == ([0, 1, 0, NO_KEY], 2)
 
 
 def test_without_keys_all_is_one_partition() -> None:
@@ -53,6 +69,8 @@ def test_buckets_never_change() -> None:
     assert _buckets(Type.STRING, ["", "a", "N14228", "żółć", None], 64) == [48, 39, 24, 51, -1]
     assert _buckets(Type.FLOAT, [0.0, -0.0, 1.5, float("nan")], 64) == [47, 47, 10, 6]
     assert _buckets(Type.BOOLEAN, [True, False, None], 64) == [1, 47, -1]
+    assert _buckets(Type.DECIMAL, [Decimal("0.1"), Decimal("0.2"), Decimal(10**20 - 1), None], 64) == [6, 63, 62, -1]
+    assert _buckets(Type.LOCATION, [location(1.0, 2.0), location(0.0, 2.0), location(-0.0, 2.0), None], 64) == [46, 4, 4, -1]
 
 
 def test_keys_spread_over_the_buckets() -> None:
