@@ -31,23 +31,24 @@ _FACT = re.compile(r"\{\w+(?:!r)?\}")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A code of the catalogue: its messages, and from errors.yaml an example and the way out."""
+    """A code of the catalogue: its messages, and from errors.yaml an example, the way out, and the example mended."""
 
     code: str
     messages: tuple[str, ...]
     example: str
     way_out: str
+    mended: str
     data: Mapping[str, Mapping[str, str]]
     definitions: Mapping[str, str]
 
-    def told(self) -> tuple[tuple[QueryError, ...], tuple[QueryError, ...]]:
-        """The errors and the warnings that the example causes."""
+    def told(self, text: str) -> tuple[tuple[QueryError, ...], tuple[QueryError, ...]]:
+        """The errors and the warnings of a text over the example's data, with the definitions beside it."""
         schemas = {
             event: {name: Type.parse(text) for name, text in fields.items()} for event, fields in self.data.items()
         }
         beside = [Source(name, text) for name, text in self.definitions.items()]
         try:
-            return (), querylang.compile_text(self.example, EXAMPLE, schemas, beside).warnings
+            return (), querylang.compile_text(text, EXAMPLE, schemas, beside).warnings
         except QueryErrors as found:
             return found.errors, ()
 
@@ -75,6 +76,7 @@ def entries() -> list[Entry]:
             messages=messages,
             example=given[code]["example"],
             way_out=given[code]["way_out"],
+            mended=given[code]["mended"],
             data=given[code].get("data", {}),
             definitions=given[code].get("definitions", {}),
         )
@@ -90,14 +92,14 @@ ERRORS_HEAD = """\
 
 `ensue check` tells all mistakes of a file at once, as `path:line:column: code: message`, with the line and carets under the
 place. The code is stable: scripts and editors may rely on it. Each code stands here with its messages (`…` is what differs
-from text to text), a text that causes it, and the way out. What is only [hardly meant](#warnings) is a warning: the query runs.
+from text to text), a text that causes it, the way out, and the text mended. What is only [hardly meant](#warnings) is a warning: the query runs.
 """
 
 
 def errors_page() -> str:
     """The page of all mistakes."""
     every = entries()
-    warnings = [entry for entry in every if entry.told()[1]]
+    warnings = [entry for entry in every if entry.told(entry.example)[1]]
     errors = [entry for entry in every if entry not in warnings]
     index = ", ".join(f"[`{entry.code}`](#{entry.code})" for entry in (*errors, *warnings))
     parts = [ERRORS_HEAD, index, "## Errors", *map(_section, errors), "## Warnings", *map(_section, warnings)]
@@ -105,10 +107,9 @@ def errors_page() -> str:
 
 
 def _section(entry: Entry) -> str:
-    errors, warnings = entry.told()
+    errors, warnings = entry.told(entry.example)
     kind = "warning" if warnings else "error"
-    data = [f"{event}.{name}:{text}" for event, fields in entry.data.items() for name, text in fields.items()]
-    marks = [f"{kind}={entry.code}", *([f"data={','.join(data)}"] if data else [])]
+    around = _around(entry)
     messages = "\n".join(f"- {_FACT.sub('…', words)}" for words in entry.messages)
     parts = [f"### {entry.code}", messages]
     if entry.data:
@@ -116,11 +117,19 @@ def _section(entry: Entry) -> str:
     if entry.definitions:
         parts.append("With these definitions beside the query:")
         parts += [f"```query {name}\n{text}```" for name, text in entry.definitions.items()]
-        marks.append(f"definitions={','.join(entry.definitions)}")
-    parts.append(f"```query {' '.join(marks)}\n{entry.example}```")
+    parts.append(f"```query {kind}={entry.code}{around}\n{entry.example}```")
     parts.append("```text\n" + "\n".join(map(str, (*errors, *warnings))) + "\n```")
     parts.append(entry.way_out)
+    parts.append(f"```query{around}\n{entry.mended}```")
     return "\n\n".join(parts)
+
+
+def _around(entry: Entry) -> str:
+    """What the tests of the documents must know of the data and of the files beside."""
+    data = [f"{event}.{name}:{text}" for event, fields in entry.data.items() for name, text in fields.items()]
+    marks = [f"data={','.join(data)}"] if data else []
+    marks += [f"definitions={','.join(entry.definitions)}"] if entry.definitions else []
+    return "".join(f" {mark}" for mark in marks)
 
 
 def _columns(data: Mapping[str, Mapping[str, str]]) -> str:
