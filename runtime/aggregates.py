@@ -1,7 +1,7 @@
 """What the aggregates of `find every` are, over the values that the candidates give, the oldest candidate first.
 
-A candidate for which an argument has no value is left out of that aggregate. Sums are taken in order; integers wrap,
-floats round at each step. Of no value at all a count is 0 and everything else has none. `percentile` interpolates
+A candidate for which an argument has no value is left out of that aggregate. Sums are taken from the latest candidate to
+the oldest; integers wrap, floats round at each step. Of no value at all a count is 0 and everything else has none. `percentile` interpolates
 between the two values around the place; it, `min` and `max` leave NaN out. Numbers are Python's; decimals stay exact.
 """
 
@@ -33,17 +33,14 @@ def _count(values: Values) -> int:
 
 
 def _sum(values: Values) -> Any:
-    total = values[0]
-    for value in values[1:]:
+    total = values[-1]
+    for value in values[-2::-1]:
         total += value
     return wrap(total) if isinstance(total, int) else total
 
 
 def _mean(values: Values) -> float:
-    total = 0.0
-    for value in values:
-        total += float(value)
-    return total / len(values)
+    return float(_sum([float(value) for value in values])) / len(values)
 
 
 def _least(values: Values) -> Any:

@@ -24,6 +24,19 @@ def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     return compiled
 
 
+def borrowing(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A decorator for kernels that make no arrays: they borrow what they are given, so that nothing is counted.
+
+    With reference counts, each look into a tuple of arrays inside the innermost loop costs more than a step of the search.
+    """
+    options = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
+    try:
+        compiled: Callable[Parameters, Result] = njit(cache=True, **options)(function)
+    except RuntimeError:  # no place to keep the cache
+        compiled = njit(cache=False, **options)(function)
+    return compiled
+
+
 def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """A decorator for functions that kernels call in their innermost loop: their code is put into the caller's."""
     compiled: Callable[Parameters, Result] = njit(inline="always", boundscheck=False, error_model="numpy")(function)

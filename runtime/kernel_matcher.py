@@ -27,8 +27,11 @@ from runtime.kernel_search import (
     Events,
     Function,
     Late,
+    Memory,
     Query,
+    Running,
     Waits,
+    new_memory,
     outlive,
     search,
     search_every,
@@ -104,11 +107,12 @@ class KernelMatcher:
         latest = np.empty(most, np.int64)
         if not self._is_every:
             members = np.empty((most, self._terms), np.int64)
-            found = search(ordered, query, self._is_ambiguous, latest, members)
+            found = search(ordered, query, self._memory(ordered), self._is_ambiguous, latest, members)
             return Found(latest[:found], members[:found])
         shape = (len(self._aggregates), most)
         results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
-        found = search_every(ordered, query, self._arguments, self._terms, latest, results)
+        running = Running(*(np.zeros(len(self._aggregates), kind) for kind in (np.int64, np.int64, np.float64)))
+        found = search_every(ordered, query, self._memory(ordered), self._arguments, running, latest, results)
         columns = tuple(_column(node, place, results, found) for place, node in enumerate(self._aggregates))
         return Found(latest[:found], np.empty((found, 0), np.int64), columns)
 
@@ -116,8 +120,12 @@ class KernelMatcher:
         """One compiled pass over all waits."""
         ordered, query = self._tables(events)
         waits = Waits(waiting.key, waiting.members, waiting.latest, waiting.due, waiting.is_new)
-        result: NDArray[np.bool_] = outlive(ordered, query, self._late, waits)
+        result = np.ones(len(waiting.key), np.bool_)
+        outlive(ordered, query, self._late, waits, self._memory(ordered), result)
         return result
+
+    def _memory(self, events: Events) -> Memory:
+        return new_memory(events.start, self._terms, len(self._windows.within), self._automaton.memory)
 
     def _tables(self, events: Ordered) -> tuple[Events, Query]:
         row, program = events.row, self._program

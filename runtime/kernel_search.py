@@ -8,12 +8,12 @@ ways are gone and their results compared. `bound[term]` is a position, -1 while 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import inlined, kernel
+from runtime.compiled import borrowing, inlined
 from runtime.controls import NEVER
 from runtime.kernel_program import STACK, Conditions, Stacks, has_value, holds
 from runtime.kernel_tables import AutomatonColumns, ConditionColumns
@@ -82,37 +82,31 @@ class _Moment(NamedTuple):
     inside: Integers
 
 
-@kernel
-def _new_path(depths: int) -> _Path:
-    return _Path(
-        np.zeros(depths, np.int64),
-        np.zeros(depths, np.int64),
-        np.zeros(depths, np.int64),
-        np.zeros(depths, np.int64),
-        np.zeros(depths, np.int64),
-        np.full(depths, -1, np.int64),
-    )
+class Memory(NamedTuple):
+    """What a search works in; `ours` and `theirs` are for the comparison of two candidates."""
+
+    path: _Path
+    lessons: _Lessons
+    moment: _Moment
+    stacks: Stacks
+    ours: Integers
+    theirs: Integers
 
 
-@kernel
-def _new_lessons(start: Integers, rows: Integers) -> _Lessons:
-    """`rows`: the memory row of each state. Without rows where those would take more than MEMORY entries."""
-    widest = 1
-    for key in range(len(start) - 1):
-        widest = max(widest, start[key + 1] - start[key])
-    count = rows.max() + 1
+def new_memory(start: Integers, terms: int, inputs: int, rows: Integers) -> Memory:
+    """Working memory for keys that begin at `start`. `rows`: the memory row of each state (`AutomatonColumns.memory`).
+
+    Failures by position are not remembered where that would take more than MEMORY entries.
+    """
+    depths, states = terms + 1, len(rows)
+    widest = int(np.diff(start).max(initial=1))
+    count = int(rows.max()) + 1
     failed = np.full((count if count * widest <= MEMORY else 0, widest), -1, np.int64)
-    return _Lessons(np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64), failed)
-
-
-@kernel
-def _new_moment(terms: int, inputs: int) -> _Moment:
-    return _Moment(np.full(terms + 1, -1, np.int64), np.zeros(inputs, np.int64), np.zeros(inputs, np.int64))
-
-
-@kernel
-def _new_stacks() -> Stacks:
-    return Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
+    path = _Path(*(np.zeros(depths, np.int64) for _ in range(5)), np.full(depths, -1, np.int64))
+    lessons = _Lessons(np.zeros(states, np.int64), np.full(states, -1, np.int64), failed)
+    moment = _Moment(np.full(terms + 1, -1, np.int64), np.zeros(inputs, np.int64), np.zeros(inputs, np.int64))
+    stacks = Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
+    return Memory(path, lessons, moment, stacks, np.zeros(terms, np.int64), np.zeros(terms, np.int64))
 
 
 @inlined
@@ -136,7 +130,7 @@ def _slide(events: Events, windows: WindowColumns, event: int, moment: _Moment) 
     return floor
 
 
-@kernel
+@borrowing
 def _range(first: Integers, terms: Integers, condition: int, bound: Integers) -> tuple[int, int]:
     """The oldest and the newest position of a condition's terms, as far as they are bound."""
     low, high = NEVER, -1
@@ -147,7 +141,7 @@ def _range(first: Integers, terms: Integers, condition: int, bound: Integers) ->
     return low, high
 
 
-@kernel
+@borrowing
 def _lead(time: Integers, leading: int, bound: Integers) -> int:
     """The moment of the leading wait: so long before the oldest event that is bound."""
     oldest = NEVER
@@ -157,7 +151,7 @@ def _lead(time: Integers, leading: int, bound: Integers) -> int:
     return oldest - leading
 
 
-@kernel
+@borrowing
 def _after(time: Integers, begin: int, end: int, moment: int) -> int:
     """The first position from `begin` on, before `end`, whose time is after the moment; `end` if there is none."""
     while begin < end:
@@ -230,7 +224,7 @@ def _blocks(
     return blocked
 
 
-@kernel
+@borrowing
 def _counts_any(counts: NDArray[np.int32], first: int, end: int, bound: Integers) -> bool:
     """Whether more events are counted from position `first` to before `end` than are bound."""
     count = counts[end] - counts[first]
@@ -247,7 +241,7 @@ def _counts_any(counts: NDArray[np.int32], first: int, end: int, bound: Integers
     return count > 0
 
 
-@kernel
+@borrowing
 def _is_one_of(
     events: Events,
     program: Conditions,
@@ -344,24 +338,24 @@ def _next(
     has_places, taken = len(events.superseded) > 0, False
     while position >= lowest and events.time[position] > horizon:
         kind = events.input[position]
-        if depth == 0 or position >= moment.oldest[kind]:
-            if not has_places or events.superseded[position] > event:
-                while transition < stop and not taken:
-                    if automaton.input[transition] == kind:
-                        taken = _consume(
-                            events,
-                            automaton,
-                            columns,
-                            program,
-                            transition,
-                            position,
-                            event,
-                            begin,
-                            leading,
-                            moment,
-                            stacks,
-                        )
-                    transition += 1
+        is_current = not has_places or events.superseded[position] > event
+        if is_current and (depth == 0 or position >= moment.oldest[kind]):
+            while transition < stop and not taken:
+                if automaton.input[transition] == kind:
+                    taken = _consume(
+                        events,
+                        automaton,
+                        columns,
+                        program,
+                        transition,
+                        position,
+                        event,
+                        begin,
+                        leading,
+                        moment,
+                        stacks,
+                    )
+                transition += 1
         if taken or is_bounded:
             break
         transition = opening
@@ -410,10 +404,22 @@ def _is_hopeless(
     return hopeless
 
 
-@kernel
-def _is_more_recent(bound: Integers, best: Integers, terms: int) -> bool:
+@inlined
+def _sort(bound: Integers, terms: int, into: Integers) -> None:
+    """The first positions, newest first."""
+    for term in range(terms):
+        position, place = bound[term], term
+        while place > 0 and into[place - 1] < position:
+            into[place] = into[place - 1]
+            place -= 1
+        into[place] = position
+
+
+@borrowing
+def _is_more_recent(bound: Integers, best: Integers, terms: int, ours: Integers, theirs: Integers) -> bool:
     """Whether `bound` is to be preferred: positions newest first, one a name; then by name, the last one first."""
-    ours, theirs = np.sort(bound[:terms])[::-1], np.sort(best)[::-1]
+    _sort(bound, terms, ours)
+    _sort(best, terms, theirs)
     for place in range(terms):
         if ours[place] != theirs[place]:
             return ours[place] > theirs[place]
@@ -423,13 +429,14 @@ def _is_more_recent(bound: Integers, best: Integers, terms: int) -> bool:
     return False
 
 
-@kernel
-def search(events: Events, query: Query, is_ambiguous: bool, latest: Integers, members: Integers) -> int:
+@borrowing
+def search(
+    events: Events, query: Query, memory: Memory, is_ambiguous: bool, latest: Integers, members: Integers
+) -> int:
     """Fills `latest` and `members` with at most one match a new event; gives how many there are."""
     automaton, columns, program, windows = query.automaton, query.conditions, query.program, query.windows
     within, leading, terms = query.within, query.leading, members.shape[1]
-    path, lessons = _new_path(terms + 1), _new_lessons(events.start, automaton.memory)
-    moment, stacks = _new_moment(terms, len(windows.within)), _new_stacks()
+    path, lessons, moment, stacks = memory.path, memory.lessons, memory.moment, memory.stacks
     bound, oldest, only = moment.bound, moment.oldest, path.only
     found = 0
     for key in range(len(events.start) - 1):
@@ -471,7 +478,7 @@ def search(events: Events, query: Query, is_ambiguous: bool, latest: Integers, m
                 transition = path.choice[depth] - 1
                 target = automaton.target[transition]
                 if target < 0:
-                    if not has_won or _is_more_recent(bound, members[found], terms):
+                    if not has_won or _is_more_recent(bound, members[found], terms, memory.ours, memory.theirs):
                         for term in range(terms):
                             members[found, term] = bound[term]
                     has_won = True
@@ -528,113 +535,100 @@ class Aggregated(NamedTuple):
     is_valid: NDArray[np.bool_]
 
 
-class _Values(NamedTuple):
-    """The arguments of all candidates, the newest first: by (aggregate, number); `sizes`: how many."""
+class Running(NamedTuple):
+    """What aggregates have come to so far, an entry each: how many values, and a whole number or a float."""
 
+    size: Integers
     whole: Integers
     real: NDArray[np.float64]
-    sizes: Integers
-
-
-@kernel
-def _with_room(values: _Values) -> _Values:
-    """The same values with twice the room."""
-    room = values.whole.shape[1]
-    whole = np.empty((values.whole.shape[0], 2 * room), np.int64)
-    real = np.empty((values.whole.shape[0], 2 * room), np.float64)
-    whole[:, :room] = values.whole
-    real[:, :room] = values.real
-    return _Values(whole, real, values.sizes)
 
 
 @inlined
-def _take(program: Conditions, arguments: Arguments, values: _Values, bound: Integers, stacks: Stacks) -> None:
-    """Adds what one candidate gives to each aggregate."""
+def _take(program: Conditions, arguments: Arguments, running: Running, bound: Integers, stacks: Stacks) -> None:
+    """Adds what one candidate gives to each aggregate; candidates come newest first."""
     for index in range(len(arguments.function)):
-        number, size = arguments.program[index], values.sizes[index]
-        is_set = True
+        number = arguments.program[index]
+        is_set = number >= 0
         for at in range(arguments.first[index], arguments.first[index + 1]):
             is_set = is_set and bound[arguments.mentions[at]] >= 0
-        if number >= 0 and is_set and has_value(program, number, bound, stacks):
+        if is_set and has_value(program, number, bound, stacks):
+            is_first = running.size[index] == 0
             if arguments.is_float[index]:
-                values.real[index, size] = stacks.real[0]
+                _add_float(arguments.function[index], running, index, stacks.real[0], is_first)
             else:
-                values.whole[index, size] = stacks.whole[0]
-            values.sizes[index] += 1
+                _add_whole(arguments.function[index], running, index, stacks.whole[0], is_first)
 
 
-@kernel
-def _aggregate(arguments: Arguments, values: _Values, candidates: int, match: int, results: Aggregated) -> None:
+@inlined
+def _add_float(function: int, running: Running, index: int, value: float, is_first: bool) -> None:
+    """One more value of a float. NaN is neither least nor greatest, unless there is nothing else; `count` counts none."""
+    best, is_number = running.real[index], value == value  # noqa: PLR0124
+    if function == 2:
+        running.size[index] += is_number
+    else:
+        running.size[index] += 1
+        if function == 3 or function == 4:  # noqa: PLR1714
+            running.real[index] = value if is_first else best + value
+        elif function == 5:
+            if is_first or value < best or (best != best and is_number):  # noqa: PLR0124
+                running.real[index] = value
+        elif function == 6:
+            if is_first or value > best or (best != best and is_number):  # noqa: PLR0124
+                running.real[index] = value
+        elif function == 7 or is_first:
+            running.real[index] = value
+
+
+@inlined
+def _add_whole(function: int, running: Running, index: int, value: int, is_first: bool) -> None:
+    """One more value of an integer or boolean; a mean is of floats."""
+    best = running.whole[index]
+    running.size[index] += 1
+    if function == 1 or function == 3:  # noqa: PLR1714
+        running.whole[index] = value if is_first else best + value
+    elif function == 4:
+        running.real[index] = np.float64(value) if is_first else running.real[index] + np.float64(value)
+    elif function == 5:
+        running.whole[index] = value if is_first else min(best, value)
+    elif function == 6:
+        running.whole[index] = value if is_first else max(best, value)
+    elif function == 7 or is_first:
+        running.whole[index] = value
+
+
+@borrowing
+def _finish(arguments: Arguments, running: Running, candidates: int, match: int, results: Aggregated) -> None:
     """Fills the aggregates of one match."""
     for index in range(len(arguments.function)):
-        function, size = arguments.function[index], values.sizes[index]
-        whole, real = values.whole[index, :size], values.real[index, :size]
-        results.is_valid[index, match] = True
+        function, size = arguments.function[index], running.size[index]
+        results.is_valid[index, match] = size > 0 or function < 3
+        results.whole[index, match] = running.whole[index]
+        results.real[index, match] = running.real[index]
         if function == 0:
             results.whole[index, match] = candidates
-        elif function == 1:
-            results.whole[index, match] = np.sum(whole)
+        elif function == 1 and size == 0:
+            results.whole[index, match] = 0
         elif function == 2:
-            results.whole[index, match] = size - np.sum(np.isnan(real))
-        elif size == 0:
-            results.is_valid[index, match] = False
-        elif function == 4:
-            results.real[index, match] = _sum(real) / size if arguments.is_float[index] else _float_sum(whole) / size
-        elif arguments.is_float[index]:
-            results.real[index, match] = _one_of(function, real)
-        elif function == 3:
-            results.whole[index, match] = np.sum(whole)
-        else:
-            results.whole[index, match] = _one_of(function, whole)
+            results.whole[index, match] = size
+        elif function == 4 and size > 0:
+            results.real[index, match] = running.real[index] / size
 
 
-@kernel
-def _sum(values: NDArray[np.float64]) -> float:
-    """The sum, from the oldest on."""
-    total = values[-1]
-    for place in range(len(values) - 2, -1, -1):
-        total += values[place]
-    return total
-
-
-@kernel
-def _float_sum(values: Integers) -> float:
-    """The sum as floats, from the oldest on."""
-    total = 0.0
-    for place in range(len(values) - 1, -1, -1):
-        total += np.float64(values[place])
-    return total
-
-
-@kernel
-def _one_of(function: int, values: Any) -> Any:
-    """Sum of floats, least, greatest, oldest or newest; NaN is neither least nor greatest unless there is nothing else."""
-    if function == 3:
-        return _sum(values)
-    if function == 7:
-        return values[-1]
-    if function == 8:
-        return values[0]
-    best = values[0]
-    for value in values:
-        is_better = value < best if function == 5 else value > best
-        if is_better or best != best:  # noqa: PLR0124
-            best = value
-    return best
-
-
-@kernel
+@borrowing
 def search_every(
-    events: Events, query: Query, arguments: Arguments, terms: int, latest: Integers, results: Aggregated
+    events: Events,
+    query: Query,
+    memory: Memory,
+    arguments: Arguments,
+    running: Running,
+    latest: Integers,
+    results: Aggregated,
 ) -> int:
     """Fills `latest` and the aggregates over all candidates for each new event that is in one; gives how many there are."""
     automaton, columns, program, windows = query.automaton, query.conditions, query.program, query.windows
     within, leading = query.within, query.leading
-    path, lessons = _new_path(terms + 1), _new_lessons(events.start, automaton.memory)
-    moment, stacks = _new_moment(terms, len(windows.within)), _new_stacks()
-    bound, oldest, sizes = moment.bound, moment.oldest, np.zeros(len(arguments.function), np.int64)
-    count = len(arguments.function)
-    values = _Values(np.empty((count, 64), np.int64), np.empty((count, 64), np.float64), sizes)
+    path, lessons, moment, stacks = memory.path, memory.lessons, memory.moment, memory.stacks
+    bound, oldest = moment.bound, moment.oldest
     found, number = 0, 0
     for key in range(len(events.start) - 1):
         begin, fresh = events.start[key], events.fresh[key]
@@ -646,7 +640,7 @@ def search_every(
             floor = _slide(events, windows, event, moment)
             if event < fresh:
                 continue
-            sizes[:] = 0
+            running.size[:] = 0
             candidates = 0
             # all candidates by their newest event; if none has the latest one there is no match
             for newest in range(event, floor - 1, -1):
@@ -682,10 +676,9 @@ def search_every(
                     target = automaton.target[transition]
                     if target < 0:
                         candidates += 1
-                        if sizes.max() == values.whole.shape[1]:
-                            values = _with_room(values)
-                        _take(program, arguments, values, bound, stacks)
-                        path.won[: depth + 1] = 1
+                        _take(program, arguments, running, bound, stacks)
+                        for above in range(depth + 1):
+                            path.won[above] = 1
                         _release(automaton, transition, bound)
                     elif _is_hopeless(automaton, lessons, target, path.at[depth], begin, number):
                         _release(automaton, transition, bound)
@@ -696,7 +689,7 @@ def search_every(
                     break
             if candidates > 0:
                 latest[found] = event
-                _aggregate(arguments, values, candidates, found, results)
+                _finish(arguments, running, candidates, found, results)
                 found += 1
     return found
 
@@ -719,15 +712,15 @@ class Waits(NamedTuple):
     is_new: NDArray[np.bool_]
 
 
-@kernel
-def outlive(events: Events, query: Query, late: Late, waits: Waits) -> NDArray[np.bool_]:
-    """Which waits no condition has ended, by the events that there are."""
+@borrowing
+def outlive(events: Events, query: Query, late: Late, waits: Waits, memory: Memory, result: NDArray[np.bool_]) -> None:
+    """Fills `result` (true before): which waits no condition has ended, by the events that there are."""
     columns, program, windows = query.conditions, query.program, query.windows
     count, terms = waits.members.shape
-    result = np.ones(count, np.bool_)
-    bound, stacks = np.full(terms + 1, -1, np.int64), _new_stacks()
+    bound, stacks = memory.moment.bound, memory.stacks
     for wait in range(count):
-        bound[:terms] = waits.members[wait]
+        for term in range(terms):
+            bound[term] = waits.members[wait, term]
         for index in range(len(late.conditions)):
             is_unset = False
             for at in range(late.first[index], late.first[index + 1]):
@@ -742,7 +735,6 @@ def outlive(events: Events, query: Query, late: Late, waits: Waits) -> NDArray[n
                         events, columns, program, windows, condition, query.leading, waits, wait, bound, stacks
                     )
                 result[wait] = not ends
-    return result
 
 
 @inlined
@@ -790,7 +782,7 @@ def _is_broken(
     return is_broken or _blocks(events, columns, program, condition, -1, later, over, bound, stacks)
 
 
-@kernel
+@borrowing
 def _window(events: Events, windows: WindowColumns, item: int, begin: int, latest: int) -> int:
     """The oldest position of an input's window at the moment of the event `latest`."""
     oldest, seen = latest + 1, 0
