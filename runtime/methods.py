@@ -88,8 +88,3 @@ def _of_type(method: Method, type_: Type, world: World) -> Method:
         return method(world, type_, *values)
 
     return bound
-
-
-def has_meaning(kind: Kind, name: str) -> bool:
-    """Whether values of that kind have the method."""
-    return name in METHODS[kind] or name in METHODS_OF_TYPE[kind] or name in _OF_ALL
