@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import assert_never
 
 from querylang import ast
@@ -23,8 +24,11 @@ from querylang.value_types import Type
 DEEPEST_PATTERN = 100
 """Levels of `->`, `and` and `or` within each other; all that reads patterns may use recursion."""
 
+WIDEST_PATTERN = 100
+"""Parts joined by one row of `and`s or `or`s."""
+
 MOST_WAYS = 20_000
-"""In which the latest event may serve the names of a pattern: `and` multiplies them."""
+"""In which the latest event may serve the names of a pattern, and states of the search: `and` multiplies both."""
 
 _JOINS: dict[str, type[Sequence | Both | Either]] = {"->": Sequence, "and": Both, "or": Either}
 
@@ -109,7 +113,7 @@ def check_pattern(pattern: ast.Pattern | ast.Broken, inputs: CheckedInputs, cons
         waits=(*waits, *builder.misplaced),
         is_whole=True,
     )
-    if tree is not None and None not in [term.input for term in builder.terms] and _ways(tree, checked) > MOST_WAYS:
+    if tree is not None and None not in [term.input for term in builder.terms] and _is_too_large(tree, checked):
         mistakes.append(QueryError.of(Mistake.PATTERN_TOO_LARGE, pattern.span))
     return checked
 
@@ -210,12 +214,41 @@ def _is_too_deep(pattern: ast.Pattern) -> bool:
     return True
 
 
-def _ways(tree: Pattern, pattern: CheckedPattern) -> int:
-    """In how many ways the latest event may serve the names; counted no further than beyond MOST_WAYS."""
-    return sum(_ways_by_input(tree, pattern).values())
+def _is_too_large(tree: Pattern, pattern: CheckedPattern) -> bool:
+    """What can be seen without searching: whether nobody should try to make an automaton of it."""
+    if _width(tree) > WIDEST_PATTERN or _positions(tree) > MOST_WAYS:
+        return True
+    return sum(_ways_by_input(tree, pattern).values()) > MOST_WAYS
+
+
+def _width(tree: Pattern) -> int:
+    """The most parts of one `and` or `or`."""
+    match tree:
+        case TermOf():
+            return 1
+        case Sequence(parts=parts):
+            return max(map(_width, parts))
+        case Both(parts=parts) | Either(parts=parts):
+            return max(len(parts), *map(_width, parts))
+    assert_never(tree)
+
+
+def _positions(tree: Pattern) -> int:
+    """At least how many different remainders of the pattern there are, from all of it to nothing."""
+    match tree:
+        case TermOf():
+            return 2
+        case Sequence(parts=parts):
+            return 1 + sum(_positions(part) - 1 for part in parts)
+        case Both(parts=parts):
+            return min(prod(map(_positions, parts)), MOST_WAYS + 1)
+        case Either(parts=parts):
+            return max(map(_positions, parts))
+    assert_never(tree)
 
 
 def _ways_by_input(tree: Pattern, pattern: CheckedPattern) -> dict[int, int]:
+    """In how many ways the latest event may serve the names, by its input; counted no further than MOST_WAYS + 1."""
     match tree:
         case TermOf(index=index):
             number = pattern.terms[index].input

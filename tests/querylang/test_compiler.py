@@ -447,3 +447,42 @@ def test_a_definition_and_data_that_disagree_are_a_mistake() -> None:
     assert [(error.code, error.message) for error in caught.value.errors] == [
         ("schema", "'v' is integer here, but the column 'v' of 'A' is boolean")
     ]
+
+
+def many(count: int, operator: str, *, of_one_type: bool = False) -> str:
+    """A pattern of that many events in a row of the same operator."""
+    types = ["A" if of_one_type else f"A{number}" for number in range(count)]
+    inputs = " ".join(f"{name}() within 3;" for name in dict.fromkeys(types))
+    terms = f" {operator} ".join(f"{name} as a{number}" for number, name in enumerate(types))
+    return f"inputs {{ {inputs} }} find {terms}"
+
+
+LARGE = {
+    "1,000 in a row": (many(1000, "->", of_one_type=True), 1000),
+    "100 one or the other": (many(100, "or"), 1),
+    "10 in any order": (many(10, "and"), 1023),
+    "10,000 parentheses": (f"inputs {{ A() within 3; }} find {'(' * 10_000}A as a{')' * 10_000}", 1),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_patterns(name: str) -> None:
+    text, states = LARGE[name]
+    assert len(compile_text(text).plan.queries[0].automaton.states) == states
+
+
+TOO_LARGE = {
+    "1,000 one or the other": many(1000, "or"),
+    "12 in any order": many(12, "and"),
+    "1,000 in any order": many(1000, "and"),
+    "40 of one type, one or the other": many(40, "or", of_one_type=True),
+    "40 choices in a row": "inputs { A() within 3; B() within 3; } find "
+    + " -> ".join(f"(A as a{number} or B as b{number})" for number in range(40)),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_patterns_that_are_too_large_are_refused_at_once(name: str) -> None:
+    with pytest.raises(QueryErrors) as caught:
+        compile_text(TOO_LARGE[name])
+    assert [error.code for error in caught.value.errors] == ["limit"]
