@@ -118,6 +118,7 @@ class Mistake(Enum):
     KEY_NEEDS_NAME = "key-name", "an action as a key needs a name: `key {name}() as ...`"
     KEY_KIND = "key-type", "{what} is boolean, integer, float, decimal, string or location; '{name}' is {type}"
     KEY_NOT_FIELD = "key-type", "'{name}' is {found} of '{event}', not a field"
+    KEY_TIME = "key-type", "the event's time cannot be a key: it is decided for each key"
     UNIQUE_TWICE = "duplicate-name", "'{name}' stands twice in this `with unique`"
 
     # time

@@ -12,7 +12,7 @@ from querylang import ast
 from querylang.clocks import Clock
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError, counted
-from querylang.expression import Expression, KeyOf
+from querylang.expression import Call, Expression, KeyOf, walk
 from querylang.filters import check_filters
 from querylang.members import no_field
 from querylang.namespaces import Namespace
@@ -145,6 +145,8 @@ def _keys(node: ast.InputDefinition, schema: EventSchema, constants: Constants) 
     keys: dict[str, CheckedKey] = {}
     for item in node.keys:
         value = _value(item, schema, constants, "a key")
+        if value is not None and any(isinstance(part, Call) and part.method == "getTime" for part in walk(value)):
+            constants.mistakes.append(QueryError.of(Mistake.KEY_TIME, item.source.span))
         name = item.name if item.name is not None else item.source
         if item.name is None and item.arguments is not None:
             constants.mistakes.append(QueryError.of(Mistake.KEY_NEEDS_NAME, item.span, name=item.source.text))
