@@ -39,6 +39,7 @@ LENGTHS = tuple(seconds * SECOND for seconds in (1, 2, 3, 4, 5, 8, 12, 20, 40, 6
 LONG = LENGTHS[3:]
 WAITS = tuple(seconds * SECOND for seconds in (1, 2, 3, 5, 8, 15))
 KEYS: tuple[tuple[str, ...], ...] = ((), (), (), ("k",), ("k",), ("c",), ("h",), ("k", "c"), ("c", "k"), ("h", "k"))
+KINDS = (*("find", "find", "find", "find", "every", "every", "every"), *("trailing", "trailing", "leading", "leading"))
 FILTERS = (
     Filter("v", ">=", 0),
     Filter("v", "<", 3),
@@ -104,7 +105,7 @@ class PatternDrawing(Drawing):
         events = sorted({leaf.event for leaf in leaves_of(pattern)} | set(self._one(("", "", "", *EVENTS))))
         keys = self._one(KEYS)
         inputs = tuple(self._window(event, keys, narrow) for event in events)
-        kind = self._one(("find", "find", "find", "every", "trailing", "leading", "leading", "trailing"))
+        kind = self._one(KINDS)
         leading = self._wait("p") if kind == "leading" or self._chance(10) else None
         trailing = self._wait("q") if kind == "trailing" else None
         waits = [wait.name for wait in (leading, trailing) if wait is not None and wait.name is not None]
@@ -215,7 +216,7 @@ class PatternDrawing(Drawing):
                 kind = self._one(("integer", "float", "string"))
                 return Aggregate(function, (self._value(leaves, kind),))
             case "nth":
-                return Aggregate(function, (self._value(leaves, kind), Constant(0)))
+                return Aggregate(function, (self._value(leaves, kind), Constant(self._one((0, 1, 2)))))
             case "percentile":
                 return Aggregate(function, (self._value(leaves, kind), Constant(self._one(SHARES))))
             case "wavg":

@@ -19,7 +19,7 @@ from tests.support.candidates import Candidate
 from tests.support.scenario import InputSetup, Scenario
 
 Change = Callable[[QueryPlan], QueryPlan]
-STREAMS = range(40)
+STREAMS = range(80)
 
 
 @cache
@@ -119,9 +119,9 @@ def oldest_first(_: Sequence[str], candidate: Candidate) -> Any:
     return tuple(-position for position in sorted(candidate.values())), ()
 
 
-def without_ties(_: Sequence[str], candidate: Candidate) -> Any:
-    """The policy without its second part."""
-    return tuple(sorted(candidate.values(), reverse=True)), ()
+def first_name_first(names: Sequence[str], candidate: Candidate) -> Any:
+    """The policy with its second part the wrong way round."""
+    return tuple(sorted(candidate.values(), reverse=True)), tuple(candidate.get(name, -1) for name in names)
 
 
 def loose_window(item: InputSetup, index: int, events: Sequence[Any]) -> list[int]:
@@ -140,7 +140,7 @@ def whole_window(item: InputSetup, index: int, events: Sequence[Any]) -> list[in
 WINDOW = candidates.window
 RULES: dict[str, tuple[str, Any]] = {
     "the oldest candidate wins": ("recency", oldest_first),
-    "ties are not broken": ("recency", without_ties),
+    "ties go by the first written name": ("recency", first_name_first),
     "windows hold what is exactly within old": ("window", loose_window),
     "unique before retain": ("window", whole_window),
     "both sides of an or never bind the same": ("has_same_events", lambda _left, _right: False),
