@@ -113,6 +113,7 @@ def _found(token: Token) -> str:
 def _listed(kinds: list[str]) -> str:
     """`;`, a name or an expression: at most a handful, and the words that structure a file only if nothing else fits."""
     left = set(kinds)
+    left -= set() if left >= _ARITHMETIC else {"PLUS"}
     words: list[str] = []
     if left >= _STATEMENT:
         words.append("a statement")

@@ -27,7 +27,8 @@ _TIGHTNESS = {
     **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), COMPARISON),
 }
 _ESCAPED = {meant: f"\\{letter}" for letter, meant in ESCAPES.items()}
-_NUMBER = re.compile(r"([0-9]*\.)?[0-9]+([eE][+-]?[0-9]+)?d?")
+_DECIMAL_NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?d?")
+_HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]+")
 
 
 def name(node: ast.Name) -> str:
@@ -154,7 +155,9 @@ def _literal(node: ast.Expression) -> str:
 
 def _means(written: str, value: float | Decimal) -> bool:
     """Whether a number's own spelling, which is kept, is this number's."""
-    return _NUMBER.fullmatch(written) is not None and type(value)(written.removesuffix("d")) == value
+    if _HEXADECIMAL.fullmatch(written):
+        return int(written, 16) == value
+    return _DECIMAL_NUMBER.fullmatch(written) is not None and type(value)(written.removesuffix("d")) == value
 
 
 def _rooted(text: str) -> str:

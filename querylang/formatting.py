@@ -22,7 +22,7 @@ NAMELESS = "query"
 
 _INSTEAD = {("COLON", "AS"), ("LT", "LBRACE"), ("GT", "RBRACE")}
 """What the printer writes another word for."""
-_DROPPED = frozenset({"LPAREN", "RPAREN", "LBRACE", "RBRACE", "THEN", "COMMA", "SEMICOLON", "EQ", "AS", "NAME"})
+_DROPPED = frozenset({"LPAREN", "RPAREN", "LBRACE", "RBRACE", "THEN", "COMMA", "SEMICOLON", "EQ", "AS", "NAME", "PLUS"})
 """What the printer may leave away."""
 _ADDED = frozenset({"COMMA"})
 """What the printer may put in."""
@@ -103,7 +103,12 @@ def _gaps(source: Source, read: Sequence[Token], comments: Sequence[Comment]) ->
 
 
 def _merged(gaps: Sequence[_Gap]) -> _Gap:
-    return _Gap(tuple(note for gap in gaps for note in gap.notes), bool(gaps) and gaps[-1].ends_blank)
+    """Several as one: the words between them have been left away."""
+    notes: list[_Note] = []
+    for note in (note for gap in gaps for note in gap.notes):
+        is_on_new_line = bool(notes) and notes[-1].text.startswith("//")
+        notes.append(replace(note, begins_line=note.begins_line or is_on_new_line))
+    return _Gap(tuple(notes), bool(gaps) and gaps[-1].ends_blank)
 
 
 def _aligned(read: Sequence[Token], written: Sequence[Token]) -> list[int | None]:
@@ -206,10 +211,9 @@ class _Lines:
             self._parts.append(" ")
 
     def _note(self, note: _Note, indent: str, *, may_be_blank: bool, is_first: bool) -> None:
-        is_after_line = bool(self._parts) and self._parts[-1].startswith("//")
         if is_first:
             pass
-        elif note.begins_line or is_after_line:
+        elif note.begins_line:
             self._parts.append(("\n\n" if note.follows_blank and may_be_blank else "\n") + indent)
         else:
             self._parts.append(" ")

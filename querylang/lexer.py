@@ -21,6 +21,8 @@ from querylang.tokens import KEYWORDS, KINDS, SYMBOLS, Token
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 
 _KEYWORD_KINDS = frozenset(KEYWORDS.values())
+_NEXT_QUOTE = re.compile(r'(?:[^"\\]|\\.)*"')
+_BEHIND_STRING = re.compile(r"\s*([-;,:+.(){}\]=!<>/]|(to|at|as|and|or|xor|within|where|between)\b|$)")
 _OTHER_CHARACTERS = re.compile(r"[^\s\w\"#;{}()<>=,.:@*/%+\[\]-]+")
 
 
@@ -39,15 +41,15 @@ class _Rules:
         _report(t, Mistake.OPEN_COMMENT, 2)
 
     def t_DECIMAL_LITERAL(self, t: Any) -> Any:
-        r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?d(?!\w)"
+        r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?d(?!\w)"
         return t
 
     def t_FLOAT_LITERAL(self, t: Any) -> Any:
-        r"[0-9]*\.[0-9]+([eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+"
+        r"[0-9]*\.[0-9]+([eE][+-]?[0-9]+)? | [0-9]+\.?[eE][+-]?[0-9]+(?!\w) | [0-9]+\.(?!(?>\s|//[^\n]*|/\*[\s\S]*?\*/)*+[\w\#.])"
         return t
 
     def t_INTEGER_LITERAL(self, t: Any) -> Any:
-        r"[0-9]+"
+        r"0[xX][0-9a-fA-F]+(?!\w) | [0-9]+"
         return t
 
     def t_STRING_LITERAL(self, t: Any) -> Any:
@@ -57,8 +59,15 @@ class _Rules:
 
     def t_open_string(self, t: Any) -> Any:
         r'"[^"\\\n]*(\\.[^"\\\n]*)*'
-        _report(t, Mistake.OPEN_STRING, len(t.value))
-        t.type, t.value = "STRING_LITERAL", t.value[1:]
+        end = _end_on_later_line(t.lexer.lexdata, t.lexer.lexpos)
+        t.type = "STRING_LITERAL"
+        if end is None:
+            _report(t, Mistake.OPEN_STRING, len(t.value))
+            t.value = t.value[1:]
+        else:
+            t.value = t.lexer.lexdata[t.lexpos : end]
+            t.lexer.lexpos = end
+            t.value = _unescaped(t)
         return t
 
     def t_NAME(self, t: Any) -> Any:
@@ -115,6 +124,20 @@ def tokenize(source: Source) -> Lexed:
 
 def _report(t: Any, mistake: Mistake, length: int, **facts: str) -> None:
     t.lexer.mistakes.append(QueryError.of(mistake, t.lexer.source.span(t.lexpos, t.lexpos + length), **facts))
+
+
+def _end_on_later_line(text: str, position: int) -> int | None:
+    """The position behind a string of several lines, which are legal but rare; None if it was forgotten to end it.
+
+    The next quote ends the string if no other one is left over in that line, and if what follows can follow a string.
+    """
+    found = _NEXT_QUOTE.match(text, position)
+    if found is None:
+        return None
+    line_end = text.find("\n", found.end())
+    rest = text[found.end() : line_end if line_end >= 0 else len(text)]
+    has_even_rest = len(re.sub(r"\\.|[^\"]", "", rest)) % 2 == 0
+    return found.end() if has_even_rest and _BEHIND_STRING.match(rest) else None
 
 
 def _unescaped(t: Any) -> str:

@@ -13,6 +13,7 @@ from querylang import ast
 from querylang.errors import Mistake
 from querylang.grammar.base import Parts, Rules, grown
 from querylang.refused import REASONS
+from querylang.tokens import Token
 
 _MOST_DIGITS = 100
 """Of an integer, leading zeros aside; no type has that many, and Python refuses to read thousands."""
@@ -62,7 +63,8 @@ class ExpressionRules(Rules):
         | GE"""
 
     def p_same_sum(self, p: Parts) -> None:
-        """sum : postfix"""
+        """sum : postfix
+        | positive"""
 
     def p_sum_new(self, p: Parts) -> None:
         """sum : NEW type"""
@@ -171,18 +173,16 @@ class ExpressionRules(Rules):
 
     def p_literal_decimal(self, p: Parts) -> None:
         """literal : DECIMAL_LITERAL"""
-        try:
-            p[0] = ast.Constant(p[1].span, Decimal(p[1].content.removesuffix("d")))
-        except InvalidOperation:  # an exponent of more digits than Python's decimals take
-            self.report(Mistake.NUMBER_RANGE, p[1].span, type="decimal")
-            p[0] = ast.Broken(p[1].span)
+        p[0] = self._decimal(p[1])
 
     def p_number_integer(self, p: Parts) -> None:
         """number : INTEGER_LITERAL"""
-        digits = p[1].content.lstrip("0")
+        is_hexadecimal = p[1].content[1:2] in {"x", "X"}
+        digits = p[1].content[2 if is_hexadecimal else 0 :].lstrip("0") or "0"
         if len(digits) > _MOST_DIGITS:
             self.report(Mistake.NUMBER_RANGE, p[1].span, type="integer")
-        p[0] = ast.Constant(p[1].span, int(digits or "0") if len(digits) <= _MOST_DIGITS else 0)
+            digits = "0"
+        p[0] = ast.Constant(p[1].span, int(digits, 16 if is_hexadecimal else 10))
 
     def p_number_float(self, p: Parts) -> None:
         """number : FLOAT_LITERAL"""
@@ -192,6 +192,21 @@ class ExpressionRules(Rules):
         p[0] = ast.Constant(p[1].span, value)
 
     def p_signed_literal(self, p: Parts) -> None:
+        """signed_literal : MINUS literal"""
+        p[0] = ast.Unary(p[1].span.until(p[2].span), "-", p[2])
+
+    def p_same_signed_literal(self, p: Parts) -> None:
         """signed_literal : literal
-        | MINUS literal"""
-        p[0] = p[1] if len(p) == 2 else ast.Unary(p[1].span.until(p[2].span), "-", p[2])
+        | positive"""
+
+    def p_positive(self, p: Parts) -> None:
+        """positive : PLUS number
+        | PLUS DECIMAL_LITERAL"""
+        p[0] = p[2] if isinstance(p[2], ast.Constant) else self._decimal(p[2])
+
+    def _decimal(self, token: Token) -> ast.Expression:
+        try:
+            return ast.Constant(token.span, Decimal(token.content.removesuffix("d")))
+        except InvalidOperation:  # an exponent of more digits than Python's decimals take
+            self.report(Mistake.NUMBER_RANGE, token.span, type="decimal")
+            return ast.Broken(token.span)

@@ -41,9 +41,9 @@ _STRINGS = (
     '"// no comment"',
     '"/* nor this */"',
 )
-_INTEGERS = ("0", "3", "007", "9223372036854775807")
-_FLOATS = ("1.5", ".5", "1e3", "2.50", "1E-7", "3.0e+2")
-_DECIMALS = ("1.5d", "3d", "1e2d")
+_INTEGERS = ("0", "3", "007", "9223372036854775807", "0xFf")
+_FLOATS = ("1.5", ".5", "1e3", "2.50", "1E-7", "3.0e+2", "1.E-2")
+_DECIMALS = ("1.5d", "3d", "1e2d", ".5d")
 _SIMPLE_TYPES = ("boolean", "integer", "float", "decimal", "string", "location")
 _UNITS = ("days", "hour", "min", "seconds", "msec")
 _COMMENTS = ("// note\n", "//\n", '// é ☃ "x\n', "/* one */", "/**/", "/* two\n   lines */", "/* a; } */", "// b { (\n")
@@ -300,6 +300,7 @@ class Texts:
         return self._pick(
             lambda: [*self._sum(depth - 1), self._of(("+", "-", "*", "/", "%")), *self._sum(depth - 1)],
             lambda: ["-", *self._sum(depth - 1)],
+            lambda: ["+", self._of((*_INTEGERS, *_FLOATS, *_DECIMALS))],
             lambda: ["new", *self.type()],
             lambda: ["{", *self._listed(lambda: [*self.expression(depth - 1), ":", *self.expression(1)], 0, 2), "}"],
             lambda: ["(", *self.expression(depth - 1), ")"],
@@ -327,7 +328,9 @@ class Texts:
         return [self._of((*_STRINGS, *_INTEGERS, *_FLOATS, *_DECIMALS, "true", "false"))]
 
     def _signed(self) -> Words:
-        return [*(["-"] if self._maybe() else []), *self._literal()]
+        return self._pick(
+            self._literal, lambda: ["-", *self._literal()], lambda: ["+", self._of((*_INTEGERS, *_FLOATS, *_DECIMALS))]
+        )
 
     # Names
 
