@@ -88,7 +88,10 @@ def fmt(
     ] = False,
     to_stdout: Annotated[bool, typer.Option("--stdout", help="Print the result, change nothing.")] = False,
 ) -> None:
-    """The one canonical layout, comments kept; tells which files it changed."""
+    """Bring files into the one canonical layout, comments kept.
+
+    Tells which files it changed.
+    """
     from ensue import layout
 
     if files == [Path("-")]:

@@ -311,7 +311,7 @@ _CONSTANTS: dict[Type, dict[str, int | float | Decimal]] = {
         "PI": math.pi,
     },
     Type.DECIMAL: {
-        "MAX": DECIMAL_LIMIT - Decimal(1).scaleb(-DECIMAL_PLACES),
+        "MAX": Decimal("99999999999999999999.999999999999999999"),
         "MIN": Decimal(1).scaleb(-DECIMAL_PLACES),
         "EPSILON": Decimal(1).scaleb(-DECIMAL_PLACES),
         "E": Decimal("2.718281828459045235"),
