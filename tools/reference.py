@@ -22,6 +22,7 @@ from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.source import Source
 from querylang.tokens import KEYWORDS
 from querylang.value_types import NUMBERS, Kind, Type
+from runtime.text import text_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EXAMPLE = "example.query"
@@ -198,9 +199,11 @@ def static_methods() -> str:
 
 
 def constants() -> str:
-    """The constants of types."""
+    """The constants of types, with their values as `toString` writes them."""
     rows = [
-        (f"`{type_}.{name}`", f"`{value}`") for type_ in NUMBERS for name, value in types.type_constants(type_).items()
+        (f"`{type_}.{name}`", f"`{text_of(value)}`")
+        for type_ in NUMBERS
+        for name, value in types.type_constants(type_).items()
     ]
     return table(("constant", "value"), rows)
 
