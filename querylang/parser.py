@@ -63,9 +63,12 @@ class Parser(Grammar):
     def run(self) -> None:
         """Reads all tokens; what the rules make is in the grammar's fields."""
         actions, gotos, productions = self.tables.actions, self.tables.gotos, self.tables.productions
-        states, values = self.states, self.values
+        states, values, tokens, count = self.states, self.values, self.tokens, len(self.tokens)
         while True:
-            token = self._lookahead()
+            if self._inserted:
+                token: Token | None = self._inserted[-1]
+            else:
+                token = tokens[self.position] if self.position < count else None
             kind = "$end" if token is None else token.type
             action = actions[states[-1]].get(kind)
             while action is not None and action < 0:
@@ -121,12 +124,6 @@ class Parser(Grammar):
         self.mistakes += parser.mistakes
         self._syntax_mistakes += parser._syntax_mistakes
         return ast.Broken(text.span) if parser.value is None else parser.value
-
-    def _lookahead(self) -> Token | None:
-        """The next token; None at the end."""
-        if self._inserted:
-            return self._inserted[-1]
-        return self.tokens[self.position] if self.position < len(self.tokens) else None
 
     def _recover(self, token: Token | None) -> bool:
         """Tells the mistake and makes the parser go on; False: there is nothing more to read."""
