@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from querylang.plan import Plan, QueryPlan
 from runtime.results import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
+from spark_backend.shapes import without_empty_structs
 from spark_backend.ship import load_plan, on_worker, plan_text
 from spark_backend.tagged import Tag, read_table, without_order
 
@@ -26,7 +27,7 @@ def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
     """Matches with one column a name instead of `members`, `selected` and `points`: a struct for an event, the value for a
     select, the moment for a wait; `key` is left out where there is none.
 
-    A name that is a column's already gets a `_` behind it.
+    A name that is a column's already gets a `_` behind it. Structs without fields are left out.
     """
     spread = ("members", "selected", "points")
     names = [name for name in table.column_names if name not in spread and (name != "key" or query.keys)]
@@ -37,7 +38,7 @@ def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
             for field in values.type:
                 columns.append(pa.chunked_array([values.field(field.name)]))
                 names.append(_free_name(field.name, names))
-    return pa.table(columns, names=names)
+    return without_empty_structs(pa.table(columns, names=names))
 
 
 def _free_name(name: str, taken: Sequence[str]) -> str:
@@ -52,7 +53,7 @@ def spread_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
 def table_of(data: bytes, tag: Tag, query: str, plan: Plan) -> pa.Table:
     """One tagged row's table in the shape that users get."""
     table = without_order(read_table(data))
-    return spread_matches(table, plan.query(query)) if tag is Tag.MATCH else table
+    return spread_matches(table, plan.query(query)) if tag is Tag.MATCH else without_empty_structs(table)
 
 
 def schema_of(plan: Plan, tag: Tag, query: str = "") -> pa.Schema:
@@ -63,7 +64,7 @@ def schema_of(plan: Plan, tag: Tag, query: str = "") -> pa.Schema:
         case Tag.OUTPUT | Tag.ERROR:
             return without_order(OUTPUT_SCHEMA.empty_table()).schema
         case Tag.DISCARDED:
-            return without_order(discard_schema(plan).empty_table()).schema
+            return without_empty_structs(without_order(discard_schema(plan).empty_table())).schema
         case Tag.LEDGER:
             return LEDGER_SCHEMA
         case Tag.METRIC:

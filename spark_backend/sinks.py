@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame
 
 from spark_backend.decode import table_of
 from spark_backend.program import load_program
+from spark_backend.shapes import flattened, json_rows
 from spark_backend.ship import on_worker
 from spark_backend.tagged import Tag
 
@@ -213,7 +214,7 @@ class _Parquet:
 
 
 class _Csv:
-    """Struct columns become columns of their own: `a.fields.v`."""
+    """As `shapes.flattened` has it: `a.fields.v` is a column."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -231,40 +232,17 @@ class _Csv:
 
 
 class _Json:
-    """JSON lines; moments are ISO 8601 text."""
+    """JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8")
 
     def write(self, table: pa.Table) -> None:
-        for row in with_text_times(table).to_pylist():
+        for row in json_rows(table):
             self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
         self._file.close()
-
-
-def flattened(table: pa.Table) -> pa.Table:
-    """No struct columns: their fields stand beside each other, named `column.field`."""
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
-    return table
-
-
-def with_text_times(table: pa.Table) -> pa.Table:
-    """Moments as ISO 8601 text, in structs too."""
-    columns = [_text_times(column.combine_chunks()) for column in table.columns]
-    return pa.table(columns, names=table.column_names)
-
-
-def _text_times(column: pa.Array) -> pa.Array:
-    if pa.types.is_timestamp(column.type):
-        return pa.compute.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
-    if pa.types.is_struct(column.type) and column.type.num_fields:
-        names = [column.type.field(index).name for index in range(column.type.num_fields)]
-        fields = [_text_times(part) for part in column.flatten()]
-        return pa.StructArray.from_arrays(fields, names, mask=column.is_null())
-    return column
 
 
 # ------------------------------------------------------------------------------------------------------- the driver

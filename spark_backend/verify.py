@@ -221,6 +221,7 @@ class _Cases:
         return [name or "" for name in names]
 
     def _row(self, item: _Found, query: str, step: int) -> int:
+        """`query`: its name or title; the instances of one are in one group."""
         groups = self.program.groups(item.case)
-        number = next((g.number for g in groups if any(q.title == query for q in g.plan.queries)), 0)
+        number = next((g.number for g in groups if any(query in (q.name, q.title) for q in g.plan.queries)), 0)
         return int(self.rows[item.bucket, item.step, number][step])

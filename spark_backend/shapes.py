@@ -1,0 +1,71 @@
+"""Tables in the shape that a kind of file can hold.
+
+Takes tables as users get them; gives the same rows for Parquet (and Spark's own writers), for CSV, for JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from runtime.arrow import one_chunk
+from runtime.plain import Plain, cells, plain_value
+
+
+def without_empty_structs(table: pa.Table) -> pa.Table:
+    """Without structs that have no field, which Parquet cannot hold: those of events that have none."""
+    fields = [(field.name, _pruned(field.type)) for field in table.schema]
+    schema = pa.schema([(name, type_) for name, type_ in fields if type_ is not None])
+    return table.select(schema.names).cast(schema)
+
+
+def _pruned(type_: pa.DataType) -> pa.DataType | None:
+    """The type without empty structs; None if nothing is left of it."""
+    if pa.types.is_struct(type_):
+        inner = [(field.name, _pruned(field.type)) for field in type_]
+        left = [(name, part) for name, part in inner if part is not None]
+        return pa.struct(left) if left else None
+    if pa.types.is_map(type_):
+        item = _pruned(type_.item_type)
+        return item and pa.map_(type_.key_type, item)
+    if pa.types.is_list(type_):
+        element = _pruned(type_.value_type)
+        return element and pa.list_(element)
+    return type_
+
+
+def flattened(table: pa.Table) -> pa.Table:
+    """For CSV: the fields of structs stand beside each other, named `column.field`; lists and maps are JSON text."""
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return pa.table([_text_of_nested(column) for column in table.columns], names=table.column_names)
+
+
+def _text_of_nested(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_nested(column.type):
+        return column
+    texts = [None if cell is None else json.dumps(plain_value(cell), ensure_ascii=False) for cell in cells(column)]
+    return pa.chunked_array([pa.array(texts, pa.string())])
+
+
+def json_rows(table: pa.Table) -> list[Plain]:
+    """For JSON: values as `runtime.plain` has them, moments as ISO 8601 text."""
+    columns = [_with_text_times(one_chunk(column)) for column in table.columns]
+    rows: list[Plain] = pa.table(columns, names=table.column_names).to_pylist(maps_as_pydicts="lossy")
+    return [_plain(row) for row in rows]
+
+
+def _plain(row: dict[str, Any]) -> Plain:
+    return {name: plain_value(value) for name, value in row.items()}
+
+
+def _with_text_times(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        return pa.compute.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+    if pa.types.is_struct(column.type) and column.type.num_fields:
+        names = [field.name for field in column.type]
+        fields = [_with_text_times(part) for part in column.flatten()]
+        return pa.StructArray.from_arrays(fields, names, mask=column.is_null())
+    return column
