@@ -7,6 +7,7 @@ from statistics import median
 from time import perf_counter
 
 from benchmarks import events
+from querylang.plan import Plan
 from runtime import query_runner
 from runtime.engine import Engine
 
@@ -24,9 +25,9 @@ class Embedded:
     kept_events: int
 
 
-def measure(count: int, keys: int, batches: int) -> Embedded:
-    """`to_matches`: every match as the row numbers of its members; `to_table`: as a table with identity and payload."""
-    plan = events.plan()
+def measure(count: int, keys: int, batches: int, plan: Plan | None = None) -> Embedded:
+    """`plan` None: the query of `benchmarks.events`. `to_matches`: every match as the row numbers of its members; `to_table`: as a table with identity and payload."""
+    plan = plan or events.plan()
     engine = Engine(plan, matcher="kernel")
     whole: list[float] = []
     gathering: list[float] = []

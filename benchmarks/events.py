@@ -33,9 +33,9 @@ SPACING = 300
 JITTER = 5_000_000
 
 
-def plan() -> Plan:
-    """The query, compiled."""
-    return querylang.compile_text(QUERY).plan
+def plan(query: str = QUERY) -> Plan:
+    """A query over these events, compiled."""
+    return querylang.compile_text(query).plan
 
 
 def columns(count: int, keys: int, first: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:

@@ -11,24 +11,19 @@ from decimal import Decimal
 from querylang.source import Source, Span
 
 
-def _place() -> Span:
-    """Where a node stands; no part of what it says."""
-    return field(compare=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Name:
     """A name as written, without `#`; a qualified one holds its points, a leading one too."""
 
     text: str
-    span: Span = _place()
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A part of the vendor's larger language that queries cannot use, with the reason: `on`, `spawn`, `die` ..."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     what: str
     reason: str
 
@@ -37,7 +32,7 @@ class Refused:
 class Broken:
     """Something that could not be parsed; its mistake is reported already."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
 
 
 # Types
@@ -47,7 +42,7 @@ class Broken:
 class TypeName:
     """A type as written: `float`, `sequence<float>`, `com.example.A`. `of`: what stands between `<` and `>`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     word: str
     of: tuple[TypeName, ...] = ()
 
@@ -59,7 +54,7 @@ class TypeName:
 class Constant:
     """A literal. An integer may be too large yet: a minus sign in front decides. Decimals: `1.5d`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     value: bool | int | float | Decimal | str
 
 
@@ -79,7 +74,7 @@ class NameUse:
 class TypeConstant:
     """`float.INFINITY`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     type: TypeName
     name: Name
 
@@ -88,7 +83,7 @@ class TypeConstant:
 class Member:
     """`receiver.name`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     receiver: Expression
     name: Name
 
@@ -97,7 +92,7 @@ class Member:
 class Call:
     """`receiver.name(arguments)`, or `name(arguments)` without a receiver; `name` of the latter may be qualified."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     receiver: Expression | None
     name: Name
     arguments: tuple[Expression, ...]
@@ -107,7 +102,7 @@ class Call:
 class TypeCall:
     """`integer.parse(text)`, `location(1.0, 2.0, 3.0, 4.0)` (then without a name), `sequence<float>()`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     type: TypeName
     name: Name | None
     arguments: tuple[Expression, ...]
@@ -117,7 +112,7 @@ class TypeCall:
 class New:
     """`new sequence<float>`: an empty one."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     type: TypeName
 
 
@@ -125,7 +120,7 @@ class New:
 class Index:
     """`receiver[index]`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     receiver: Expression
     index: Expression
 
@@ -134,7 +129,7 @@ class Index:
 class SequenceLiteral:
     """`[a, b]`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     items: tuple[Expression, ...]
 
 
@@ -142,7 +137,7 @@ class SequenceLiteral:
 class DictionaryLiteral:
     """`{k: v, l: w}`: pairs of key and value."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     items: tuple[tuple[Expression, Expression], ...]
 
 
@@ -150,7 +145,7 @@ class DictionaryLiteral:
 class Unary:
     """`-x`, `not x`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     operator: str
     operand: Expression
 
@@ -159,7 +154,7 @@ class Unary:
 class Binary:
     """`left operator right`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     operator: str
     left: Expression
     right: Expression
@@ -187,7 +182,7 @@ Expression = (
 class TimeLiteral:
     """`1 min 30 sec`: numbers with their units."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     parts: tuple[tuple[Constant, Name], ...]
 
 
@@ -201,7 +196,7 @@ Duration = TimeLiteral | Expression
 class Print:
     """`print text;`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     text: Expression
 
 
@@ -209,7 +204,7 @@ class Print:
 class Log:
     """`log text at LEVEL;`; without a level `level` is None."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     text: Expression
     level: Name | None
 
@@ -218,7 +213,7 @@ class Log:
 class Send:
     """`send event to channel;`; what an event is to be made of may be an event or the name of the type."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     event: Expression
     channel: Expression
 
@@ -227,7 +222,7 @@ class Send:
 class Emit:
     """`emit event;`, `emit event to channel;`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     event: Expression
     channel: Expression | None
 
@@ -236,7 +231,7 @@ class Emit:
 class Route:
     """`route event;`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     event: Expression
 
 
@@ -248,7 +243,7 @@ class VendorSend:
     `extra`: the other items as written, kept for the printer.
     """
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     event: Name
     channel: Expression | None
     fields: tuple[tuple[Name, Expression], ...]
@@ -259,7 +254,7 @@ class VendorSend:
 class VendorCustom:
     """`%custom("title":"...") { statements }`: a block; `items` as written, kept for the printer."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     items: tuple[tuple[str, str], ...]
     body: Block
 
@@ -268,7 +263,7 @@ class VendorCustom:
 class Declaration:
     """`float x := 1.0;`; without a value the type's default."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     type: TypeName
     name: Name
     value: Expression | None
@@ -278,7 +273,7 @@ class Declaration:
 class Assignment:
     """`target := value;`; a target is a name, a member or an index."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     target: Expression
     value: Expression
 
@@ -287,7 +282,7 @@ class Assignment:
 class Evaluation:
     """An expression as a statement: a call."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     value: Expression
 
 
@@ -295,7 +290,7 @@ class Evaluation:
 class If:
     """`if condition { ... } else { ... }`; `else if` is an else part of one `If`. No else part: None."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     condition: Expression
     then: Block
     otherwise: Block | None
@@ -305,7 +300,7 @@ class If:
 class IfPresent:
     """`ifpresent a as b, c { ... } else { ... }`: unpacks optionals; without `as` a name keeps its own."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     bindings: tuple[tuple[Expression, Name], ...]
     then: Block
     otherwise: Block | None
@@ -315,7 +310,7 @@ class IfPresent:
 class While:
     """`while condition { ... }`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     condition: Expression
     body: Block
 
@@ -324,7 +319,7 @@ class While:
 class For:
     """`for name in sequence { ... }`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     name: Name
     sequence: Expression
     body: Block
@@ -334,21 +329,21 @@ class For:
 class Break:
     """`break;`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
     """`continue;`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
     """`return value;`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     value: Expression | None
 
 
@@ -356,7 +351,7 @@ class Return:
 class Block:
     """`{ ... }`; also a statement of its own."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     statements: tuple[Statement, ...]
 
 
@@ -391,7 +386,7 @@ Statement = (
 class Annotation:
     """`@name(arguments)`; `name` may be qualified. An annotation without brackets has `arguments` None."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     name: Name
     arguments: tuple[Constant | Broken, ...] | None
 
@@ -400,7 +395,7 @@ class Annotation:
 class FieldDefinition:
     """`type name;` of an event."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     type: TypeName
     name: Name
 
@@ -409,7 +404,7 @@ class FieldDefinition:
 class ConstantDefinition:
     """`constant type name := literal;` of an event; `value` is a literal or a minus sign before one."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     type: TypeName
     name: Name
     value: Expression
@@ -419,7 +414,7 @@ class ConstantDefinition:
 class Parameter:
     """`type name` of an action."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     type: TypeName
     name: Name
 
@@ -428,7 +423,7 @@ class Parameter:
 class ActionDefinition:
     """`action name(...) returns type { ... }` of an event or of a query; `span` ends with its head."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     name: Name
     parameters: tuple[Parameter, ...]
     returns: TypeName | None
@@ -439,7 +434,7 @@ class ActionDefinition:
 class EventDefinition:
     """An event type; Broken members are those that could not be parsed."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     package: str | None
     name: Name
     annotations: tuple[Annotation, ...]
@@ -453,7 +448,7 @@ class EventDefinition:
 class Metadata:
     """`metadata { "key": "value" ... }`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     items: tuple[tuple[str, str], ...]
 
 
@@ -461,7 +456,7 @@ class Metadata:
 class ParameterDefinition:
     """`float period := 60.0;` of a query; without a value an instance must give one."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     type: TypeName
     name: Name
     value: Expression | None
@@ -471,7 +466,7 @@ class ParameterDefinition:
 class Parameters:
     """`parameters { ... }`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     items: tuple[ParameterDefinition | Broken, ...]
 
 
@@ -479,14 +474,14 @@ class Parameters:
 class Anything:
     """The filter `*`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A filter: the field in relation to a value; a bare expression means equality."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     operator: str
     value: Expression
 
@@ -495,7 +490,7 @@ class Compared:
 class Range:
     """A filter: the field between two values."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     low: Expression
     high: Expression
     includes_low: bool
@@ -506,7 +501,7 @@ class Range:
 class Filter:
     """One filter of an input; without a name it is by position."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     field: Name | None
     test: Anything | Compared | Range
 
@@ -515,7 +510,7 @@ class Filter:
 class Key:
     """`field [as name]`; an action has `arguments`: `action(...) as name`. Of `with unique` too, without `as`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     source: Name
     arguments: tuple[Expression, ...] | None
     name: Name | None
@@ -525,7 +520,7 @@ class Key:
 class Clocking:
     """`[time from name] wait duration [or Type]` of an input."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     time_from: Name | None
     wait: Duration | None
     heartbeat: Name | None
@@ -535,7 +530,7 @@ class Clocking:
 class InputDefinition:
     """One input of a query."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     event: Name
     filters: tuple[Filter, ...]
     keys: tuple[Key, ...]
@@ -549,7 +544,7 @@ class InputDefinition:
 class Inputs:
     """`inputs { ... }`; Broken ones could not be parsed."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     items: tuple[InputDefinition | Broken, ...]
 
 
@@ -557,7 +552,7 @@ class Inputs:
 class PatternTerm:
     """`Type as name`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     event: Name
     name: Name
 
@@ -566,7 +561,7 @@ class PatternTerm:
 class PatternWait:
     """`wait(duration) as name`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     duration: Duration
     name: Name | None
 
@@ -575,7 +570,7 @@ class PatternWait:
 class PatternJoin:
     """Parts joined by `->`, `and` or `or`; two or more."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     operator: str
     parts: tuple[Pattern, ...]
 
@@ -587,7 +582,7 @@ Pattern = PatternTerm | PatternWait | PatternJoin
 class Between:
     """`between (a b ...)`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     names: tuple[Name, ...]
 
 
@@ -595,7 +590,7 @@ class Between:
 class Where:
     """`where condition`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     condition: Expression
 
 
@@ -603,7 +598,7 @@ class Where:
 class Within:
     """`within duration [between (...)]`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     duration: Duration
     between: Between | None
 
@@ -612,7 +607,7 @@ class Within:
 class Without:
     """`without Type as name [where condition] [between (...)]`; `where`: the clause that stands behind it."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     event: Name
     name: Name
     where: Where | None
@@ -623,7 +618,7 @@ class Without:
 class Select:
     """`select expression as name`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     value: Expression
     name: Name
 
@@ -632,7 +627,7 @@ class Select:
 class Having:
     """`having condition`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     condition: Expression
 
 
@@ -643,7 +638,7 @@ Clause = Where | Within | Without | Select | Having | Broken
 class Find:
     """`find [every] pattern clauses block`; `span` is the place of these words. Without a block: None."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     is_every: bool
     pattern: Pattern | Broken
     clauses: tuple[Clause, ...]
@@ -654,7 +649,7 @@ class Find:
 class Query:
     """One query. A bare body has no name of its own. A part that is missing is None, one that is broken Broken."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     name: Name | None
     metadata: Metadata | Broken | None
     parameters: Parameters | Broken | None
@@ -667,7 +662,7 @@ class Query:
 class Package:
     """`package com.example;`."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     name: Name
 
 
@@ -675,7 +670,7 @@ class Package:
 class Using:
     """`using com.example.Name;`, `using com.example.*;` (then `is_all`)."""
 
-    span: Span = _place()
+    span: Span = field(compare=False)
     name: Name
     is_all: bool
 
@@ -685,7 +680,7 @@ class Comment:
     """A comment as written, its marks included; the printer puts it back where it was."""
 
     text: str
-    span: Span = _place()
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from taking the pattern's newest event off it, in every way in which that event 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
@@ -52,6 +53,8 @@ def build(query: CheckedQuery) -> tuple[Automaton, tuple[int, ...]]:
     assert query.pattern is not None, "a query without mistakes has a pattern"
     late = tuple(index for index, condition in enumerate(query.conditions) if _is_late(condition, query))
     placement = _Placement(query, frozenset(late))
+    # an `or` term that no condition names makes no difference: states are told apart without it
+    relevant = placement.mentioned | {index for index, term in enumerate(query.terms) if not term.is_optional}
     start: tuple[Rest, frozenset[int]] = (query.pattern, frozenset())
     numbers, waiting = {start: 0}, [start]
     states, size = list[State](), 0
@@ -59,28 +62,34 @@ def build(query: CheckedQuery) -> tuple[Automaton, tuple[int, ...]]:
         rest, bound = waiting[len(states)]
         transitions = []
         for step in _preferred(_steps(rest, query.terms)):
-            after = bound | step.binds
+            after = (bound | step.binds) & relevant
             target = ACCEPT
             if step.rest is not None:
                 known = len(numbers)
                 target = numbers.setdefault((step.rest, after), known)
                 if target == known:
                     waiting.append((step.rest, after))
-            checks = placement.checks(bound, after, is_last=target == ACCEPT)
+            checks = placement.checks(bound, after, is_first=not states, is_last=target == ACCEPT)
             transitions.append(Transition(step.input, tuple(sorted(step.binds)), checks, target))
         size += len(transitions)
         if size > MOST_TRANSITIONS:
             raise TooLargeError
         states.append(State(tuple(transitions)))
-    return _in_order(states, [len(bound) for _, bound in waiting]), late
+    return _in_order(states), late
 
 
-def _in_order(states: list[State], depths: list[int]) -> Automaton:
-    """The states by how many terms are bound there, so that each leads to later ones only; without dead ends.
+def _in_order(states: list[State]) -> Automaton:
+    """The states so that each leads to later ones only, and without dead ends.
 
     A dead end is what is left of an `or` whose sides cannot take the same events to the end.
     """
-    order = sorted(range(len(states)), key=lambda number: depths[number])
+    entries = Counter(item.target for state in states for item in state.transitions)
+    order = [0]
+    for number in order:
+        for item in states[number].transitions:
+            entries[item.target] -= 1
+            if item.target != ACCEPT and not entries[item.target]:
+                order.append(item.target)
     alive = {ACCEPT}
     for number in reversed(order):
         if any(item.target in alive for item in states[number].transitions):
@@ -191,23 +200,45 @@ class _Placement:
             if index not in late
         ]
 
-    def checks(self, before: frozenset[int], after: frozenset[int], *, is_last: bool) -> tuple[int, ...]:
-        """The conditions to check where the bound terms grow from `before` to `after`; `is_last`: nothing is left."""
+    def checks(
+        self, before: frozenset[int], after: frozenset[int], *, is_first: bool, is_last: bool
+    ) -> tuple[int, ...]:
+        """The conditions to check where the bound terms grow from `before` to `after`.
+
+        `is_first`: by the latest event; `is_last`: nothing is left.
+        """
         found = []
         for index, condition, needed in self._needs:
             if needed <= after:
-                is_new = not before or not needed <= before
-                if is_new if isinstance(condition, Where) else self._grows(condition, before, after, is_new, is_last):
+                is_new = is_first or not needed <= before
+                if isinstance(condition, Where):
+                    is_due = is_new
+                else:
+                    is_due = self._grows(condition, before, after, is_first=is_first, is_new=is_new, is_last=is_last)
+                if is_due:
                     found.append(index)
         return tuple(found)
 
+    @property
+    def mentioned(self) -> frozenset[int]:
+        """The terms without which some condition cannot be checked, or of whose range they are."""
+        ranges = [item.between.terms for _, item, _ in self._needs if not isinstance(item, Where) and item.between]
+        return frozenset().union(*(needed for _, _, needed in self._needs), *ranges)
+
     def _grows(
-        self, condition: Within | Without, before: frozenset[int], after: frozenset[int], is_new: bool, is_last: bool
+        self,
+        condition: Within | Without,
+        before: frozenset[int],
+        after: frozenset[int],
+        *,
+        is_first: bool,
+        is_new: bool,
+        is_last: bool,
     ) -> bool:
         """Whether the condition's range is longer, or is known for the first time."""
         between = condition.between
         if between is None:
-            return bool(before) or (isinstance(condition, Without) and self._has_leading and is_last)
+            return not is_first or (isinstance(condition, Without) and self._has_leading and is_last)
         if between.leading:
             return is_last
         named = frozenset(between.terms)

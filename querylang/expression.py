@@ -260,7 +260,7 @@ def rewritten(node: Expression, change: Callable[[Expression], Expression]) -> E
     def inner(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(inner(item) for item in value)
-        return rewritten(value, change) if isinstance(value, NODES) else value
+        return rewritten(value, change) if type(value) in NODES else value
 
     if not children(node):
         return change(node)

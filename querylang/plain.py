@@ -50,8 +50,8 @@ class Codec:
                 return Decimal(text)
             case {"is": "type", "value": str(text)}:
                 return Type.parse(text)
-            case {"is": str(name), **values}:
-                return self._made(name, values)
+            case {"is": str(name)}:
+                return self._made(name, {field: value for field, value in data.items() if field != "is"})
             case None | bool() | int() | str():
                 return data
         raise ValueError(f"{data!r} is not plain data of this format")

@@ -7,7 +7,7 @@ The compiled code is kept on disk beside the module, or in the user's cache fold
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from numba import njit
 
@@ -29,7 +29,7 @@ def borrowing(function: Callable[Parameters, Result]) -> Callable[Parameters, Re
 
     With reference counts, each look into a tuple of arrays inside the innermost loop costs more than a step of the search.
     """
-    options = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
+    options: dict[str, Any] = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
     try:
         compiled: Callable[Parameters, Result] = njit(cache=True, **options)(function)
     except RuntimeError:  # no place to keep the cache

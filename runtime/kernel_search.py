@@ -102,7 +102,8 @@ def new_memory(start: Integers, terms: int, inputs: int, rows: Integers) -> Memo
     widest = int(np.diff(start).max(initial=1))
     count = int(rows.max()) + 1
     failed = np.full((count if count * widest <= MEMORY else 0, widest), -1, np.int64)
-    path = _Path(*(np.zeros(depths, np.int64) for _ in range(5)), np.full(depths, -1, np.int64))
+    state, at, choice, entry, won = (np.zeros(depths, np.int64) for _ in range(5))
+    path = _Path(state, at, choice, entry, won, np.full(depths, -1, np.int64))
     lessons = _Lessons(np.zeros(states, np.int64), np.full(states, -1, np.int64), failed)
     moment = _Moment(np.full(terms + 1, -1, np.int64), np.zeros(inputs, np.int64), np.zeros(inputs, np.int64))
     stacks = Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
