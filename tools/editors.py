@@ -24,7 +24,7 @@ TYPES = tuple(str(kind) for kind in Kind if kind is not Kind.EVENT)
 
 NAME = r"#?[A-Za-z_]\w*"
 QUALIFIED = rf"{NAME}(?:\s*\.\s*{NAME})*"
-NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 
 Rule = dict[str, Any]
 
@@ -104,8 +104,11 @@ def _rules() -> dict[str, list[Rule]]:
         ],
         "numbers": [
             _rule("constant.numeric.decimal", rf"(?<![\w.]){NUMBER}d(?!\w)"),
-            _rule("constant.numeric.float", r"(?<![\w.])\d+(?:\.\d+(?:[eE][+-]?\d+)?|[eE][+-]?\d+)(?!\w)"),
-            _rule("constant.numeric.integer", r"(?<![\w.])\d+(?!\w)"),
+            _rule(
+                "constant.numeric.float",
+                r"(?<![\w.])(?:(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?!\w)",
+            ),
+            _rule("constant.numeric.integer", r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|\d+)(?!\w)"),
         ],
         "constants": [
             _parts(
