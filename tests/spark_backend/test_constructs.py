@@ -7,6 +7,7 @@ import os
 import random
 from decimal import Decimal
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from querylang.given_instances import with_instances
 from querylang.plan import Plan
 from runtime.arrow import arrow_type
 from runtime.replay import Records, read_records, replay_records
+from spark_backend.bounded import match_tagged
+from spark_backend.decode import decode, spread_matches
 from spark_backend.deployment import run
+from spark_backend.tagged import Tag, without_order
 from spark_backend.verify import Case, run_bounded, run_streams
 from tests.spark_backend.test_verify import plain
 
@@ -56,7 +60,7 @@ def composite(draw: random.Random) -> dict[str, Any]:
     return {
         "price": Decimal(draw.randrange(300)) / 100,
         "tags": draw.sample(["red", "green", "blue"], draw.randrange(4)),
-        "parts": list({draw.choice("xyz"): float(draw.randrange(9)) for _ in range(3)}.items()),
+        "parts": sorted({draw.choice("xyz"): float(draw.randrange(9)) for _ in range(3)}.items()),
         "place": dict.fromkeys(("x1", "y1", "x2", "y2"), float(draw.randrange(3))),
         "point": {"x": draw.random(), "y": float(draw.randrange(5))},
         "mark": draw.choice([None, 3, 5, 8]),
@@ -171,3 +175,25 @@ def test_another_instance_is_another_deployment(spark: SparkSession, tmp_path: P
     path.write_text(DEPLOYMENT.replace("    low: ", "    least: "))
     with pytest.raises(InputError, match="queries without Above/low and with Above/least"):
         run(path, once=True)
+
+
+def test_typed_frames_hold_every_type_and_can_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    table = pa.Table.from_pandas(event_table(), arrow_table_schema(), preserve_index=False)
+    places = {"source": ["table"] * ROWS, "partition": [0] * ROWS, "offset": range(1, ROWS + 1)}
+    for name, column in places.items():
+        table = table.append_column(name, pa.array(column))
+    tagged = match_tagged(spark.createDataFrame(table), plan(), buckets=2).cache()
+    embedded = replay_records(plan(), records()).matches
+    for title in ("Silent", "Totals", "Marked", "TrailingWait"):
+        frame = decode(tagged, plan(), Tag.MATCH, title)
+        frame.coalesce(1).write.parquet(str(tmp_path / title))
+        found = pa.parquet.read_table(tmp_path / title)
+        wanted = spread_matches(without_order(embedded[title]), plan().query(title))
+        assert found.column_names == wanted.column_names
+        assert by_identity(found) == by_identity(wanted)
+
+
+def by_identity(table: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return sorted(rows, key=itemgetter("match_id"))

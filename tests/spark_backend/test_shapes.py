@@ -1,0 +1,63 @@
+"""Tables in the shape of each kind of file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+
+from spark_backend.shapes import flattened, json_rows, without_empty_structs
+
+NOTHING = pa.struct([])
+MEMBER = pa.struct(
+    [
+        ("time", pa.timestamp("us", "UTC")),
+        ("fields", pa.struct([("price", pa.decimal128(38, 18)), ("parts", pa.map_(pa.string(), pa.float64()))])),
+    ]
+)
+AT = datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
+MATCHES = pa.table(
+    {
+        "tags": pa.array([["a", "b"], []]),
+        "w": pa.array(
+            [{"time": AT, "fields": {"price": Decimal("1.5"), "parts": [("x", float("inf"))]}}, None], MEMBER
+        ),
+    }
+)
+
+
+def test_structs_without_fields_are_left_out_wherever_they_stand() -> None:
+    table = pa.table(
+        {
+            "a": pa.array([{"n": 1, "inner": {}}, None], pa.struct([("n", pa.int64()), ("inner", NOTHING)])),
+            "b": pa.array([{"inner": {}}, {"inner": None}], pa.struct([("inner", NOTHING)])),
+            "c": pa.array([[{}], []], pa.list_(NOTHING)),
+            "d": pa.array([[("k", {})], None], pa.map_(pa.string(), NOTHING)),
+            "e": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    found = without_empty_structs(table)
+    assert found.to_pylist() == [{"a": {"n": 1}, "e": [("k", 1)]}, {"a": None, "e": None}]
+
+
+def test_a_row_of_csv_has_no_structs_and_lists_as_text() -> None:
+    assert flattened(MATCHES).to_pylist() == [
+        {
+            "tags": '["a", "b"]',
+            "w.time": AT,
+            "w.fields.price": Decimal("1.500000000000000000"),
+            "w.fields.parts": '{"x": "Infinity"}',
+        },
+        {"tags": "[]", "w.time": None, "w.fields.price": None, "w.fields.parts": None},
+    ]
+
+
+def test_a_row_of_json_has_what_json_can_hold() -> None:
+    assert json_rows(MATCHES) == [
+        {
+            "tags": ["a", "b"],
+            "w": {"time": "2024-01-02T03:04:05.000000Z", "fields": {"price": "1.5", "parts": {"x": "Infinity"}}},
+        },
+        {"tags": [], "w": None},
+    ]
