@@ -63,7 +63,10 @@ def unknown_type(inferring: Inferring, node: ast.Expression) -> QueryError | Non
     path = path_of(node)
     if path is None or "." not in path.text or inferring.scope.has(path.text.partition(".")[0]):
         return None
-    is_type = inferring.scope.is_whole and path.text.rpartition(".")[2][:1].isupper()
+    before, _, word = path.text.rpartition(".")
+    if inferring.namespace.candidates(before):  # a constant of an event type
+        return None
+    is_type = inferring.scope.is_whole and word[:1].isupper()
     return inferring.namespace.unknown(path) if is_type else None
 
 

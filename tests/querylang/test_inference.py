@@ -250,6 +250,10 @@ def test_constants_of_events_are_literals() -> None:
     assert infer("A.MAX")[0] == Literal(Type.INTEGER, 7)
 
 
+def test_constants_of_events_have_methods() -> None:
+    assert infer("A.MAX.toFloat()")[0] == Call(Type.FLOAT, "toFloat", Literal(Type.INTEGER, 7))
+
+
 def test_a_plain_value_becomes_an_optional_where_one_is_wanted() -> None:
     value, _mistakes = infer("[optional<float>(), 1.0]")
     type_ = Type.optional(Type.FLOAT)
