@@ -8,13 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import querylang
 from querylang.errors import InputError
 from querylang.plan import Plan
 from runtime.batch import Arrivals, Kind
 from runtime.engine import Engine
+from runtime.replay import read_records
 from spark_backend.program import Program
 from spark_backend.settings import Clock
-from spark_backend.step import run_step
+from spark_backend.step import Step, run_step
 from spark_backend.tagged import Tag, TaggedRow
 from spark_backend.transport import pack_arrivals, unpack_row
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
@@ -162,6 +164,47 @@ def test_a_silent_stream_goes_on_after_the_idle_time_and_wakes_when_something_is
     assert rows_of(list(again.rows), Tag.LEDGER)
     early = run_step(program, 0, first.state, [], 1_000 + first.wake - 1)
     assert not rows_of(list(early.rows), Tag.LEDGER)
+
+
+WAITING = querylang.compile_text(
+    """event A { string k; integer n; } event B { string k; }
+    inputs { A() key k within 20.0; B() key k within 20.0; }
+    find A as a -> wait(7.0) as over without B as b"""
+).plan
+
+
+def waiting(program: Program, rows: list[dict[str, object]], state: bytes | None, timestamp: int) -> Step:
+    """The next micro-batch of a program of one bucket."""
+    packed = []
+    if rows:
+        arrivals = read_records([rows], WAITING).arrivals
+        packed = pack_arrivals(arrivals, program.groups(), 1).column(1).to_pylist()
+    return run_step(program, 0, state, packed, timestamp)
+
+
+def points(step: Step) -> list[tuple[object, object]]:
+    """Each match's `a.n`, and the second at which its wait was over."""
+    return [
+        (row["members"]["a"]["fields"]["n"], row["points"]["over"].timestamp())  # type: ignore[index]
+        for row in rows_of(list(step.rows), Tag.MATCH)
+    ]
+
+
+def test_a_wait_is_kept_over_batches_and_ends_with_records_of_another_key() -> None:
+    program = Program.of(WAITING, buckets=1)
+    first = waiting(program, [{"at": 100.0, "event": "A", "k": k, "n": n} for n, k in enumerate("xy")], None, 0)
+    second = waiting(program, [{"at": 104.0, "event": "B", "k": "y"}], first.state, 1)
+    last = waiting(program, [{"at": 107.0, "event": "B", "k": "z"}], second.state, 2)
+    assert (points(first), points(second), points(last), first.wake) == ([], [], [(0, 107.0)], None)
+
+
+def test_a_wait_of_a_silent_stream_wakes_its_bucket() -> None:
+    program = Program.of(WAITING, buckets=1, idle=2 * SECOND)
+    first = waiting(program, [{"at": 100.0, "event": "A", "k": "x", "n": 5}], None, 1_000)
+    assert first.wake == 9_000
+    early = waiting(program, [], first.state, 9_999)
+    assert (points(early), early.wake) == ([], 1)
+    assert points(waiting(program, [], early.state, 10_000)) == [(5, 107.0)]
 
 
 def test_with_the_clock_processing_a_record_arrives_with_its_batch() -> None:
