@@ -54,8 +54,8 @@ class Waited(IntEnum):
 class Rows(NamedTuple):
     """All rows of a call, kept ones first; `key_rows[start[k]:start[k + 1]]` are those of key k, in order of arrival.
 
-    The other columns are by row: `standing`, `input` (-1: none), `beats` (bits of the inputs that the record is a heartbeat of), `time`,
-    `arrival`, and `ripe`: when the buffer of a held event ends, NO_TIME for all others.
+    The other columns are by row: `standing`, `input` (-1: none), `beats` (bits of the inputs that the record is a heartbeat of; empty:
+    of none at all), `time`, `arrival`, and `ripe`: when the buffer of a held event ends, NO_TIME for all others.
     """
 
     start: Integers
@@ -103,7 +103,8 @@ def no_timers(keys: int, rows: int) -> Timers:
 
 
 class Released(NamedTuple):
-    """Events by position: `order[start[k]:fresh[k]]` are key k's window rows, from `fresh[k]` to `start[k + 1]` the released ones.
+    """Events by position: `order[start[k]:fresh[k]]` are key k's window rows, from `fresh[k]` to `start[k + 1]` the released ones;
+    `time` and `input` are those of the events, so that nobody has to look them up by row.
 
     `emitted`, `definitive`, `waited`, `step` stand at the positions of released rows. `step` is the number of the new
     row whose step released it, -1 for a timer. `pending[pending_start[k]:...]` are the rows still pending, in order.
@@ -113,6 +114,8 @@ class Released(NamedTuple):
     start: Integers
     fresh: Integers
     order: NDArray[np.int32]
+    time: Integers
+    input: NDArray[np.int16]
     emitted: Integers
     definitive: Integers
     waited: NDArray[np.int8]
@@ -143,7 +146,7 @@ class _Partition(NamedTuple):
     held_ripe: Integers
     held: Integers
     pending_time: Integers
-    pending_row: Integers
+    pending_number: Integers
     longest: int
 
 
@@ -167,6 +170,8 @@ def admit(
         start=np.zeros(keys + 1, np.int64),
         fresh=np.zeros(keys, np.int64),
         order=np.empty(count, np.int32),
+        time=np.empty(count, np.int64),
+        input=np.empty(count, np.int16),
         emitted=np.empty(count, np.int64),
         definitive=np.empty(count, np.int64),
         waited=np.zeros(count, np.int8),
@@ -188,7 +193,7 @@ def admit(
     return Admitted(released._replace(**trimmed, pending=pending), int(next_due), int(last_due))
 
 
-_BY_POSITION = ("order", "emitted", "definitive", "waited", "step")
+_BY_POSITION = ("order", "time", "input", "emitted", "definitive", "waited", "step")
 
 
 @kernel
@@ -296,34 +301,57 @@ def _why(released_by_own_record: bool, was_held: bool) -> int:
 
 @inlined
 def _release(
-    released: Released, timers: Timers, number: int, out: int, now: int, reached: int, waited: int, step: int
+    rows: Rows,
+    came: _Came,
+    released: Released,
+    timers: Timers,
+    number: int,
+    out: int,
+    now: int,
+    reached: int,
+    waited: int,
+    step: int,
 ) -> int:
-    """Writes down the release of an event, or that a timer is over; gives the next free position."""
+    """Writes down the release of an event, or that a timer is over; gives the next free position.
+
+    `number`: the event's place among `Rows.key_rows`, or the timer's.
+    """
     if number >= timers.first:
         timer = number - timers.first
         timers.emitted[timer] = now
         timers.definitive[timer] = reached
         timers.step[timer] = step
-        return out
-    released.order[out] = number
-    released.emitted[out] = now
-    released.definitive[out] = reached
-    released.waited[out] = waited
-    released.step[out] = step
-    return out + 1
+    else:
+        released.order[out] = rows.key_rows[number]
+        released.time[out] = came.time[number]
+        released.input[out] = came.input[number]
+        released.emitted[out] = now
+        released.definitive[out] = reached
+        released.waited[out] = waited
+        released.step[out] = step
+        out += 1
+    return out
+
+
+class _Came(NamedTuple):
+    """Arrival, time and input of rows, one key after the other: `Rows.key_rows` looked up."""
+
+    arrival: Integers
+    time: Integers
+    input: NDArray[np.int16]
 
 
 @kernel
-def _in_key_order(rows: Rows) -> tuple[Integers, Integers, NDArray[np.int16]]:
+def _in_key_order(rows: Rows) -> _Came:
     """Arrival, time and input one key after the other, so that the loop over keys reads memory in order."""
     count = len(rows.key_rows)
-    arrival, time, input_of = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16)
+    came = _Came(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16))
     for at in range(count):
         row = rows.key_rows[at]
-        arrival[at] = rows.arrival[row]
-        time[at] = rows.time[row]
-        input_of[at] = rows.input[row]
-    return arrival, time, input_of
+        came.arrival[at] = rows.arrival[row]
+        came.time[at] = rows.time[row]
+        came.input[at] = rows.input[row]
+    return came
 
 
 @kernel
@@ -347,15 +375,16 @@ def _admit(
         widest = max(widest, rows.start[key + 1] - rows.start[key] + waiting)
     held_time, held_ripe = np.empty((inputs, widest), np.int64), np.empty((inputs, widest), np.int64)
     held, common = np.zeros(inputs, np.int64), np.empty(inputs, np.int64)
-    pending_time, pending_row = np.empty(widest, np.int64), np.empty(widest, np.int64)
+    pending_time, pending_number = np.empty(widest, np.int64), np.empty(widest, np.int64)
     longest = max(0, delay.max())
-    came, times, inputs_of = _in_key_order(rows)
-    any_beats, nowhere = rows.beats.any(), everywhere.max() == NO_TIME
+    came = _in_key_order(rows)
+    times, inputs_of = came.time, came.input
+    any_beats, nowhere = len(rows.beats) > 0, everywhere.max() == NO_TIME
     out, left, next_due, last_due = 0, 0, NEVER, NO_TIME
 
     for key in range(keys):
         partition = _Partition(
-            delay, moves, bounds[key], common, held_time, held_ripe, held, pending_time, pending_row, longest
+            delay, moves, bounds[key], common, held_time, held_ripe, held, pending_time, pending_number, longest
         )
         at, end, size, next_beat, era = rows.start[key], rows.start[key + 1], 0, 0, 0
         held[:] = 0
@@ -367,30 +396,32 @@ def _admit(
         released.start[key] = out
         while at < end and key_rows[at] < first_new and rows.standing[key_rows[at]] == 0:
             released.order[out] = key_rows[at]
+            released.time[out] = times[at]
+            released.input[out] = inputs_of[at]
             out += 1
             at += 1
         released.fresh[key] = out
         while at < end and key_rows[at] < first_new:
             row = key_rows[at]
-            _push(pending_time, pending_row, size, times[at], row)
+            _push(pending_time, pending_number, size, times[at], at)
             size += 1
             if rows.ripe[row] != NO_TIME:
                 _hold(partition, inputs_of[at], times[at], rows.ripe[row])
                 quiet = False
             at += 1
         for timer in range(timers.start[key], timers.start[key + 1]):
-            _push(pending_time, pending_row, size, timers.time[timer], timers.first + timer)
+            _push(pending_time, pending_number, size, timers.time[timer], timers.first + timer)
             size += 1
 
         while True:
             # what is next: a record of this key, a heartbeat for every key, or the end
-            row = key_rows[at] if at < end else -1
+            row, current = key_rows[at] if at < end else -1, at
             is_beat = next_beat < beat_count and (row < 0 or punctuation.beat_row[next_beat] < row)
             now = limit
             if is_beat:
                 now = punctuation.beat_arrival[next_beat]
             elif row >= 0:
-                now = came[at]
+                now = came.arrival[at]
 
             # timers first
             while size > 0:
@@ -403,15 +434,15 @@ def _admit(
                     reached, ripened = _settle(partition, due)
                 while size > 0 and pending_time[0] <= reached:
                     waited = 2 if ripened else 1
-                    out = _release(released, timers, pending_row[0], out, due, reached, waited, -1)
-                    _pop(pending_time, pending_row, size)
+                    out = _release(rows, came, released, timers, pending_number[0], out, due, reached, waited, -1)
+                    _pop(pending_time, pending_number, size)
                     size -= 1
 
             # then the heartbeat, or the record
             if is_beat:
                 quiet = False
                 _beat(common, punctuation.beat_mask[next_beat], punctuation.beat_time[next_beat])
-                row = punctuation.beat_row[next_beat]
+                row, current = punctuation.beat_row[next_beat], -1
                 next_beat += 1
             elif row < 0:
                 break
@@ -425,6 +456,7 @@ def _admit(
                 if admitted and delay[item] == NO_WAIT:
                     moment = now
                     rows.time[row] = now
+                    times[current] = now
                 elif admitted:
                     bound = max(partition.bound[item], common[item], now - delay[item])
                     if moment < bound:
@@ -442,7 +474,7 @@ def _admit(
                         else:
                             partition.bound[item] = moment
                 if admitted:
-                    _push(pending_time, pending_row, size, moment, row)
+                    _push(pending_time, pending_number, size, moment, current)
                     size += 1
 
             # and what that made definitive
@@ -450,21 +482,21 @@ def _admit(
             if not quiet:
                 reached, _ = _settle(partition, now)
             while size > 0 and pending_time[0] <= reached:
-                other = pending_row[0]
-                held_back = other < timers.first and rows.ripe[other] != NO_TIME
-                waited = _why(other == row, held_back)
-                out = _release(released, timers, other, out, now, reached, waited, row - first_new)
-                _pop(pending_time, pending_row, size)
+                other = pending_number[0]
+                held_back = other < timers.first and rows.ripe[key_rows[other]] != NO_TIME
+                waited = _why(other == current, held_back)
+                out = _release(rows, came, released, timers, other, out, now, reached, waited, row - first_new)
+                _pop(pending_time, pending_number, size)
                 size -= 1
 
         if size > 0:
             next_due = min(next_due, _next_due(partition))
         released.pending_start[key] = left
         while size > 0:
-            if pending_row[0] < timers.first:
-                released.pending[left] = pending_row[0]
+            if pending_number[0] < timers.first:
+                released.pending[left] = key_rows[pending_number[0]]
                 left += 1
-            _pop(pending_time, pending_row, size)
+            _pop(pending_time, pending_number, size)
             size -= 1
     released.start[keys] = out
     released.pending_start[keys] = left

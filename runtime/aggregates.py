@@ -1,18 +1,20 @@
 """What the aggregates of `find every` are, over the values that the candidates give, the oldest candidate first.
 
 A candidate for which an argument has no value is left out of that aggregate. Sums are taken from the latest candidate to
-the oldest; integers wrap, floats round at each step. Of no value at all a count is 0 and everything else has none. `percentile` interpolates
+the oldest; integers wrap, floats round at each step, a sum out of the range of decimals is no value. Of no value at all a count is 0 and everything else has none. `percentile` interpolates
 between the two values around the place; it, `min` and `max` leave NaN out. Numbers are Python's; decimals stay exact.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
+from runtime.decimals import total
 from runtime.numbers import wrap
-from runtime.values import order_key
+from runtime.values import EvaluationError, order_key
 
 Values = Sequence[Any]
 
@@ -24,7 +26,10 @@ def aggregate(function: str, rows: Sequence[tuple[Any, ...]]) -> Any:
     columns = list(zip(*rows, strict=True))
     if not columns:
         return len(rows)
-    return _FUNCTIONS[function](*columns)
+    try:
+        return _FUNCTIONS[function](*columns)
+    except EvaluationError:
+        return None
 
 
 def _count(values: Values) -> int:
@@ -33,10 +38,21 @@ def _count(values: Values) -> int:
 
 
 def _sum(values: Values) -> Any:
-    total = values[-1]
+    if isinstance(values[0], Decimal):
+        return total(values)
+    result = values[-1]
     for value in values[-2::-1]:
-        total += value
-    return wrap(total) if isinstance(total, int) else total
+        result += value
+    return wrap(result) if isinstance(result, int) else result
+
+
+def _exact(values: Iterable[float]) -> float:
+    """The sum of floats, rounded once; an infinity or NaN as IEEE 754 has them."""
+    terms = list(values)
+    try:
+        return math.fsum(terms)
+    except (OverflowError, ValueError):
+        return sum(terms)
 
 
 def _mean(values: Values) -> float:
@@ -69,7 +85,9 @@ def _percentile(values: Values, shares: Values) -> float | None:
     place = (len(ordered) - 1) * share / 100.0
     low = math.floor(place)
     between = place - low
-    return ordered[low] if between == 0.0 else ordered[low] + (ordered[low + 1] - ordered[low]) * between
+    if between == 0.0 or ordered[low] == ordered[low + 1]:
+        return ordered[low]
+    return ordered[low] + (ordered[low + 1] - ordered[low]) * between
 
 
 def _deviation(values: Values, less: int) -> float:
@@ -78,14 +96,15 @@ def _deviation(values: Values, less: int) -> float:
     middle = _mean(values)
     if not math.isfinite(middle):
         return math.nan
-    return math.sqrt(math.fsum((float(value) - middle) ** 2 for value in values) / (len(values) - less))
+    distances = [float(value) - middle for value in values]
+    return math.sqrt(_exact(distance * distance for distance in distances) / (len(values) - less))
 
 
 def _weighted(values: Values, weights: Values) -> float:
-    heavy = math.fsum(map(float, weights))
+    heavy = _exact(map(float, weights))
     if heavy == 0.0:
         return math.nan
-    return math.fsum(float(value) * float(weight) for value, weight in zip(values, weights, strict=True)) / heavy
+    return _exact(float(value) * float(weight) for value, weight in zip(values, weights, strict=True)) / heavy
 
 
 def _different(values: Values) -> int:

@@ -7,7 +7,7 @@ large is a failure, and so is what has no value: there is neither an infinity no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import (
     ROUND_HALF_EVEN,
     ROUND_HALF_UP,
@@ -18,6 +18,7 @@ from decimal import (
     InvalidOperation,
     Overflow,
 )
+from functools import reduce
 from typing import Any
 
 from querylang.types import DECIMAL_LIMIT, DECIMAL_PLACES
@@ -60,6 +61,11 @@ DECIMAL_OPERATORS: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
     "/": _division(_CONTEXT.divide),
     "%": _division(_CONTEXT.remainder),
 }
+
+
+def total(values: Iterable[Decimal]) -> Decimal:
+    """Their sum, exact; EvaluationError if it is too large."""
+    return decimal(reduce(_CONTEXT.add, values))
 
 
 def negated(value: Decimal) -> Decimal:

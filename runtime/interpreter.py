@@ -130,7 +130,7 @@ def _event(node: EventOf, context: Context) -> Value:
 
 def own(value: AnyValue) -> AnyValue:
     """The value itself, or a copy if it could be changed."""
-    return clone(value) if isinstance(value, list | Dictionary | Event) else value
+    return clone(value) if isinstance(value, list | Dictionary | Event | Location) else value
 
 
 def value_type(expression: Expression) -> Type:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from querylang.expression import Aggregate, Expression, Type, terms_of
 from querylang.plan import Condition, Plan, QueryPlan, Where, Without, known
+from runtime.compiled import kernel
 from runtime.controls import NEVER
 from runtime.every import aggregates_of
 from runtime.expressions import as_array
@@ -131,16 +132,14 @@ class KernelMatcher:
     def _tables(self, events: Ordered) -> tuple[Events, Query]:
         row, program = events.row, self._program
         table = events.table
-        if "_time" not in table.column_names:
-            table = table.append_column("_time", pa.array(events.time))
         floats = _operands([self._operand(item, table) for item in program.float_operands], row, np.float64)
         integers, constants = self._integers(table, row)
         code = Conditions(program.code, program.ends, constants, program.floats, *integers, *floats)
         ordered = Events(
             events.start,
             events.fresh,
-            events.input[row],
-            events.time[row],
+            events.input,
+            events.time,
             events.superseded,
             self._counts(events, table),
         )
@@ -163,7 +162,7 @@ class KernelMatcher:
         row, count = events.row, len(events.row)
         counts = np.zeros((max(1, len(self._counted)), count + 1 if self._counted else 1), np.int32)
         for number, (taken, condition, event) in enumerate(self._counted):
-            is_one = events.input[row] == taken
+            is_one = events.input == taken
             if condition is not None:
                 operand = self._operand(Operand(about_one_event(condition), event), table)
                 is_one &= operand.fill_null(False).to_numpy(zero_copy_only=False)[row]
@@ -233,6 +232,13 @@ _Operands = tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.int32]]
 """Values by (operand, position); masks; and for each operand its row in the masks, -1 where it has a value everywhere."""
 
 
+@kernel
+def gather(values: NDArray[Any], row: NDArray[np.int32], into: NDArray[Any]) -> None:
+    """The values of these rows, one after the other."""
+    for position in range(len(row)):
+        into[position] = values[row[position]]
+
+
 def _operands(columns: Sequence[pa.Array], row: NDArray[np.int32], kind: type) -> _Operands:
     values: NDArray[Any] = np.empty((max(1, len(columns)), len(row)), kind)
     mask = np.full(max(1, len(columns)), -1, np.int32)
@@ -242,7 +248,7 @@ def _operands(columns: Sequence[pa.Array], row: NDArray[np.int32], kind: type) -
             mask[index] = len(valid)
             valid.append(column.is_valid().to_numpy(zero_copy_only=False)[row])
             column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)  # noqa: PLW2901
-        values[index] = column.to_numpy(zero_copy_only=False)[row]
+        gather(column.to_numpy(zero_copy_only=False), row, values[index])
     return values, np.array(valid) if valid else np.ones((1, 1), np.bool_), mask
 
 

@@ -22,9 +22,10 @@ Integers = NDArray[np.int64]
 @dataclass(frozen=True, slots=True)
 class Ordered:
     """Events by key, each key's in total order: positions `start[k]` to `fresh[k]` were there before, from `fresh[k]` to
-    `start[k + 1]` are new. `row[position]` is the event's row in `table`; `input` and `time` are by row. Positions behind
-    the last key's are members of pending waits. `superseded`: for inputs with `with unique`, the position of the next
-    event of the key that takes an event's place (NEVER: none); without such inputs it is empty."""
+    `start[k + 1]` are new. By position: the event's row in `table`, its input and its time. Positions behind the last
+    key's are members of pending waits. `superseded`: for inputs with `with unique`, the position of the next
+    event of the key that takes an event's place (NEVER: none); without such inputs it is empty. The column `_time` of
+    `table` holds the times by row."""
 
     start: Integers
     fresh: Integers

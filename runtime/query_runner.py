@@ -98,6 +98,11 @@ def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
     return some_row[wanted]
 
 
+def _chosen(values: NDArray[Any], rows: Integers) -> NDArray[Any]:
+    """Those rows; all of them as they are."""
+    return values if len(rows) == len(values) else values[rows]
+
+
 class QueryRunner:
     """Runs one query of a plan; see `Engine` for what `matcher` may be."""
 
@@ -160,15 +165,16 @@ class QueryRunner:
         bounds[numbers[len(table) :], self._bounds.column("input").to_numpy()] = self._bounds.column("bound").to_numpy()
         fresh, waiting = len(rows), len(table) - judged
         pending = kept.column("_pending").to_numpy(zero_copy_only=False)
-        work_input = np.concatenate([self._selector.input_of(kinds[:first_new]), selection.input[rows]])
-        times = [kept.column("_time").to_numpy(), selection.time[rows], self._waits.members.column("_time").to_numpy()]
+        inputs = [self._selector.input_of(kinds[:first_new]), _chosen(selection.input, rows)]
+        times = [kept.column("_time").to_numpy(), _chosen(selection.time, rows)]
+        beats = _chosen(selection.beats, rows) if len(selection.beats) else selection.beats
         everything = Rows(
             start=start,
             key_rows=key_rows,
             standing=np.concatenate([pending.astype(np.int8), np.full(fresh, Standing.NEW, np.int8)]),
-            input=np.concatenate([work_input, self._selector.input_of(kinds[judged:])]),
-            beats=np.concatenate([np.zeros(first_new, np.int64), selection.beats[rows]]),
-            time=np.concatenate(times),
+            input=np.concatenate([*inputs, self._selector.input_of(kinds[judged:])]),
+            beats=np.concatenate([np.zeros(first_new, np.int64), beats]) if len(beats) else beats,
+            time=np.concatenate([*times, self._waits.members.column("_time").to_numpy()]),
             arrival=table.column("_arrival").to_numpy(),
             ripe=np.concatenate([kept.column("_ripe").to_numpy(), np.full(fresh + waiting, NO_TIME, np.int64)]),
             first_new=first_new,
@@ -218,8 +224,11 @@ class QueryRunner:
         return table if len(rows) == len(table) else table.take(pa.array(rows))
 
     def _punctuation(self, clocked: Clocked, everything: Rows, numbers: Integers, rows: Integers) -> Punctuation:
-        new = np.arange(everything.first_new, everything.first_new + len(rows))
-        everywhere = new[(everything.beats[new] != 0) & (numbers[new] < 0)]
+        everywhere = np.empty(0, np.int64)
+        if len(everything.beats):
+            is_new = slice(everything.first_new, everything.first_new + len(rows))
+            keyless = (everything.beats[is_new] != 0) & (numbers[is_new] < 0)
+            everywhere = everything.first_new + np.flatnonzero(keyless)
         changes = [everything.first_new + int(np.searchsorted(rows, row)) for row, _ in clocked.leeways]
         return Punctuation(
             beat_row=everywhere,
@@ -238,10 +247,10 @@ class QueryRunner:
             start=released.start,
             fresh=released.fresh,
             row=np.concatenate([released.order, extra]) if members else released.order,
-            input=work.rows.input,
-            time=work.rows.time,
+            input=np.concatenate([released.input, work.rows.input[extra]]) if members else released.input,
+            time=np.concatenate([released.time, work.rows.time[extra]]) if members else released.time,
             superseded=work.superseded,
-            table=work.table,
+            table=work.table.append_column("_time", pa.array(work.rows.time)),
         )
         found = self._matcher.match(ordered)
         if self.query.trailing is None:
@@ -264,7 +273,7 @@ class QueryRunner:
         return Matched(
             latest=released.order[latest].astype(np.int64),
             members=np.where(members < 0, -1, released.order[members]).astype(np.int64),
-            time=work.rows.time[released.order[latest]],
+            time=released.time[latest],
             definitive=released.definitive[latest],
             emitted=released.emitted[latest],
             waited=released.waited[latest],
@@ -341,12 +350,9 @@ class QueryRunner:
             return
         admitted, delay = work.admitted.released, self._policies.delay
         definitive = definitive_times(work.bounds, self._everywhere, delay, clock)
-        inputs, times = work.rows.input, work.rows.time
-        kept = remembered_rows(
-            admitted.start, admitted.order, inputs, times, work.superseded, definitive, self._windows
-        )
+        kept = remembered_rows(admitted, work.superseded, definitive, self._windows)
         rows = np.concatenate([kept, admitted.pending])
-        own = [times[rows], work.rows.ripe[rows], np.arange(len(rows)) >= len(kept)]
+        own = [work.rows.time[rows], work.rows.ripe[rows], np.arange(len(rows)) >= len(kept)]
         table = work.table.take(pa.array(rows))
         for field, values in zip(_OWN_FIELDS, own, strict=True):
             table = table.append_column(field, pa.array(values))

@@ -78,8 +78,7 @@ class ReferenceOverColumns:
 
     def _released(self, events: Ordered) -> list[Released]:
         """All events by position, those of pending waits too."""
-        inputs = events.input[events.row]
-        times = events.time[events.row]
+        inputs, times = events.input, events.time
         values: list[Any] = [None] * len(inputs)
         for number, item in enumerate(self._query.inputs):
             places = np.flatnonzero(inputs == number)

@@ -49,7 +49,8 @@ _BY_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """By row. `input`: index or -1; `beats`: bits of the inputs that the record is a heartbeat of; `time`: source time."""
+    """By row. `input`: index or -1; `time`: source time; `beats`: bits of the inputs that the record is a heartbeat of, empty
+    where the query has no heartbeats."""
 
     use: NDArray[np.int8]
     input: NDArray[np.int16]
@@ -63,41 +64,50 @@ class Selector:
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
         self._time_from = _time_sources(plan, query)
-        kinds = len(plan.events)
-        self._input = np.full(kinds + 1, -1, np.int16)
-        self._beats = np.zeros(kinds + 1, np.int64)
-        self._keyed = np.zeros(kinds + 1, np.bool_)
-        self._needs_time = np.zeros(kinds + 1, np.bool_)
+        # by kind of record: those that are no events have negative numbers, which count from the end
+        kinds = len(plan.events) + len(_BY_KIND)
+        self._use = np.zeros(kinds, np.int8)
+        self._input = np.full(kinds, -1, np.int16)
+        self._beats = np.zeros(kinds, np.int64)
+        self._keyed = np.zeros(kinds, np.bool_)
+        self._needs_time = np.zeros(kinds, np.bool_)
+        for other, meaning in _BY_KIND.items():
+            self._use[other] = meaning
         for kind, event in enumerate(plan.events):
-            self._keyed[kind] = bool(key_sources(query).get(event.name))
-            for index, item in enumerate(query.inputs):
-                if item.event == event.name:
-                    self._input[kind] = index
-                    self._needs_time[kind] |= item.wait is not None
-                if item.heartbeat is not None and item.heartbeat.event == event.name:
-                    self._beats[kind] |= 1 << index
-                    self._needs_time[kind] = True
+            self._take_role(kind, event.name)
+
+    def _take_role(self, kind: int, event: str) -> None:
+        for index, item in enumerate(self._query.inputs):
+            if item.event == event:
+                self._input[kind] = index
+                self._needs_time[kind] |= item.wait is not None
+            if item.heartbeat is not None and item.heartbeat.event == event:
+                self._beats[kind] |= 1 << index
+                self._needs_time[kind] = True
+        self._keyed[kind] = bool(key_sources(self._query).get(event))
+        if self._input[kind] >= 0:
+            self._use[kind] = Use.EVENT
+        elif self._beats[kind]:
+            self._use[kind] = Use.HEARTBEAT
 
     def select(self, table: pa.Table, kinds: NDArray[np.int64]) -> Selection:
         """One verdict a record, before time comes in."""
-        role = np.where(kinds < 0, len(self._plan.events), kinds)
-        input_of, beats = self._input[role], self._beats[role]
-        use = np.where(input_of >= 0, np.int8(Use.EVENT), np.where(beats != 0, np.int8(Use.HEARTBEAT), np.int8(0)))
-        for kind, meaning in _BY_KIND.items():
-            use[kinds == kind] = meaning
+        use, input_of = self._use[kinds], self._input[kinds]
         self._filter(table, input_of, use)
-        concerned = (use == Use.EVENT) | (use == Use.HEARTBEAT)
         time = self._source_times(table, kinds)
-        use[concerned & self._needs_time[role] & (time == NO_TIME)] = Use.NULL_TIME
+        if len(time) and time.min() == NO_TIME:
+            use[_is_concerned(use) & self._needs_time[kinds] & (time == NO_TIME)] = Use.NULL_TIME
         for column in key_columns(table, kinds, self._plan, self._query):
             if column.null_count:
-                use[concerned & self._keyed[role] & column.is_null().to_numpy(zero_copy_only=False)] = Use.NULL_KEY
-        event, beat = use == Use.EVENT, (use == Use.EVENT) | (use == Use.HEARTBEAT)
-        return Selection(use, np.where(event, input_of, -1).astype(np.int16), np.where(beat, beats, 0), time)
+                missing = column.is_null().to_numpy(zero_copy_only=False)
+                use[_is_concerned(use) & self._keyed[kinds] & missing] = Use.NULL_KEY
+        input_of[use != Use.EVENT] = -1
+        beats = np.where(_is_concerned(use), self._beats[kinds], 0) if self._beats.any() else _NO_BEATS
+        return Selection(use, input_of, beats, time)
 
     def input_of(self, kinds: NDArray[np.int64]) -> NDArray[np.int16]:
         """The input that takes each kind of record, -1 for none; filters are not asked."""
-        return self._input[np.where(kinds < 0, len(self._plan.events), kinds)]
+        return self._input[kinds]
 
     def _filter(self, table: pa.Table, input_of: NDArray[np.int16], use: NDArray[np.int8]) -> None:
         for index, item in enumerate(self._query.inputs):
@@ -115,6 +125,14 @@ class Selector:
             if rows.any():
                 time[rows] = microseconds(as_array(source, table, self._plan, self._plan.events[kind]))[rows]
         return time
+
+
+_NO_BEATS = np.empty(0, np.int64)
+
+
+def _is_concerned(use: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Which records the query takes."""
+    return (use == Use.EVENT) | (use == Use.HEARTBEAT)
 
 
 def _time_sources(plan: Plan, query: QueryPlan) -> list[tuple[int, Expression]]:

@@ -156,12 +156,8 @@ def _assign(target: Expression, value: Expression, context: Context) -> None:
     match target:
         case LocalOf(slot=slot):
             context.locals[slot] = evaluate(value, context)
-        case MemberOf(receiver=LocalOf(slot=slot), field=field) if isinstance(context.locals[slot], Location):
-            context.locals[slot] = replace(context.locals[slot], **{field: evaluate(value, context)})
         case MemberOf(receiver=receiver, field=field):
-            event = evaluate(receiver, context)
-            assert isinstance(event, Event), "a member belongs to an event"
-            event.values[field] = evaluate(value, context)
+            _put_member(evaluate(receiver, context), field, evaluate(value, context))
         case FieldOf(term=term, field=field):
             bound = context.bound[term]
             if bound is None:
@@ -177,6 +173,16 @@ def _assign(target: Expression, value: Expression, context: Context) -> None:
                 put(container, place, evaluate(value, context))
         case _:
             raise AssertionError(f"nothing can be assigned to {target}")
+
+
+def _put_member(owner: Value, field: str, value: Value) -> None:
+    """Another value for a member of a location or an event."""
+    if isinstance(owner, Location):
+        assert isinstance(value, float), "the members of a location are floats"
+        owner.put(field, value)
+    else:
+        assert isinstance(owner, Event), "members belong to events and locations"
+        owner.values[field] = value
 
 
 def _output(statement: Print | Log | Send | Emit | Route, context: Context) -> Output:

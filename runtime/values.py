@@ -2,7 +2,7 @@
 
 boolean, integer, float, decimal and string are bool, int, float, `Decimal` and str. A sequence is a list, a dictionary
 a `Dictionary`, an event an `Event`, a location a `Location`. An optional is what it holds, or None. Sequences,
-dictionaries and events are references, as in EPL: two names may share one. A null, which only fields of events that
+dictionaries, events and locations are references, as in EPL: two names may share one. A null, which only fields of events that
 came from outside can be, is None too; using it is an `EvaluationError`.
 
 How values print is said in `runtime.text`, how they are kept in columns in `runtime.columns`.
@@ -28,7 +28,7 @@ class EvaluationError(Exception):
     """An expression without a value; its text says why, for the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Location:
     """A rectangle by two of its corners."""
 
@@ -41,6 +41,20 @@ class Location:
     def corners(self) -> tuple[float, float, float, float]:
         """As written: `location(x1, y1, x2, y2)`."""
         return self.x1, self.y1, self.x2, self.y2
+
+    def put(self, member: str, value: float) -> None:
+        """Another value for one of `LOCATION_FIELDS`."""
+        match member:
+            case "x1":
+                self.x1 = value
+            case "y1":
+                self.y1 = value
+            case "x2":
+                self.x2 = value
+            case "y2":
+                self.y2 = value
+            case _:
+                raise AssertionError(f"a location has no {member}")
 
 
 @dataclass(slots=True)
@@ -170,6 +184,8 @@ def clone(value: AnyValue) -> AnyValue:
             copy = Dictionary({name: (clone(key), clone(item)) for name, (key, item) in value.entries.items()})
         case Event():
             copy = Event(value.type, {name: clone(item) for name, item in value.values.items()}, value.time)
+        case Location():
+            copy = Location(*value.corners)
     return copy
 
 
@@ -179,7 +195,6 @@ _DEFAULTS: dict[Kind, Value] = {
     Kind.FLOAT: 0.0,
     Kind.DECIMAL: Decimal(0),
     Kind.STRING: "",
-    Kind.LOCATION: Location(0.0, 0.0, 0.0, 0.0),
     Kind.OPTIONAL: None,
 }
 
@@ -194,6 +209,8 @@ def default_value(type_: Type, world: World) -> Value:
         case Kind.EVENT:
             event = world.event_type(type_.name)
             return Event(event, {item.name: default_value(item.type, world) for item in event.fields})
+        case Kind.LOCATION:
+            return Location(0.0, 0.0, 0.0, 0.0)
         case kind:
             return _DEFAULTS[kind]
 

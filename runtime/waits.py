@@ -67,7 +67,7 @@ class PendingWaits:
         assert count == base, "members of pending waits stand behind all events"
         was = self._before(base)
         key = np.searchsorted(events.start, found.latest, side="right") - 1
-        due = events.time[events.row[found.latest]] + self._length
+        due = events.time[found.latest] + self._length
         return Waiting(
             key=np.concatenate([numbers[events.row[was.latest]], key]),
             members=np.concatenate([was.members, found.members]),
@@ -92,11 +92,9 @@ class PendingWaits:
         wait, term = np.nonzero(waiting.members >= 0)
         position = waiting.members[wait, term]
         rows = events.row[position].astype(np.int64)
-        columns = [
-            events.table.column(field.name).take(pa.array(rows)) for field in self._schema
-        ]
+        columns = [events.table.column(field.name).take(pa.array(rows)) for field in self._schema]
         is_latest = events.row[waiting.latest[wait]] == rows
-        own = [events.time[rows], wait, term, waiting.due[wait], is_latest]
+        own = [events.time[position], wait, term, waiting.due[wait], is_latest]
         self.members = pa.table([*columns, *map(pa.array, own)], schema=self.members.schema).combine_chunks()
 
     def restore(self, members: pa.Table) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.plan import QueryPlan, Without, known
+from runtime.admission import Released
 from runtime.compiled import kernel
 from runtime.controls import NEVER
 
@@ -69,16 +70,10 @@ def _reach(query: QueryPlan, index: int) -> int:
 
 
 def remembered_rows(
-    start: Integers,
-    row: NDArray[np.int32],
-    input_of: NDArray[np.int16],
-    time: Integers,
-    superseded: Integers,
-    definitive: Integers,
-    windows: WindowColumns,
+    released: Released, superseded: Integers, definitive: Integers, windows: WindowColumns
 ) -> NDArray[np.int32]:
-    """The rows to keep, by key and in total order; see `runtime.matcher.Ordered` for the first five."""
-    return _remembered(start, row, input_of, time, superseded, definitive, windows)
+    """The rows to keep, by key and in total order; `superseded` as in `runtime.matcher.Ordered`, `definitive` by key."""
+    return _remembered(released.start, released.order, released.input, released.time, superseded, definitive, windows)
 
 
 @kernel
@@ -97,11 +92,10 @@ def _remembered(
     for key in range(len(start) - 1):
         seen[:] = 0
         for position in range(start[key + 1] - 1, start[key] - 1, -1):
-            this = row[position]
-            age = definitive[key] - time[this]
+            age = definitive[key] - time[position]
             if age >= longest:
                 break
-            item = input_of[this]
+            item = input_of[position]
             seen[item] += 1
             if windows.remembered[item] and age < windows.reach[item] and seen[item] <= windows.retain[item]:
                 holds_slot = windows.retain[item] < NEVER or len(superseded) == 0
