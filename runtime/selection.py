@@ -95,12 +95,12 @@ class Selector:
         use, input_of = self._use[kinds], self._input[kinds]
         self._filter(table, input_of, use)
         time = self._source_times(table, kinds)
-        if len(time) and time.min() == NO_TIME:
-            use[_is_concerned(use) & self._needs_time[kinds] & (time == NO_TIME)] = Use.NULL_TIME
         for column in key_columns(table, kinds, self._plan, self._query):
             if column.null_count:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
                 use[_is_concerned(use) & self._keyed[kinds] & missing] = Use.NULL_KEY
+        if len(time) and time.min() == NO_TIME:
+            use[_is_concerned(use) & self._needs_time[kinds] & (time == NO_TIME)] = Use.NULL_TIME
         input_of[use != Use.EVENT] = -1
         beats = np.where(_is_concerned(use), self._beats[kinds], 0) if self._beats.any() else _NO_BEATS
         return Selection(use, input_of, beats, time)
