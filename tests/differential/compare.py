@@ -45,8 +45,9 @@ class Observed:
 
 
 def plan_of(*scenarios: Scenario) -> Plan:
-    """The plan of the scenarios' query text."""
-    return querylang.compile_text(query_text(scenarios)).plan
+    """The plan of the scenarios' query text, parameters at their defaults."""
+    plan = querylang.compile_text(query_text(scenarios)).plan
+    return Plan(plan.events, tuple(instance for query in plan.queries for instance in querylang.instances_of(query)))
 
 
 def check(scenario: Scenario, *, seed: int = 0, plan: Plan | None = None) -> AdmissionOracle:

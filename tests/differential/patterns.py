@@ -14,7 +14,7 @@ from typing import Any
 from tests.differential.streams import DELAYS, Drawing
 from tests.support import pattern_oracle
 from tests.support.candidates import TooManyError
-from tests.support.conditions import Aggregate, Constant, Method, Name, Node, Operation, Selected
+from tests.support.conditions import Aggregate, Constant, Method, Moment, Name, Node, Operation, Selected
 from tests.support.patterns import (
     SECOND,
     Both,
@@ -111,8 +111,8 @@ class PatternDrawing(Drawing):
         waits = [wait.name for wait in (leading, trailing) if wait is not None and wait.name is not None]
         clauses = tuple(self._clauses(pattern, events, waits))
         every = self._every(pattern) if kind == "every" else None
-        prints = self._chance(4)
-        return Scenario(inputs, pattern, rows, keys, clauses, leading, trailing, every, prints, name)
+        prints, parameters = self._chance(4), self._chance(6)
+        return Scenario(inputs, pattern, rows, keys, clauses, leading, trailing, every, prints, parameters, name)
 
     def _pattern(self, leaves: list[Leaf]) -> Pattern:
         if len(leaves) == 1:
@@ -158,6 +158,9 @@ class PatternDrawing(Drawing):
         """Mostly something between two events that is often so."""
         if self._chance(3):
             return self._condition(leaves)
+        if self._chance(6):
+            apart = Operation("-", Moment(leaves[-1].name), Moment(leaves[0].name))
+            return Operation(self._one(("<", ">=", "!=")), apart, Constant(self._one((0.0, 1.0, 3.0))))
         field, kind = self._one((("v", "integer"), ("f", "float"), ("s", "string"), ("g", "boolean")))
         sign = self._one(("!=", "!=", "=") if kind == "boolean" else ("!=", "!=", "<=", ">=", "=", "<"))
         low = {"v": 1, "f": 0.5, "s": "a", "g": True}[field]
@@ -304,4 +307,5 @@ def constructs_of(scenario: Scenario) -> set[str]:
     if scenario.every is not None:
         found |= {node.function for _, node in scenario.every.selects if isinstance(node, Aggregate)}
         found |= {"having"} if scenario.every.having else set()
+    found |= {"parameters"} if scenario.parameters else set()
     return found | ({"key action"} if "h" in scenario.keys else set())

@@ -23,7 +23,7 @@ EVERY_CONSTRUCT = {
     *("event", "->", "and", "or", "nested", "where", "within", "within between", "without", "without where"),
     *("without between", "leading", "trailing", "every", "having", "unique", "retain", "filters", "key action"),
     *("count", "sum", "avg", "mean", "min", "max", "first", "last", "nth", "percentile", "stddev", "stddev2", "wavg"),
-    "countUnique",
+    *("countUnique", "parameters"),
 }
 
 

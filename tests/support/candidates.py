@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.support.admission_oracle import Released
-from tests.support.conditions import Values, is_true, names_in
+from tests.support.conditions import MOMENT, Values, is_true, names_in
 from tests.support.patterns import Both, Chain, Either, Leaf, Pattern, Where, Within, Without
-from tests.support.scenario import PAYLOAD, InputSetup, Scenario, half_of
+from tests.support.scenario import PAYLOAD, SECOND, InputSetup, Scenario, half_of
 
 Candidate = Mapping[str, int]
 MOST = 20_000
@@ -96,7 +96,7 @@ def recency(names: Sequence[str], candidate: Candidate) -> tuple[tuple[int, ...]
 
 
 class Judge:
-    """Decides conditions over the events of one partition. Without `now` that is the last event's moment."""
+    """Decides conditions over the events of one partition, at the moment of the last of them."""
 
     def __init__(self, scenario: Scenario, events: Sequence[Released]) -> None:
         self.scenario = scenario
@@ -136,7 +136,7 @@ class Judge:
         """Whether this event is one that there must not be."""
         if position in candidate.values() or not self.is_inside(clause, candidate, position):
             return False
-        bound = self.bound(candidate) | {clause.name: values_of(self.events[position])}
+        bound = self.bound(candidate) | {clause.name: self.values_of(position)}
         return clause.condition is None or is_true(clause.condition, bound)
 
     def is_inside(self, clause: Without, candidate: Candidate, position: int) -> bool:
@@ -167,9 +167,17 @@ class Judge:
         assert trailing is not None, name
         return max(times) + trailing.length
 
+    def values_of(self, position: int) -> Values:
+        """The fields of an event, and its time: what its type's own action `getTime` gives, if it has one."""
+        event = self.events[position]
+        has_action = self.scenario.inputs[event.input].time == "annotation"
+        time = event.row.time if has_action else event.time
+        values = {name: getattr(event.row, name) for name in PAYLOAD} | {"id": event.offset}
+        return values | {MOMENT: None if time is None else time / SECOND}
+
     def bound(self, candidate: Candidate) -> dict[str, Values]:
         """The fields behind each name that is set."""
-        return {name: values_of(self.events[position]) for name, position in candidate.items()}
+        return {name: self.values_of(position) for name, position in candidate.items()}
 
 
 def names_of(clause: Where | Within | Without) -> Iterator[str]:
@@ -192,8 +200,3 @@ def reaches_wait(scenario: Scenario, clause: Where | Within | Without) -> bool:
     if clause.between:
         return scenario.trailing.name in clause.between
     return isinstance(clause, Without)
-
-
-def values_of(event: Released) -> Values:
-    """The fields of an event."""
-    return {name: getattr(event.row, name) for name in PAYLOAD} | {"id": event.offset}

@@ -17,6 +17,10 @@ Bound = Mapping[str, Values]
 """The fields of the event behind each name."""
 
 
+MOMENT = "getTime()"
+"""Under this name `Values` hold the event's time in seconds."""
+
+
 class NoValueError(Exception):
     """A null was used, or an integer was divided by zero."""
 
@@ -40,6 +44,13 @@ class Name:
     term: str
     field: str
     type: str
+
+
+@dataclass(frozen=True)
+class Moment:
+    """`term.getTime()`: the event's time in seconds."""
+
+    term: str
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ class Selected:
     name: str
 
 
-Node = Name | Constant | Operation | Not | Negative | Method | Aggregate | Selected
+Node = Name | Moment | Constant | Operation | Not | Negative | Method | Aggregate | Selected
 
 
 def to_query(node: Node, fields: Callable[[str, str], str]) -> str:
@@ -107,6 +118,8 @@ def to_query(node: Node, fields: Callable[[str, str], str]) -> str:
     match node:
         case Name(term, field, _):
             return f"{term}.{fields(term, field)}"
+        case Moment(term):
+            return f"{term}.getTime()"
         case Constant(bool() as value):
             return str(value).lower()
         case Constant(str() as value):
@@ -208,7 +221,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 def names_in(node: Node) -> frozenset[str]:
     """The names that the expression mentions."""
-    return frozenset(item.term for item in walk(node) if isinstance(item, Name))
+    return frozenset(item.term for item in walk(node) if isinstance(item, Name | Moment))
 
 
 def replaced(node: Node, change: Callable[[Node], Node | None]) -> Node:
@@ -255,6 +268,8 @@ def value_of(node: Node, bound: Bound) -> Any:
             if bound[term][field] is None:
                 raise NoValueError
             return bound[term][field]
+        case Moment(term):
+            return value_of(Name(term, MOMENT, "float"), bound)
         case Constant(value):
             return value
         case Operation("and", left, right):

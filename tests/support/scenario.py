@@ -7,6 +7,7 @@ heartbeats, H is one without keys for all, U is an event that no query takes. `h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,7 +128,10 @@ class InputSetup(Short):
 
 @dataclass(frozen=True, repr=False)
 class Scenario(Short):
-    """A query and its stream. `keys`: `k`, `c`, or `h`, which is what `half()` gives."""
+    """A query and its stream. `keys`: `k`, `c`, or `h`, which is what `half()` gives.
+
+    `parameters`: its numbers of seconds and of events are parameters with a default.
+    """
 
     inputs: tuple[InputSetup, ...]
     pattern: Pattern
@@ -138,6 +142,7 @@ class Scenario(Short):
     trailing: Wait | None = None
     every: Every | None = None
     prints: bool = False
+    parameters: bool = False
     name: str = "Q"
 
     @property
@@ -177,7 +182,8 @@ class Scenario(Short):
     def query_lines(self) -> list[str]:
         """`query Q { ... }`."""
         inputs = [f"    {self._input(item)};" for item in self.inputs]
-        return [f"query {self.name} {{", "  inputs {", *inputs, "  }", *self._find(), "}"]
+        lines = ["  inputs {", *inputs, "  }", *self._find(), "}"]
+        return [f"query {self.name} {{", *(with_parameters(lines) if self.parameters else lines)]
 
     def _input(self, item: InputSetup) -> str:
         text = f"{item.event}({', '.join(rule.text() for rule in item.filters)})"
@@ -219,6 +225,20 @@ class Scenario(Short):
 
     def _field(self, name: str, field: str) -> str:
         return field_name(self.event_of(name), field)
+
+
+def with_parameters(lines: Sequence[str]) -> list[str]:
+    """The lines with a parameter for each number of seconds and of retained events, and the block that declares them."""
+    declared: list[str] = []
+
+    def parameter(found: re.Match[str]) -> str:
+        is_count = found[1] is not None
+        name = f"p{len(declared)}"
+        declared.append(f"    {'integer' if is_count else 'float'} {name} := {found[2]}{'' if is_count else '.0'};")
+        return f"{found[1] or ''}{name}"
+
+    body = [re.sub(r"(retain )?\b(\d+)(?(1)| seconds)", parameter, line) for line in lines]
+    return ["  parameters {", *declared, "  }", *body] if declared else body
 
 
 # Texts and columns of several scenarios over the same stream

@@ -36,6 +36,8 @@ def simplifications(scenario: Scenario) -> Iterator[Scenario]:
     yield from _simpler_every(scenario)
     yield from (replace(scenario, pattern=pattern) for pattern in smaller(scenario.pattern) if fits(scenario, pattern))
     yield from _without_waits(scenario)
+    if scenario.parameters:
+        yield replace(scenario, parameters=False)
     if scenario.prints:
         yield replace(scenario, prints=False)
     for index in range(len(scenario.keys)):
