@@ -457,10 +457,15 @@ def many(count: int, operator: str, *, of_one_type: bool = False) -> str:
     return f"inputs {{ {inputs} }} find {terms}"
 
 
+CHOICES = "inputs { A() within 3; B() within 3; } find " + " -> ".join(
+    f"(A as a{number} or B as b{number})" for number in range(40)
+)
+
 LARGE = {
     "1,000 in a row": (many(1000, "->", of_one_type=True), 1000),
     "100 one or the other": (many(100, "or"), 1),
     "10 in any order": (many(10, "and"), 1023),
+    "40 choices in a row": (CHOICES, 40),
     "10,000 parentheses": (f"inputs {{ A() within 3; }} find {'(' * 10_000}A as a{')' * 10_000}", 1),
 }
 
@@ -476,8 +481,8 @@ TOO_LARGE = {
     "12 in any order": many(12, "and"),
     "1,000 in any order": many(1000, "and"),
     "40 of one type, one or the other": many(40, "or", of_one_type=True),
-    "40 choices in a row": "inputs { A() within 3; B() within 3; } find "
-    + " -> ".join(f"(A as a{number} or B as b{number})" for number in range(40)),
+    "40 choices in a row that conditions name": CHOICES
+    + " ".join(f" within 2 between (a{number} b{number + 1})" for number in range(39)),
 }
 
 
