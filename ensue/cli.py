@@ -23,6 +23,7 @@ from querylang.errors import EnsueError, InputError
 
 if TYPE_CHECKING:
     from ensue.result import Replay
+    from querylang.plan import QueryPlan
 
 OUR_FAILURE = 3
 MOST_TOLD = 5
@@ -187,7 +188,7 @@ def replay(
     else:
         _print_lines(_objects(result, format_))
     if format_ in {Format.MATCHES, Format.OUTPUTS, Format.TABLE} and not as_json:
-        _tell_idle(result)
+        _tell_idle(result.idle)
         _tell_discards(result)
 
 
@@ -206,10 +207,10 @@ def _result_object(result: Replay) -> dict[str, Any]:
     return {"matches": result.match_objects(), "outputs": result.output_objects(), "ledger": ledger}
 
 
-def _tell_idle(result: Replay) -> None:
+def _tell_idle(idle: Iterable[QueryPlan]) -> None:
     from querylang.given_instances import missing
 
-    for query in result.idle:
+    for query in idle:
         _complain(missing(query))
 
 
@@ -289,6 +290,7 @@ def run(
         _complain(f"batch {batch.batch}: {batch.records} records, {matches} matches, {batch.seconds:.1f} s")
 
     report = deployment.run(file, once=once, flush=flush, progress=progress)
+    _tell_idle(report.idle)
     ledger = [{"query": q, "source": s, "what": w, "count": n} for (q, s, w), n in sorted(report.ledger.items())]
     if as_json:
         counts = {"batches": report.batches, "records": report.records, "matches": dict(report.matches)}

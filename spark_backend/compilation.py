@@ -1,17 +1,18 @@
 """The queries of a deployment, compiled; event types that no text defines are read from the sources' data.
 
-Takes a deployment and, on a checkpoint that exists, the event types it was made with; gives the plan and those types:
+Takes a deployment and, on a checkpoint that exists, the event types it was made with; gives the plan, and those types:
 they are kept beside the checkpoint, so that later files cannot change what a field is.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import querylang
 from querylang.errors import QueryErrors
 from querylang.given_instances import with_instances
-from querylang.plan import Plan
+from querylang.plan import Plan, QueryPlan
 from runtime.schemas import infer_schemas
 from spark_backend.record import Schemas
 from spark_backend.settings import Deployment, Source
@@ -19,10 +20,21 @@ from spark_backend.settings import Deployment, Source
 _SUFFIXES = {"parquet": (".parquet",), "csv": (".csv",), "json": (".json", ".jsonl", ".ndjson")}
 
 
-def compile_deployment(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas]:
-    """The plan of all instances, and the types that came from data; raises QueryErrors or InputError."""
-    plan, schemas = _compiled(deployment, kept)
-    return with_instances(plan, deployment.parameters), schemas
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The plan of all instances, the types that came from data, and the queries that have no instance."""
+
+    plan: Plan
+    schemas: Schemas
+    idle: tuple[QueryPlan, ...]
+
+
+def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled:
+    """What the deployment runs; raises QueryErrors or InputError."""
+    template, schemas = _compiled(deployment, kept)
+    plan = with_instances(template, deployment.parameters)
+    running = {query.name for query in plan.queries}
+    return Compiled(plan, schemas, tuple(query for query in template.queries if query.name not in running))
 
 
 def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas]:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
-from querylang.plan import Plan
+from querylang.plan import Plan, QueryPlan
 from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error
 from spark_backend.program import Program
@@ -42,7 +42,7 @@ PATTERNS = {"parquet": "*.parquet", "csv": "*.csv", "json": "*.{json,jsonl,ndjso
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What one micro-batch did. `records`: taken from sources; `matches` by query."""
+    """What one micro-batch did. `records`: taken from sources; `matches` by query's title."""
 
     batch: int
     records: int
@@ -61,7 +61,8 @@ Progress = Callable[[BatchReport], None]
 class RunReport:
     """What a run did; `ledger`: the checkpoint's accounts since its beginning.
 
-    `stopped_by`: the number of the signal that ended it.
+    `stopped_by`: the number of the signal that ended it. `idle`: the queries without an instance, for parameters that
+    have no value.
     """
 
     batches: int
@@ -71,6 +72,7 @@ class RunReport:
     seconds: float
     ledger: Ledger
     stopped_by: int | None = None
+    idle: tuple[QueryPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class _Job:
     program: Program
     record: Record
     session: SparkSession
+    idle: tuple[QueryPlan, ...]
 
     @property
     def own_folder(self) -> Path:
@@ -190,6 +193,7 @@ def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: 
         seconds=time.monotonic() - started,
         ledger=job.accounts.total(),
         stopped_by=stop.signal,
+        idle=job.idle,
     )
 
 
@@ -217,11 +221,11 @@ def _prepare(path: Path | str) -> _Job:
     for folder in (deployment.checkpoint, *(sink.path for sink in deployment.sinks.values())):
         _refuse_unwritable(folder)
     kept = read_record(deployment.checkpoint)
-    plan, schemas = compile_deployment(deployment, None if kept is None else kept.types())
-    _refuse_unknown_events(deployment, plan)
-    program = Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, idle=deployment.idle)
-    record = _settled(deployment, program, schemas, kept)
-    job = _Job(deployment, program, record, own_session(f"ensue {deployment.name}"))
+    compiled = compile_deployment(deployment, None if kept is None else kept.types())
+    _refuse_unknown_events(deployment, compiled.plan)
+    program = Program.of(compiled.plan, buckets=deployment.buckets, clock=deployment.clock, idle=deployment.idle)
+    record = _settled(deployment, program, compiled.schemas, kept)
+    job = _Job(deployment, program, record, own_session(f"ensue {deployment.name}"), compiled.idle)
     job.signals.mkdir(parents=True, exist_ok=True)
     if deployment.control is not None:
         deployment.control.path.mkdir(parents=True, exist_ok=True)

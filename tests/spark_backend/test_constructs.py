@@ -197,3 +197,24 @@ def test_typed_frames_hold_every_type_and_can_be_written(spark: SparkSession, tm
 def by_identity(table: pa.Table) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_pylist()
     return sorted(rows, key=itemgetter("match_id"))
+
+
+def test_other_formats_hold_every_type_and_queries_without_values_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    path = project(tmp_path)
+    text = DEPLOYMENT[: DEPLOYMENT.index("parameters:")]
+    text = text.replace("parquet, path: matches", "json, path: matches").replace(
+        "parquet, path: disc", "csv, path: disc"
+    )
+    path.write_text(text)
+    add_file(tmp_path, 0, event_table()[:100])
+    report = run(path, once=True, flush=True)
+    assert [query.name for query in report.idle] == ["Above"]
+    files = [file for file in (tmp_path / "matches" / "Marked").iterdir() if file.suffix == ".json"]
+    matches = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert matches
+    assert {type(match["a"]["fields"]["price"]) for match in matches} == {str}
+    assert {type(match["b"]["fields"]["parts"]) for match in matches} == {dict}
+    discarded = pd.concat(pd.read_csv(file) for file in (tmp_path / "discarded").glob("*.csv"))
+    late = discarded[discarded["event"] == "A"]
+    assert len(late)
+    assert set(late["fields.tags:sequence<string>"].map(lambda tags: type(json.loads(tags)))) == {list}
