@@ -45,10 +45,12 @@ _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", 
 _MOST_NAMED = 6
 
 
-def unexpected(source: Source, token: Token | None, expected: Iterable[str], before: Sequence[Token]) -> QueryError:
+def unexpected(
+    source: Source, token: Token | None, expected: Iterable[str], before: Sequence[Token], *, is_name: bool
+) -> QueryError:
     """The mistake: this token (None: the end of the text) where only `expected` kinds could stand.
 
-    `before`: the tokens before it, of which the last two count.
+    `before`: the tokens before it, of which the last two count. `is_name`: it is a keyword that was meant as a name.
     """
     kinds = [kind for kind in expected if kind not in {"$end", *PSEUDO_KINDS}]
     if token is None:
@@ -57,7 +59,7 @@ def unexpected(source: Source, token: Token | None, expected: Iterable[str], bef
     if token.type in {"REFUSED", "REFUSED_VALUE"}:
         what, reason = f"`{token.content}`", REASONS[token.content]
         return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=what, reason=reason)
-    if "NAME" in kinds and is_meant_as_name(token, before):
+    if is_name:
         return QueryError.of(Mistake.KEYWORD_AS_NAME, token.span, word=token.content)
     misspelt = _misspelt_statement(before)
     if misspelt is not None:

@@ -16,7 +16,7 @@ from querylang.expectations import is_meant_as_name, unexpected
 from querylang.grammar import Grammar, QueryParts, Section
 from querylang.grammar.vendor import offsets
 from querylang.lexer import tokenize
-from querylang.recovery import FORGOTTEN, Part, end_of, may_be_forgotten, paired
+from querylang.recovery import FORGOTTEN, PAIRS, Part, end_of, may_be_forgotten, paired
 from querylang.refused import folded
 from querylang.source import Source, Span
 from querylang.tokens import Token
@@ -144,13 +144,16 @@ class Parser(Grammar):
     def _reject(self, token: Token | None) -> None:
         """Notes a token that no rule can take, unless that only follows from another mistake.
 
-        So do a brace too many after any other, and what stands behind a string that has swallowed its line.
+        So do a brace too many after any other, what stands behind a string that has swallowed its line, and what
+        misses at the end of a text with such a string.
         """
         before = self.tokens[max(0, self.position - 3) : self.position]
-        is_outside = len(self.states) <= len(("start", "items"))
-        is_extra_brace = self._syntax_mistakes > 0 and is_outside and token is not None and token.type == "RBRACE"
-        if not is_extra_brace and not (before and before[-1].start in self._open_strings):
-            self.mistakes.append(unexpected(self.source, token, self._acceptable(), before))
+        is_brace = token is not None and token.type == "RBRACE"
+        is_extra_brace = is_brace and self._syntax_mistakes > 0 and not self._is_in_brackets()
+        has_swallowed = bool(self._open_strings) if token is None else before and before[-1].start in self._open_strings
+        if not is_extra_brace and not has_swallowed:
+            is_name = token is not None and self._is_meant_as_name(token)
+            self.mistakes.append(unexpected(self.source, token, self._acceptable(), before, is_name=is_name))
         self._syntax_mistakes += 1
 
     def _acceptable(self) -> list[str]:
@@ -182,11 +185,16 @@ class Parser(Grammar):
 
     def _take_as_name(self, token: Token) -> bool:
         """Reads a keyword as the name that it was meant as."""
-        before = self.tokens[max(0, self.position - 3) : self.position]
-        is_name = self._takes(len(self.states), (), ("NAME",)) and is_meant_as_name(token, before)
+        is_name = self._is_meant_as_name(token)
         if is_name:
             self.tokens[self.position] = token.replaced("NAME", token.content, token.end)
         return is_name
+
+    def _is_meant_as_name(self, token: Token) -> bool:
+        """Whether a keyword was meant as a name: one can stand there, and the text goes on well behind it."""
+        before = self.tokens[max(0, self.position - 3) : self.position]
+        after = [item.type for item in self.tokens[self.position + 1 : self.position + 2]]
+        return self._takes(len(self.states), (), ("NAME", *after)) and is_meant_as_name(token, before)
 
     def _insert_forgotten(self, token: Token | None) -> bool:
         """Puts in closing signs, if the text goes on well with them."""
@@ -207,7 +215,11 @@ class Parser(Grammar):
             self._partners = paired(self.tokens)
         start = self._behind_braces(self._partners)
         ends: dict[str, int | None] = {}
+        closed = 0
         for depth in range(len(self.states), 0, -1):
+            closed += self._closed_by(depth)
+            if closed > 0:
+                continue  # its bracket is closed already: it was read well
             for part, state in self.tables.parts[self.states[depth - 1]]:
                 if part.symbol not in ends:
                     ends[part.symbol] = end_of(part, self.tokens, self._partners, start)
@@ -220,6 +232,16 @@ class Parser(Grammar):
                     self._settle(part, depth, state, end)
                     return True
         return False
+
+    def _closed_by(self, depth: int) -> int:
+        """1 if what the parser has read behind this depth is a closing bracket, -1 if an opening one."""
+        value = self.values[depth - 1] if depth <= len(self.values) else None
+        kind = value.type if isinstance(value, Token) else ""
+        return (kind in PAIRS.values()) - (kind in PAIRS)
+
+    def _is_in_brackets(self) -> bool:
+        """Whether a bracket is open."""
+        return sum(map(self._closed_by, range(1, len(self.states)))) < 0
 
     def _begin_list(self) -> None:
         """If a list of parts could begin here it has begun: its first part is the mistake."""

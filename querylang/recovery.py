@@ -24,8 +24,9 @@ _STATEMENTS = frozenset(
 _INPUT = frozenset({"KEY", "RETAIN", "WITH", "TIME", "WAIT"})
 _ENDS = frozenset({"SEMICOLON", "RBRACE"})
 _OUTSIDE = _STRUCTURE | _CLAUSES | _STATEMENTS | _INPUT | _ENDS
-_PAIRS = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE"}
-_CLOSING = frozenset(_PAIRS.values())
+PAIRS = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE"}
+"""Each opening bracket to its closing one."""
+_CLOSING = frozenset(PAIRS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +146,8 @@ def paired(tokens: Sequence[Token]) -> dict[int, int]:
     awaited: list[tuple[str, int]] = []
     braces = 0
     for position, token in enumerate(tokens):
-        if token.type in _PAIRS:
-            awaited.append((_PAIRS[token.type], position))
+        if token.type in PAIRS:
+            awaited.append((PAIRS[token.type], position))
             braces += token.type == "LBRACE"
         elif token.type in _CLOSING and (braces if token.type == "RBRACE" else awaited):
             while token.type == "RBRACE" and awaited[-1][0] != "RBRACE":
