@@ -11,7 +11,7 @@ from tests.differential.patterns import random_queries
 from tests.support import pattern_oracle
 from tests.support.scenario import Scenario, arrivals_of
 
-STREAMS, TOGETHER = 12, 20
+STREAMS, TOGETHER = 10, 20
 STEPS = 3
 """So many micro-batches at most, each in a session of its own."""
 

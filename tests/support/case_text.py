@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import yaml
 
 from tests.support import pattern_oracle
 from tests.support.pattern_oracle import Found
@@ -27,7 +28,7 @@ def case_lines(scenario: Scenario, name: str = "counter_example") -> list[str]:
         earlier = sorted(moment for moment in outs if moment < row.at and outs[moment])
         lines += [_line({"at": clock_text(moment), "out": _out(outs.pop(moment))}) for moment in earlier]
         given = {"at": clock_text(row.at)} | _event(offset, row)
-        given |= {} if row.time is None else {"ts": clock_text(row.time)}
+        given |= {} if row.time is None else {"ts": row.time / SECOND}
         own = [match for match in outs.get(row.at, []) if match.step in {number, -1}]
         given |= {"out": _out(own)} if own else {}
         outs[row.at] = [match for match in outs[row.at] if match not in own]
@@ -57,7 +58,11 @@ def _event(offset: int, row: Row) -> dict[str, Any]:
 
 
 def _out(matches: Sequence[Found]) -> list[Any]:
-    return [list(match.offsets) if match.offsets else "|".join(map(text_of, match.selected)) for match in matches]
+    return [list(match.offsets) if match.offsets else _printed(match.selected) for match in matches]
+
+
+def _printed(selected: tuple[Any, ...]) -> str:
+    return "error: the selected value is null" if None in selected else "|".join(map(text_of, selected))
 
 
 def text_of(value: Any) -> str:
@@ -71,7 +76,7 @@ def text_of(value: Any) -> str:
 
 
 def _line(given: Mapping[str, Any]) -> str:
-    return f"    - {json.dumps(given, ensure_ascii=False)}"
+    return f"    - {yaml.safe_dump(dict(given), default_flow_style=True, width=10_000, sort_keys=False).strip()}"
 
 
 def clock_text(micros: int) -> str:
