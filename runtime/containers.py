@@ -22,6 +22,7 @@ from runtime.values import (
     equal,
     limited,
     order_key,
+    weigh,
 )
 
 Sequence = list[Any]
@@ -44,6 +45,7 @@ def _place(sequence: Sequence, index: int, limit: int) -> int:
 
 
 def _index_of(sequence: Sequence, wanted: Value) -> int:
+    weigh(sequence)
     return next((index for index, item in enumerate(sequence) if equal(item, wanted)), -1)
 
 
@@ -66,6 +68,11 @@ def _remove(sequence: Sequence, index: int) -> None:
     del sequence[_place(sequence, index, len(sequence))]
 
 
+def _sort(sequence: Sequence) -> None:
+    weigh(sequence)
+    sequence.sort(key=order_key)
+
+
 def _set_size(world: World, type_: Type, sequence: Sequence, size: int) -> None:
     if size < 0:
         raise EvaluationError(f"a sequence cannot have {size} elements")
@@ -86,7 +93,7 @@ SEQUENCE_METHODS: dict[str, Callable[..., Any]] = {
     "remove": _remove,
     "clear": list.clear,
     "setCapacity": lambda _sequence, _capacity: None,
-    "sort": lambda sequence: sequence.sort(key=order_key),
+    "sort": _sort,
     "reverse": list.reverse,
 }
 

@@ -53,11 +53,18 @@ from runtime.values import (
     clone,
     default_value,
     equal,
+    weigh,
 )
 
 Operator = Callable[[Any, Any], Any]
 
-_EQUALITY: dict[str, Operator] = {"=": equal, "!=": lambda left, right: not equal(left, right)}
+
+def _same(left: Value, right: Value) -> bool:
+    weigh(left)
+    return equal(left, right)
+
+
+_EQUALITY: dict[str, Operator] = {"=": _same, "!=": lambda left, right: not _same(left, right)}
 _ORDER: dict[str, Operator] = {
     "=": operators.eq,
     "!=": operators.ne,
@@ -69,7 +76,13 @@ _ORDER: dict[str, Operator] = {
 
 OPERATORS: Mapping[Kind, Mapping[str, Operator]] = {
     **dict.fromkeys(Kind, _EQUALITY),
-    Kind.BOOLEAN: {**_EQUALITY, "and": operators.and_, "or": operators.or_, "xor": operators.xor},
+    Kind.BOOLEAN: {
+        "=": operators.eq,
+        "!=": operators.ne,
+        "and": operators.and_,
+        "or": operators.or_,
+        "xor": operators.xor,
+    },
     Kind.INTEGER: {**_ORDER, **INTEGER_OPERATORS},
     Kind.FLOAT: {**_ORDER, **FLOAT_OPERATORS},
     Kind.DECIMAL: {**_ORDER, **DECIMAL_OPERATORS},

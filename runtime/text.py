@@ -7,11 +7,12 @@ in quotes and decimals end with `d`, so that the text says the types.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from decimal import Decimal
 
 from querylang.plan import EventType
 from querylang.value_types import Kind, Type
-from runtime.values import Dictionary, EvaluationError, Event, Location, Value, Values
+from runtime.values import Dictionary, EvaluationError, Event, Location, Value, Values, limited
 
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
@@ -53,10 +54,10 @@ def inner_text(value: Value, type_: Type | None = None) -> str:
         case str():
             return f'"{value.translate(ESCAPES)}"'
         case list():
-            return f"[{','.join(inner_text(item, inner[0]) for item in value)}]"
+            return f"[{_listed(inner_text(item, inner[0]) for item in value)}]"
         case Dictionary():
             entries = (f"{inner_text(key, inner[0])}:{inner_text(item, inner[1])}" for key, item in value.items())
-            return f"{{{','.join(entries)}}}"
+            return f"{{{_listed(entries)}}}"
         case Event():
             return event_text(value.type, value.values)
         case Location():
@@ -66,7 +67,17 @@ def inner_text(value: Value, type_: Type | None = None) -> str:
 def event_text(event_type: EventType, values: Values) -> str:
     """`toString()` of an event: `A(1,"x",2.5)`; the fields in their order."""
     fields = (inner_text(values.get(field.name), field.type) for field in event_type.fields)
-    return f"{event_type.name}({','.join(fields)})"
+    return f"{event_type.name}({_listed(fields)})"
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """The texts with commas between them; EvaluationError as soon as that is too long."""
+    size, parts = 0, []
+    for text in texts:
+        size += len(text) + 1
+        limited(size)
+        parts.append(text)
+    return ",".join(parts)
 
 
 def decimal_text(value: Decimal) -> str:

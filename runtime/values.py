@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator as operators
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
@@ -175,15 +175,20 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def clone(value: AnyValue) -> AnyValue:
-    """A copy that shares nothing with the value."""
+    """A copy that shares nothing with the value; EvaluationError if the copy would be too large."""
+    weigh(value)
+    return _copy(value)
+
+
+def _copy(value: AnyValue) -> AnyValue:
     copy: Any = value
     match value:
         case list():
-            copy = [clone(item) for item in value]
+            copy = [_copy(item) for item in value]
         case Dictionary():
-            copy = Dictionary({name: (clone(key), clone(item)) for name, (key, item) in value.entries.items()})
+            copy = Dictionary({name: (_copy(key), _copy(item)) for name, (key, item) in value.entries.items()})
         case Event():
-            copy = Event(value.type, {name: clone(item) for name, item in value.values.items()}, value.time)
+            copy = Event(value.type, {name: _copy(item) for name, item in value.values.items()}, value.time)
         case Location():
             copy = Location(*value.corners)
     return copy
@@ -213,6 +218,30 @@ def default_value(type_: Type, world: World) -> Value:
             return Location(0.0, 0.0, 0.0, 0.0)
         case kind:
             return _DEFAULTS[kind]
+
+
+def weigh(value: Value) -> None:
+    """Refuses a value made of too many parts. One that it holds many times counts as often: whoever goes through the
+    value meets it each time."""
+    count, unseen = 0, [value]
+    while unseen:
+        parts = _parts(unseen.pop())
+        count += len(parts)
+        limited(count)
+        unseen.extend(part for part in parts if isinstance(part, list | Dictionary | Event))
+
+
+def _parts(value: Value) -> Sequence[Value]:
+    """What a value holds, if that may hold something itself."""
+    match value:
+        case list():
+            return value
+        case Dictionary():
+            return [item for _key, item in value.entries.values()]
+        case Event():
+            return list(value.values.values())
+        case _:
+            return ()
 
 
 def limited(size: int) -> None:
