@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.batch import NO_TIME
-from runtime.compiled import inlined, kernel
+from runtime.compiled import borrowing, inlined, kernel
 from runtime.controls import NEVER
 from runtime.time_policy import NO_WAIT
 
@@ -182,7 +182,21 @@ def admit(
         pending=np.empty(count, np.int32),
     )
     awaited = no_timers(keys, len(rows.time)) if timers is None else timers
-    next_due, last_due = _admit(rows, punctuation, delay, moves, bounds, everywhere, limit, awaited, released)
+    scratch, facts = _scratch(rows, awaited, len(delay)), _facts(rows, delay, everywhere)
+    next_due, last_due = _admit(
+        rows,
+        _in_key_order(rows),
+        punctuation,
+        delay,
+        moves,
+        bounds,
+        everywhere,
+        limit,
+        awaited,
+        facts,
+        scratch,
+        released,
+    )
     for at in range(len(punctuation.beat_row)):
         for item in range(len(delay)):
             if punctuation.beat_mask[at] >> item & 1:
@@ -196,7 +210,63 @@ def admit(
 _BY_POSITION = ("order", "time", "input", "emitted", "definitive", "waited", "step")
 
 
+class _Came(NamedTuple):
+    """Arrival, time and input of rows, one key after the other: `Rows.key_rows` looked up."""
+
+    arrival: Integers
+    time: Integers
+    input: NDArray[np.int16]
+
+
 @kernel
+def _in_key_order(rows: Rows) -> _Came:
+    """Arrival, time and input one key after the other, so that the loop over keys reads memory in order."""
+    count = len(rows.key_rows)
+    came = _Came(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16))
+    for at in range(count):
+        row = rows.key_rows[at]
+        came.arrival[at] = rows.arrival[row]
+        came.time[at] = rows.time[row]
+        came.input[at] = rows.input[row]
+    return came
+
+
+class _Facts(NamedTuple):
+    """`longest`: the largest delay; whether any record is a heartbeat; whether no heartbeat was for every key so far."""
+
+    longest: int
+    any_beats: bool
+    nowhere: bool
+
+
+def _facts(rows: Rows, delay: Integers, everywhere: Integers) -> _Facts:
+    return _Facts(max(0, int(delay.max())), len(rows.beats) > 0, bool(everywhere.max() == NO_TIME))
+
+
+class _Scratch(NamedTuple):
+    """Room for one key at a time: see `_Partition`."""
+
+    common: Integers
+    held_time: Integers
+    held_ripe: Integers
+    held: Integers
+    pending_time: Integers
+    pending_number: Integers
+
+
+def _scratch(rows: Rows, timers: Timers, inputs: int) -> _Scratch:
+    widest = int((np.diff(rows.start) + np.diff(timers.start)).max(initial=1))
+    return _Scratch(
+        common=np.empty(inputs, np.int64),
+        held_time=np.empty((inputs, widest), np.int64),
+        held_ripe=np.empty((inputs, widest), np.int64),
+        held=np.zeros(inputs, np.int64),
+        pending_time=np.empty(widest, np.int64),
+        pending_number=np.empty(widest, np.int64),
+    )
+
+
+@borrowing
 def _push(times: Integers, numbers: Integers, size: int, time: int, number: int) -> None:
     """Adds to the heap of `size` entries, least (time, number) on top."""
     at = size
@@ -211,7 +281,7 @@ def _push(times: Integers, numbers: Integers, size: int, time: int, number: int)
     numbers[at] = number
 
 
-@kernel
+@borrowing
 def _pop(times: Integers, numbers: Integers, size: int) -> None:
     """Takes the top from the heap of `size` entries."""
     last = size - 1
@@ -235,7 +305,16 @@ def _pop(times: Integers, numbers: Integers, size: int) -> None:
     numbers[at] = number
 
 
-@kernel
+@borrowing
+def _is_unmoved(bounds: Integers) -> bool:
+    """Whether only the clock has moved a key's timelines."""
+    moved = 0
+    for bound in bounds:
+        moved += bound != NO_TIME
+    return moved == 0
+
+
+@borrowing
 def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
     """Lets ripe held times move the bounds; the query's definitive time at `now`, and whether a held time was ripe.
 
@@ -260,7 +339,7 @@ def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
     return least, ripened
 
 
-@kernel
+@borrowing
 def _next_due(partition: _Partition) -> int:
     """The earliest moment at which time alone releases the oldest pending event, or ends a held time."""
     time, delay = partition.pending_time[0], partition.delay
@@ -276,14 +355,14 @@ def _next_due(partition: _Partition) -> int:
     return min(release, soonest)
 
 
-@kernel
+@borrowing
 def _hold(partition: _Partition, item: int, time: int, ripe: int) -> None:
     """Adds a held time to its input's."""
     _push(partition.held_time[item], partition.held_ripe[item], partition.held[item], time, ripe)
     partition.held[item] += 1
 
 
-@kernel
+@borrowing
 def _beat(timelines: Integers, mask: int, time: int) -> None:
     """A heartbeat moves the timelines of the inputs in `mask` at once, however late it is."""
     for item in range(len(timelines)):
@@ -291,7 +370,7 @@ def _beat(timelines: Integers, mask: int, time: int) -> None:
             timelines[item] = max(timelines[item], time)
 
 
-@kernel
+@borrowing
 def _why(released_by_own_record: bool, was_held: bool) -> int:
     """Why an event that a record released had waited (`Waited`)."""
     if released_by_own_record:
@@ -333,30 +412,10 @@ def _release(
     return out
 
 
-class _Came(NamedTuple):
-    """Arrival, time and input of rows, one key after the other: `Rows.key_rows` looked up."""
-
-    arrival: Integers
-    time: Integers
-    input: NDArray[np.int16]
-
-
-@kernel
-def _in_key_order(rows: Rows) -> _Came:
-    """Arrival, time and input one key after the other, so that the loop over keys reads memory in order."""
-    count = len(rows.key_rows)
-    came = _Came(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16))
-    for at in range(count):
-        row = rows.key_rows[at]
-        came.arrival[at] = rows.arrival[row]
-        came.time[at] = rows.time[row]
-        came.input[at] = rows.input[row]
-    return came
-
-
-@kernel
+@borrowing
 def _admit(
     rows: Rows,
+    came: _Came,
     punctuation: Punctuation,
     delay: Integers,
     moves: NDArray[np.bool_],
@@ -364,22 +423,21 @@ def _admit(
     everywhere: Integers,
     limit: int,
     timers: Timers,
+    facts: _Facts,
+    scratch: _Scratch,
     released: Released,
 ) -> tuple[int, int]:
     """Fills `released`; gives the next moment at which something is due, and the last one that was run."""
-    keys, inputs, beat_count = len(rows.start) - 1, len(delay), len(punctuation.beat_row)
-    first_new, key_rows = rows.first_new, rows.key_rows
-    widest = 1
-    for key in range(keys):
-        waiting = timers.start[key + 1] - timers.start[key]
-        widest = max(widest, rows.start[key + 1] - rows.start[key] + waiting)
-    held_time, held_ripe = np.empty((inputs, widest), np.int64), np.empty((inputs, widest), np.int64)
-    held, common = np.zeros(inputs, np.int64), np.empty(inputs, np.int64)
-    pending_time, pending_number = np.empty(widest, np.int64), np.empty(widest, np.int64)
-    longest = max(0, delay.max())
-    came = _in_key_order(rows)
+    keys, beat_count, first_new, key_rows = (
+        len(rows.start) - 1,
+        len(punctuation.beat_row),
+        rows.first_new,
+        rows.key_rows,
+    )
+    common, held_time, held_ripe, held = scratch.common, scratch.held_time, scratch.held_ripe, scratch.held
+    pending_time, pending_number = scratch.pending_time, scratch.pending_number
+    longest, any_beats, nowhere = facts.longest, facts.any_beats, facts.nowhere
     times, inputs_of = came.time, came.input
-    any_beats, nowhere = len(rows.beats) > 0, everywhere.max() == NO_TIME
     out, left, next_due, last_due = 0, 0, NEVER, NO_TIME
 
     for key in range(keys):
@@ -387,10 +445,11 @@ def _admit(
             delay, moves, bounds[key], common, held_time, held_ripe, held, pending_time, pending_number, longest
         )
         at, end, size, next_beat, era = rows.start[key], rows.start[key + 1], 0, 0, 0
-        held[:] = 0
-        common[:] = everywhere
+        for item in range(len(delay)):
+            held[item] = 0
+            common[item] = everywhere[item]
         # quiet: only the clock has moved this key's timelines, and nothing is held: definitive time is now - longest
-        quiet = nowhere and bounds[key].max() == NO_TIME
+        quiet = nowhere and _is_unmoved(bounds[key])
 
         # what earlier calls have left: the window's rows, then the pending ones
         released.start[key] = out
