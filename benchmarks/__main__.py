@@ -1,21 +1,58 @@
-"""`python -m benchmarks [--small] [--json FILE]`: measures, prints a table, writes JSON. See `docs/benchmarks.md`."""
+"""`python -m benchmarks [--small] [--only PART] [--json FILE]`: measures, prints tables, writes JSON. See `docs/benchmarks.md`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks import embedded, streaming
+from benchmarks import duckdb_compare, embedded, patterns, report, streaming
 
-FULL = streaming.Size(events_a_batch=1_000_000, batches=6, rounds=3, buckets=16)
-SMALL = streaming.Size(events_a_batch=20_000, batches=2, rounds=1, buckets=4)
+PARTS = ("embedded", "patterns", "duckdb", "streaming")
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured. `pattern_keys` None: as many keys as each pattern asks for."""
+
+    events: int
+    batches: int
+    keys: tuple[int, ...]
+    pattern_keys: int | None
+    compared: duckdb_compare.Size
+    streamed: streaming.Size
+    streamed_patterns: streaming.Size
+    most_patterns: int
+
+
+FULL = Extent(
+    events=1_000_000,
+    batches=12,
+    keys=(10_000, 1_000_000),
+    pattern_keys=None,
+    compared=duckdb_compare.Size(events=2_000_000, keys=10_000, rounds=5),
+    streamed=streaming.Size(events_a_batch=1_000_000, batches=6, rounds=3, buckets=16),
+    streamed_patterns=streaming.Size(events_a_batch=1_000_000, batches=4, rounds=2, buckets=16),
+    most_patterns=len(patterns.PATTERNS),
+)
+SMALL = Extent(
+    events=20_000,
+    batches=4,
+    keys=(100, 2_000),
+    pattern_keys=2_000,
+    compared=duckdb_compare.Size(events=20_000, keys=500, rounds=1),
+    streamed=streaming.Size(events_a_batch=20_000, batches=2, rounds=1, buckets=4),
+    streamed_patterns=streaming.Size(events_a_batch=20_000, batches=2, rounds=1, buckets=4),
+    most_patterns=1,
+)
 
 
 def main() -> None:
@@ -23,52 +60,53 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="How fast, against what.")
     parser.add_argument("--small", action="store_true", help="a little of everything: does it run?")
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), help="where to write the figures")
-    parser.add_argument("--only", choices=["embedded", "streaming"], help="one part only")
+    parser.add_argument("--only", choices=PARTS, help="one part only")
     arguments = parser.parse_args()
-    size, keys = (SMALL, [100, 2_000]) if arguments.small else (FULL, [10_000, 1_000_000])
-    inside: list[embedded.Embedded] = []
-    outside: list[streaming.Streamed] = []
-    if arguments.only != "streaming":
-        batches = 4 if arguments.small else 12
-        inside = [embedded.measure(size.events_a_batch, count, batches) for count in keys]
-    if arguments.only != "embedded":
-        with TemporaryDirectory() as folder:
-            outside = [streaming.measure(Path(folder), count, size) for count in keys]
-    _print(inside, outside)
-    figures = {
-        "machine": {"cores": _cores(), "processor": platform.machine(), "python": platform.python_version()},
-        "embedded": [asdict(item) for item in inside],
-        "streaming": [asdict(item) for item in outside],
-    }
+    extent = SMALL if arguments.small else FULL
+    machine = {"cores": len(os.sched_getaffinity(0)), "processor": platform.machine()}
+    figures: dict[str, Any] = {"machine": machine | {"python": platform.python_version()}}
+    console = Console(width=None if Console().is_terminal else 140)
+    for name in PARTS:
+        found: Sequence[Any] = []
+        if arguments.only in {None, name}:
+            measure, show = _MEASUREMENTS[name]
+            found = measure(extent)
+            show(console, found)
+        figures[name] = [asdict(item) for item in found]
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0))
+def _embedded(extent: Extent) -> list[embedded.Embedded]:
+    return [embedded.measure(extent.events, keys, extent.batches) for keys in extent.keys]
 
 
-def _print(inside: list[embedded.Embedded], outside: list[streaming.Streamed]) -> None:
-    console = Console()
-    if inside:
-        table = Table("keys", "to matches", "to table", "matches a batch", "state", "a kept event")
-        table.title = "Embedded: one core, columns in memory (M events/s)"
-        for item in inside:
-            each = f"{item.state_bytes / max(1, item.kept_events):.0f} B"
-            state = f"{item.state_bytes / 1e6:.1f} MB"
-            rates = (f"{item.to_matches:.2f}", f"{item.to_table:.2f}")
-            table.add_row(f"{item.keys:,}", *rates, f"{item.matches:,}", state, each)
-        console.print(table)
-    if outside:
-        table = Table("keys", "ours", "does nothing", "ratio", "in the operator", "state", "peak memory")
-        table.title = f"Spark: {outside[0].events_a_batch:,} events a micro-batch, medians"
-        for job in outside:
-            rates = (f"{job.ours_ms:.0f} ms", f"{job.nothing_ms:.0f} ms", f"{job.ratio:.2f}")
-            sizes = (f"{job.state_bytes / 1e6:.1f} MB", f"{job.peak_memory_bytes / 2**30:.2f} GiB")
-            table.add_row(f"{job.keys:,}", *rates, f"{job.operator_seconds:.2f} s", *sizes)
-        console.print(table)
+def _patterns(extent: Extent) -> list[patterns.Measured]:
+    return patterns.measure(extent.events, extent.batches, extent.pattern_keys)
+
+
+def _duckdb(extent: Extent) -> list[duckdb_compare.Compared]:
+    with TemporaryDirectory() as folder:
+        return duckdb_compare.measure(Path(folder), extent.compared)
+
+
+def _streaming(extent: Extent) -> list[streaming.Streamed]:
+    first, *_ = extent.keys
+    chosen = [pattern for pattern in patterns.PATTERNS if pattern.on_spark][: extent.most_patterns]
+    with TemporaryDirectory() as folder:
+        found = [streaming.measure(Path(folder), keys, extent.streamed) for keys in extent.keys]
+        for pattern in chosen:
+            size = extent.streamed_patterns
+            found.append(streaming.measure(Path(folder), first, size, pattern.name, pattern.query))
+        return found
+
+
+_MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Console, Any], None]]] = {
+    "embedded": (_embedded, report.show_embedded),
+    "patterns": (_patterns, report.show_patterns),
+    "duckdb": (_duckdb, report.show_compared),
+    "streaming": (_streaming, report.show_streaming),
+}
 
 
 if __name__ == "__main__":

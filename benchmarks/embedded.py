@@ -56,12 +56,17 @@ def measure(count: int, keys: int, batches: int, plan: Plan | None = None) -> Em
     return Embedded(
         keys=keys,
         events=count,
-        to_matches=round(count / median(spent[2:]) / 1e6, 2),
-        to_table=round(count / median(whole[2:]) / 1e6, 2),
+        to_matches=significant(count / median(spent[2:]) / 1e6),
+        to_table=significant(count / median(whole[2:]) / 1e6),
         matches=matches,
         state_bytes=len(state),
         kept_events=engine.retained(),
     )
+
+
+def significant(number: float) -> float:
+    """Three digits that count, be the number large or small."""
+    return float(f"{number:.3g}")
 
 
 def _per_batch(times: list[float]) -> list[float]:

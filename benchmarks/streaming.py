@@ -45,6 +45,7 @@ class Size:
 class Streamed:
     """Medians over all batches but the first of each run, milliseconds; rates are million events a second."""
 
+    name: str
     keys: int
     events_a_batch: int
     ours_ms: float
@@ -59,24 +60,26 @@ class Streamed:
     nothing_all_ms: tuple[float, ...]
 
 
-def measure(folder: Path, keys: int, size: Size) -> Streamed:
-    """Writes its files to `folder`, runs both jobs over them, `rounds` times in turn."""
-    data = folder / f"events-{keys}"
+def measure(folder: Path, keys: int, size: Size, name: str = "A -> B where", query: str = events.QUERY) -> Streamed:
+    """Writes its files to `folder`, if they are not there, runs both jobs over them, `rounds` times in turn."""
+    data = folder / f"events-{keys}-{size.events_a_batch}-{size.batches}"
+    program = Program.of(events.plan(query), buckets=size.buckets)
     if not data.exists():
         events.write_files(data, size.batches * FILES_A_BATCH, size.events_a_batch // FILES_A_BATCH, keys)
     session = get_session()
     jobs: dict[str, Callable[[], DataFrame]] = {
         "nothing": lambda: _do_nothing(session, data, size.buckets),
-        "ours": lambda: _ours(session, data, size.buckets),
+        "ours": lambda: _ours(session, data, program),
     }
     times: dict[str, list[float]] = {name: [] for name in jobs}
     with PeakMemory() as memory:
         for _ in range(size.rounds):
-            for name, job in jobs.items():
-                times[name].extend(_run(job(), folder / "checkpoint")[1:])
-    state_bytes, seconds = _metrics(session, data, size.buckets, folder / "checkpoint")
+            for which, job in jobs.items():
+                times[which].extend(_run(job(), folder / "checkpoint")[1:])
+    state_bytes, seconds = _metrics(session, data, program, folder / "checkpoint")
     ours, nothing = median(times["ours"]), median(times["nothing"])
     return Streamed(
+        name=name,
         keys=keys,
         events_a_batch=size.events_a_batch,
         ours_ms=ours,
@@ -92,8 +95,7 @@ def measure(folder: Path, keys: int, size: Size) -> Streamed:
     )
 
 
-def _ours(session: SparkSession, data: Path, buckets: int) -> DataFrame:
-    program = Program.of(events.plan(), buckets=buckets)
+def _ours(session: SparkSession, data: Path, program: Program) -> DataFrame:
     paths = file_stream(session, data, {"maxFilesPerTrigger": str(FILES_A_BATCH)})
     return tagged_stream(packed_files(paths, program, Reading()), program)
 
@@ -123,7 +125,7 @@ def _run(frame: DataFrame, checkpoint: Path) -> list[float]:
     return [float(batch["durationMs"]["triggerExecution"]) for batch in query.recentProgress if batch["numInputRows"]]
 
 
-def _metrics(session: SparkSession, data: Path, buckets: int, checkpoint: Path) -> tuple[int, float]:
+def _metrics(session: SparkSession, data: Path, program: Program, checkpoint: Path) -> tuple[int, float]:
     """Bytes of state after the last batch, and the median over batches of the seconds spent inside the operator."""
     rmtree(checkpoint, ignore_errors=True)
     seen: list[tuple[int, float]] = []
@@ -134,7 +136,7 @@ def _metrics(session: SparkSession, data: Path, buckets: int, checkpoint: Path) 
         totals = pa.concat_tables(tables).to_pydict()
         seen.append((sum(totals["state_bytes"]), sum(totals["seconds"])))
 
-    writer = _ours(session, data, buckets).writeStream.foreachBatch(keep)
+    writer = _ours(session, data, program).writeStream.foreachBatch(keep)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     return seen[-1][0], median(seconds for _, seconds in seen[1:] or seen)

@@ -1,0 +1,220 @@
+"""A bounded Parquet table on one core: Ensue against DuckDB with one thread, in turn.
+
+The table is history in order: every event arrives when it happens, so admission plays no part. Ours reads the file and
+gives each match with key, times and payloads, in the promised order; DuckDB gives the row numbers of each match's
+events, in any order, which is less. It answers in two forms, each as its best writer would have it: a self-join, cut into
+slices of time so that it does not pair what is far apart, and a window that gathers what each event looks back on. Of
+three names both find the best first event of each second one before they look for a third: conditions are on
+neighbours, so that loses nothing. What is compared is the better of the two.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import events
+from benchmarks.embedded import significant
+from querylang.plan import Plan
+from runtime.replay import read_records, replay_records
+
+DEFINITIONS = """
+event A {{ integer id; integer k; float v; }}
+event B {{ integer id; integer k; float v; }}
+query Q {{
+    inputs {{
+        A() key k within 30 seconds;
+        B() key k within 30 seconds;
+    }}
+    find {find}
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The same asked of both. Each SQL gives the columns of the row numbers, the first name's first; `$file` is the table."""
+
+    name: str
+    find: str
+    join: str
+    window: str
+
+    @property
+    def plan(self) -> Plan:
+        """The query for the engine, compiled."""
+        return events.plan(DEFINITIONS.format(find=self.find))
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured; `rounds` of all forms in turn, after one that is not counted."""
+
+    events: int
+    keys: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Medians, milliseconds; `ratio`: how many times ours is faster than the better form of DuckDB."""
+
+    name: str
+    events: int
+    keys: int
+    matches: int
+    ours_ms: float
+    join_ms: float
+    window_ms: float
+    ratio: float
+    ours_all_ms: tuple[float, ...]
+    join_all_ms: tuple[float, ...]
+    window_all_ms: tuple[float, ...]
+
+
+_EVENTS = """
+SELECT id, event, k, v, epoch_us(ts) AS t FROM read_parquet($file)
+"""
+_PAIRS_BY_JOIN = f"""
+WITH e AS ({_EVENTS}),
+firsts AS (SELECT k, id, v, t, t // 30000000 + late AS slice FROM e, (VALUES (0), (1)) AS slices(late) WHERE event = 'A'),
+pairs AS (
+    SELECT b.id AS b, any_value(b.k) AS k, any_value(b.v) AS v, any_value(b.t) AS t, max(a.t) AS since,
+        arg_max(a.id, a.t) AS a
+    FROM e AS b JOIN firsts AS a ON a.k = b.k AND a.slice = b.t // 30000000
+    WHERE b.event = 'B' AND a.t < b.t AND b.t - a.t < 30000000 AND b.v > a.v
+    GROUP BY b.id
+)
+"""
+_PAIRS_BY_WINDOW = f"""
+WITH e AS ({_EVENTS}),
+seen AS (
+    SELECT id, event, k, v, t, list({{'id': id, 'v': v, 't': t}}) FILTER (event = 'A') OVER (
+        PARTITION BY k ORDER BY t RANGE BETWEEN 29999999 PRECEDING AND CURRENT ROW
+    ) AS before FROM e
+),
+found AS (SELECT id, k, v, t, [x FOR x IN before IF x.v < v][-1] AS a FROM seen WHERE event = 'B'),
+pairs AS (SELECT id AS b, k, v, t, a.t AS since, a.id AS a FROM found WHERE a IS NOT NULL)
+"""
+
+QUESTIONS = (
+    Question(
+        "A -> B where b.v > a.v within 30 seconds",
+        "A as a -> B as b where b.v > a.v within 30 seconds",
+        f"{_PAIRS_BY_JOIN} SELECT a, b FROM pairs",
+        f"{_PAIRS_BY_WINDOW} SELECT a, b FROM pairs",
+    ),
+    Question(
+        "A -> B -> A, two conditions, within 30 seconds",
+        "A as a -> B as b -> A as c where b.v > a.v where c.v > b.v within 30 seconds",
+        f"""
+        {_PAIRS_BY_JOIN},
+        middles AS (SELECT *, t // 30000000 + late AS slice FROM pairs, (VALUES (0), (1)) AS slices(late))
+        SELECT arg_max(p.a, p.t) AS a, arg_max(p.b, p.t) AS b, c.id AS c
+        FROM e AS c JOIN middles AS p ON p.k = c.k AND p.slice = c.t // 30000000
+        WHERE c.event = 'A' AND p.t < c.t AND c.t - p.since < 30000000 AND c.v > p.v
+        GROUP BY c.id
+        """,
+        f"""
+        {_PAIRS_BY_WINDOW},
+        either AS (
+            SELECT k, v, t, b, a, since, NULL AS c FROM pairs
+            UNION ALL SELECT k, v, t, NULL, NULL, NULL, id FROM e WHERE event = 'A'
+        ),
+        later AS (
+            SELECT c, v, t, list({{'a': a, 'b': b, 'v': v, 'since': since}}) FILTER (c IS NULL) OVER (
+                PARTITION BY k ORDER BY t RANGE BETWEEN 29999999 PRECEDING AND CURRENT ROW
+            ) AS before FROM either
+        ),
+        last AS (
+            SELECT c, [x FOR x IN before IF x.v < v AND t - x.since < 30000000][-1] AS p FROM later
+            WHERE c IS NOT NULL
+        )
+        SELECT p.a AS a, p.b AS b, c FROM last WHERE p IS NOT NULL
+        """,
+    ),
+)
+
+
+def measure(folder: Path, size: Size) -> list[Compared]:
+    """Writes its table to `folder`, asks each question of all three, in turn. Raises AssertionError where they differ."""
+    path = folder / "history.parquet"
+    write_table(path, size.events, size.keys)
+    with _one_core(), duckdb.connect(config={"threads": 1}) as connection:
+        return [_compared(question, path, size, connection) for question in QUESTIONS]
+
+
+def _compared(question: Question, path: Path, size: Size, connection: duckdb.DuckDBPyConnection) -> Compared:
+    plan = question.plan
+    forms: dict[str, Callable[[], pa.Table]] = {
+        "ours": lambda: ours(plan, path),
+        "join": lambda: theirs(connection, question.join, path),
+        "window": lambda: theirs(connection, question.window, path),
+    }
+    times: dict[str, list[float]] = {name: [] for name in forms}
+    counts: set[int] = set()
+    for _ in range(size.rounds + 1):
+        for name, form in forms.items():
+            started = perf_counter()
+            counts.add(form().num_rows)
+            times[name].append((perf_counter() - started) * 1e3)
+    assert len(counts) == 1, f"{question.name}: as many matches in every form, not {sorted(counts)}"
+    medians = {name: median(own[1:]) for name, own in times.items()}
+    return Compared(
+        name=question.name,
+        events=size.events,
+        keys=size.keys,
+        matches=counts.pop(),
+        ours_ms=medians["ours"],
+        join_ms=medians["join"],
+        window_ms=medians["window"],
+        ratio=significant(min(medians["join"], medians["window"]) / medians["ours"]),
+        ours_all_ms=tuple(times["ours"][1:]),
+        join_all_ms=tuple(times["join"][1:]),
+        window_all_ms=tuple(times["window"][1:]),
+    )
+
+
+def ours(plan: Plan, path: Path) -> pa.Table:
+    """The file through the engine, as `ensue.replay` does it, with the kernel."""
+    return replay_records(plan, read_records([path], plan), matcher="kernel").matches["Q"]
+
+
+def theirs(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> pa.Table:
+    """The file through DuckDB."""
+    return connection.sql(sql, params={"file": str(path)}).to_arrow_table()
+
+
+def write_table(path: Path, count: int, keys: int) -> None:
+    """Events in order of time, no two at the same moment; `id` is the row's number."""
+    made = events.columns(count, keys, 0)
+    table = {
+        "id": made["offset"],
+        "event": pa.array(["A", "B"]).take(pa.array(made["kind"])),
+        "ts": pa.array(made["at"]).cast(pa.timestamp("us", "UTC")),
+        "k": made["k"],
+        "v": made["v"],
+    }
+    pq.write_table(pa.table(table), path)
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """This process, DuckDB and Arrow in it, on one core."""
+    cores, threads = os.sched_getaffinity(0), pa.cpu_count()
+    os.sched_setaffinity(0, {min(cores)})
+    pa.set_cpu_count(1)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(threads)
+        os.sched_setaffinity(0, cores)

@@ -1,0 +1,61 @@
+"""The figures as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.duckdb_compare import Compared
+from benchmarks.embedded import Embedded
+from benchmarks.patterns import Measured
+from benchmarks.streaming import Streamed
+
+
+def show_embedded(console: Console, items: Sequence[Embedded]) -> None:
+    """The query of `events` over few keys and many."""
+    table = Table("keys", "to matches", "to table", "matches a batch", "state", "a kept event")
+    table.title = "Embedded: one core, columns in memory (M events/s)"
+    for item in items:
+        rates = f"{item.to_matches:.3g}", f"{item.to_table:.3g}"
+        table.add_row(f"{item.keys:,}", *rates, f"{item.matches:,}", *_state(item.state_bytes, item.kept_events))
+    console.print(table)
+
+
+def show_patterns(console: Console, items: Sequence[Measured]) -> None:
+    """Patterns of every kind; in single events a second, as some are far from a million."""
+    table = Table(
+        "pattern", "keys", "events a batch", "events/s to matches", "matches a batch", "state", "a kept event"
+    )
+    table.title = "Patterns: one core, columns in memory"
+    for item in items:
+        sizes = f"{item.keys:,}", f"{item.events:,}", f"{item.rate * 1e6:,.0f}", f"{item.matches:,}"
+        table.add_row(item.name, *sizes, *_state(item.state_bytes, item.kept_events))
+    console.print(table)
+
+
+def show_compared(console: Console, items: Sequence[Compared]) -> None:
+    """Against DuckDB, over the same file."""
+    table = Table("pattern", "events", "keys", "matches", "ours", "self-join", "window", "ratio to the best")
+    table.title = "One Parquet file, one core, medians: Ensue and DuckDB"
+    for item in items:
+        sizes = f"{item.events:,}", f"{item.keys:,}", f"{item.matches:,}"
+        times = f"{item.ours_ms:,.0f} ms", f"{item.join_ms:,.0f} ms", f"{item.window_ms:,.0f} ms"
+        table.add_row(item.name, *sizes, *times, f"{item.ratio:.3g}")
+    console.print(table)
+
+
+def show_streaming(console: Console, items: Sequence[Streamed]) -> None:
+    """The Spark operator, a row a query and number of keys."""
+    table = Table("query", "keys", "ours", "does nothing", "ratio", "in the operator", "state", "peak memory")
+    table.title = f"Spark: {items[0].events_a_batch:,} events a micro-batch, medians"
+    for job in items:
+        rates = (f"{job.ours_ms:.0f} ms", f"{job.nothing_ms:.0f} ms", f"{job.ratio:.2f}")
+        sizes = (f"{job.state_bytes / 1e6:.1f} MB", f"{job.peak_memory_bytes / 2**30:.2f} GiB")
+        table.add_row(job.name, f"{job.keys:,}", *rates, f"{job.operator_seconds:.2f} s", *sizes)
+    console.print(table)
+
+
+def _state(state_bytes: int, kept_events: int) -> tuple[str, str]:
+    return f"{state_bytes / 1e6:.1f} MB", f"{state_bytes / max(1, kept_events):.0f} B"
