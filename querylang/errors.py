@@ -44,6 +44,8 @@ class Mistake(Enum):
 
     # characters
     BAD_CHARACTER = "character", "{found!r} has no meaning here"
+    FOREIGN_OPERATOR = "character", "`{found}` is no operator; it is written `{meant}`"
+    FOREIGN_QUOTES = "character", "a string stands in double quotes"
     OPEN_STRING = "open-string", "this string does not end on its line"
     OPEN_COMMENT = "open-comment", "this comment does not end"
     BAD_ESCAPE = "escape", '{found!r} is no escape; there are \\" \\\\ \\n \\t \\r'
@@ -279,7 +281,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like this one, or None if none is near."""
     choices = sorted(set(known) - {name})
     folded = {choice.casefold(): choice for choice in reversed(choices)}
-    likeness = 0.5 if len(name) <= 3 else 0.6  # of two letters one may differ: `w3` and `w2`
+    likeness = 0.5 if len(name) <= 2 else 0.6  # of two letters one may differ: `w3` and `w2`
     found = difflib.get_close_matches(name.casefold()[:80], list(folded), n=1, cutoff=likeness)
     return folded[found[0]] if found else None
 

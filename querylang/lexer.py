@@ -16,7 +16,7 @@ from ply import lex
 from querylang.ast import Comment
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source
-from querylang.tokens import KEYWORDS, KINDS, SYMBOLS, Token
+from querylang.tokens import FOREIGN_OPERATORS, KEYWORDS, KINDS, SYMBOLS, Token
 
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 
@@ -68,6 +68,19 @@ class _Rules:
             t.value = t.lexer.lexdata[t.lexpos : end]
             t.lexer.lexpos = end
             t.value = _unescaped(t)
+        return t
+
+    def t_foreign_string(self, t: Any) -> Any:
+        r"'[^'\"\\\n]*'"
+        _report(t, Mistake.FOREIGN_QUOTES, len(t.value))
+        t.type, t.value = "STRING_LITERAL", t.value[1:-1]
+        return t
+
+    def t_foreign_operator(self, t: Any) -> Any:
+        r"={2,} | &{2,} | \|{2,} | !+(?!=)"
+        meant = FOREIGN_OPERATORS[t.value[0] if t.value[0] == "!" else t.value[:2]]
+        _report(t, Mistake.FOREIGN_OPERATOR, len(t.value), found=t.value[:20], meant=meant)
+        t.type, t.value = KEYWORDS.get(meant) or SYMBOLS[meant], meant
         return t
 
     def t_NAME(self, t: Any) -> Any:

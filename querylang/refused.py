@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from querylang.tokens import Token
+from querylang.tokens import TYPE_KEYWORDS, Token
 
 REASONS: dict[str, str] = {
     "on": "listeners belong to monitors; a pattern does their work",
@@ -18,10 +18,23 @@ REASONS: dict[str, str] = {
     "monitor.subscribe": "a query receives what its inputs name, on every channel",
     "member": "it is written in the larger language of monitors",
     "stream": "a pattern or `find every` does the work of stream queries",
+    "try": "an exception ends the block, and the match becomes an error row",
+    "throw": "an error is sent or logged like any other event",
+    "switch": "every value has one type; `if ... else if` tells cases apart",
+    "enqueue": "`send ... to` sends events",
+    "static": "an action of the query needs no event",
 }
 """Word to the reason."""
 
-_BEFORE_STATEMENT = frozenset({"LBRACE", "RBRACE", "SEMICOLON", "RPAREN", "THEN"})
+_BEFORE_STATEMENT = frozenset({"LBRACE", "RBRACE", "SEMICOLON", "RPAREN", "THEN", "REFUSED"})
+_STATEMENT_WORDS: dict[str, tuple[str, ...]] = {
+    "try": ("LBRACE",),
+    "throw": ("NAME", "STRING_LITERAL", "NEW"),
+    "switch": ("LPAREN",),
+    "enqueue": ("NAME", "STRING_LITERAL"),
+    "static": ("ACTION", *(word.upper() for word in TYPE_KEYWORDS)),
+}
+"""Names that begin a statement of the larger language if such a token follows."""
 _OPENING = frozenset({"LBRACE", "LPAREN", "LBRACKET"})
 _CLOSING = frozenset({"RBRACE", "RPAREN", "RBRACKET"})
 _FIRST_KINDS = frozenset({"ON", "SPAWN", "DIE", "MONITOR", "FROM", "NAME"})
@@ -34,12 +47,14 @@ def folded(tokens: Sequence[Token]) -> list[Token]:
     while position < len(tokens):
         token = tokens[position]
         word = _refused_word(tokens, position) if token.type in _FIRST_KINDS else None
-        if word is None:
+        if word is None or (word in _STATEMENT_WORDS and kept and kept[-1].type not in _BEFORE_STATEMENT):
             kept.append(token)
             position += 1
             continue
         is_statement = not kept or kept[-1].type in _BEFORE_STATEMENT
         end = _end(tokens, position, is_statement=is_statement)
+        if word == "try" and end < len(tokens) and tokens[end].content == "catch":
+            end = _end(tokens, end, is_statement=True)
         kept.append(token.replaced("REFUSED" if is_statement else "REFUSED_VALUE", word, tokens[end - 1].end))
         position = end
     return kept
@@ -60,6 +75,8 @@ def _refused_word(tokens: Sequence[Token], position: int) -> str | None:
             return "stream"
         case "NAME", ["LT", *_] if token.content == "stream":
             return "stream"
+        case "NAME", [following, *_] if following in _STATEMENT_WORDS.get(token.content, ()):
+            return token.content
         case _:
             return None
 

@@ -14,6 +14,12 @@ from querylang.errors import Mistake, QueryError
 from querylang.expression import Expression
 from querylang.schema import ActionSignature
 
+_FOREIGN = {
+    "self": "it is no event; the pattern's names and the keys are what there is",
+    "currentTime": "a replay would give other results; `getTime()` is the time of an event",
+}
+"""Names of the vendor's larger language to the reason why they stand for nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -46,9 +52,9 @@ class Scope:
         """
         if name.text in self.refused:
             return QueryError.of(self.refused[name.text], name.span, name=name.text)
-        if name.text == "self":
-            reason = "it is no event; the pattern's names and the keys are what there is"
-            return QueryError.of(Mistake.NOT_IN_QUERIES, name.span, what="`self`", reason=reason)
+        if name.text in _FOREIGN:
+            facts = {"what": f"`{name.text}`", "reason": _FOREIGN[name.text]}
+            return QueryError.of(Mistake.NOT_IN_QUERIES, name.span, **facts)
         if not self.is_whole or name.text in self.silent:
             return None
         mistake = QueryError.of(self.unknown, name.span, name=name.text)

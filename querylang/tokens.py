@@ -90,6 +90,9 @@ SYMBOLS: dict[str, str] = {
 }
 """Symbol to token kind; longer ones stand before their beginnings."""
 
+FOREIGN_OPERATORS: dict[str, str] = {"==": "=", "&&": "and", "||": "or", "!": "not"}
+"""Operators of other languages to what they are called here."""
+
 KINDS: tuple[str, ...] = (
     "NAME",
     "INTEGER_LITERAL",
