@@ -22,6 +22,9 @@ from runtime.batch import Arrivals
 from runtime.compiled import kernel
 from runtime.expressions import as_array
 
+NEAR = 8
+"""Integer keys are numbered by a table if that takes at most so many entries a record."""
+
 NO_KEY = -1
 """The dense number of a record with a null in its key."""
 
@@ -106,6 +109,11 @@ def plain_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
 
 
 def _number(column: pa.Array) -> tuple[NDArray[np.int64], int]:
+    if pa.types.is_integer(column.type) and len(column) and not column.null_count:
+        values = column.to_numpy()
+        least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+        if span <= NEAR * len(values):
+            return _number_near(values, least, span)
     if pa.types.is_floating(column.type):
         column = pc.add(column, 0.0)  # -0.0 and 0.0 are one key
     encoded = column.dictionary_encode()
@@ -113,6 +121,20 @@ def _number(column: pa.Array) -> tuple[NDArray[np.int64], int]:
     if indices.null_count:
         indices = indices.fill_null(NO_KEY)
     return indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+@kernel
+def _number_near(values: NDArray[np.int64], least: int, span: int) -> tuple[NDArray[np.int64], int]:
+    """The same for whole numbers that lie close together: a table instead of a hash."""
+    known = np.full(span, NO_KEY, np.int32)
+    numbers, count = np.empty(len(values), np.int64), 0
+    for row in range(len(values)):
+        place = values[row] - least
+        if known[place] < 0:
+            known[place] = count
+            count += 1
+        numbers[row] = known[place]
+    return numbers, count
 
 
 def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) -> NDArray[np.int64]:
