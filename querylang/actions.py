@@ -68,7 +68,8 @@ def event_scope(schema: EventSchema) -> Scope:
         actions={action.name: action for action in schema.actions},
         owner=event,
         unknown=Mistake.UNKNOWN_NAME_OF_EVENT,
-        is_whole=not schema.is_open,
+        is_whole=not schema.is_open or schema.untyped is not None,
+        silent=frozenset(schema.untyped or ()),
     )
 
 

@@ -174,7 +174,7 @@ def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_
     if action is not None:
         return invoked(inferring, node, action, receiver, is_statement=is_statement)
     signature = method_of(type_, name)
-    if schema is not None and schema.is_open and name != "toString":
+    if schema is not None and schema.may_have(name) and name != "toString":
         for argument in node.arguments:
             look_at(inferring, argument)
         return None

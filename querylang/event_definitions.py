@@ -38,7 +38,7 @@ def with_members(
     fields: list[Field] = []
     constants: list[tuple[str, Literal | None]] = []
     actions: list[ActionSignature] = []
-    is_open = False
+    untyped: list[str] = []
     for name in _names_twice(node):
         mistakes.append(QueryError.of(Mistake.DUPLICATE_FIELD, name.span, event=node.name.text, name=name.text))
     for member in node.members:
@@ -46,7 +46,7 @@ def with_members(
             case ast.FieldDefinition(name=name):
                 type_ = namespace.type_of(member.type)
                 if type_ is None:
-                    is_open = True
+                    untyped.append(name.text)
                 elif all(item.name != name.text for item in fields):
                     fields.append(Field(name.text, type_))
                     _compare(member, type_, plan_name, columns or {}, mistakes)
@@ -56,15 +56,16 @@ def with_members(
                 actions.append(signature(member, namespace))
             case ast.Refused(span=span, what=what, reason=reason):
                 mistakes.append(QueryError.of(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason))
-                is_open = True
             case ast.Broken():
-                is_open = True
+                pass
+    is_whole = not any(isinstance(member, ast.Refused | ast.Broken) for member in node.members)
     return EventSchema(
         name=plan_name,
         fields=tuple(fields),
         constants=tuple(constants),
         actions=tuple({action.name: action for action in reversed(actions)}.values())[::-1],
-        is_open=is_open or len(mistakes) > known,
+        is_open=not is_whole or len(mistakes) > known,
+        untyped=tuple(untyped) if is_whole else None,
         package=namespace.package,
         span=node.name.span,
     )

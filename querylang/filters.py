@@ -47,7 +47,7 @@ def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constant
 def _right_side(schema: EventSchema, constants: Constants) -> Scope:
     """What a field may be compared with: constants and parameters."""
     scope = constants.scope(Mistake.UNKNOWN_FILTER_NAME)
-    own = [name for name in schema.field_names if name not in constants.parameters]
+    own = [name for name in (*schema.field_names, *(schema.untyped or ())) if name not in constants.parameters]
     return scope.refusing(own, Mistake.FILTER_OWN_FIELD)
 
 
@@ -60,13 +60,14 @@ class _Filters:
     def field(self, item: ast.Filter, position: int) -> str | None:
         """The name of the field that is filtered; None if there is none."""
         names = self.schema.field_names
+        if item.field is None and self.schema.is_open:
+            return None
         if item.field is None:
             if position < len(names):
                 return names[position]
-            if not self.schema.is_open:
-                self.tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field"))
+            self.tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field"))
             return None
-        if item.field.text not in names and not self.schema.is_open:
+        if item.field.text not in names and not self.schema.may_have(item.field.text):
             self.constants.mistakes.append(no_field(self.schema, item.field))
             return None
         return item.field.text

@@ -181,7 +181,7 @@ def _value(item: ast.Key, schema: EventSchema, constants: Constants, what: str) 
         if value is None and item.source.text in dict(schema.constants):
             facts = {"name": item.source.text, "found": "a constant", "event": schema.name}
             mistakes.append(QueryError.of(Mistake.KEY_NOT_FIELD, item.source.span, **facts))
-        elif value is None and not schema.is_open:
+        elif value is None and not schema.may_have(item.source.text):
             mistakes.append(no_field(schema, item.source))
     if value is not None and value.type not in SIMPLE:
         facts = {"what": what, "name": item.source.text, "type": str(value.type)}

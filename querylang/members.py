@@ -126,7 +126,7 @@ def _event_member(inferring: Inferring, receiver: Expression, schema: EventSchem
     constants = dict(schema.constants)
     if node.text in constants:
         return constants[node.text]
-    return None if schema.is_open else inferring.wrong(no_field(schema, node))
+    return None if schema.may_have(node.text) else inferring.wrong(no_field(schema, node))
 
 
 def _type_constant(inferring: Inferring, path: ast.Name, node: ast.Name) -> Expression | None:
@@ -136,7 +136,7 @@ def _type_constant(inferring: Inferring, path: ast.Name, node: ast.Name) -> Expr
     constants = dict(schema.constants)
     if node.text in constants:
         return constants[node.text]
-    if schema.is_open:
+    if schema.may_have(node.text):
         return None
     mistake = QueryError.of(Mistake.UNKNOWN_CONSTANT, node.span, type=f"'{schema.name}'", name=node.text)
     if schema.type_of(node.text) is not None:

@@ -37,8 +37,8 @@ class EventSchema:
     """An event type. `name` is the plan's: short, unless types of two packages share it.
 
     `time_from`, `heartbeat`: the arguments of the annotations; `heartbeat` is a name as the definition's text sees it.
-    `is_open`: not all is known, so an unknown member is no mistake. `is_unseen`: nothing defines it and no data of it
-    has been seen. `bodies`: the actions for the plan.
+    `is_open`: not all is known. `untyped`: if this is only the types of some fields, these fields; None: there may be
+    any members. `is_unseen`: nothing defines it and no data of it has been seen. `bodies`: the actions for the plan.
     """
 
     name: str
@@ -50,6 +50,7 @@ class EventSchema:
     heartbeat: str | None = None
     out_of_order: bool = False
     is_open: bool = False
+    untyped: tuple[str, ...] | None = None
     is_unseen: bool = False
     package: str = ""
     span: Span | None = field(default=None, compare=False)
@@ -79,6 +80,10 @@ class EventSchema:
     def event_type(self) -> EventType:
         """What the plan keeps of it."""
         return EventType(self.name, self.fields, self.bodies)
+
+    def may_have(self, name: str) -> bool:
+        """Whether a member of that name that is not known may be there: then nothing is said about it."""
+        return self.is_open and (self.untyped is None or name in self.untyped)
 
     def type_of(self, name: str) -> Type | None:
         """The type of a field; None if there is none of that name."""

@@ -111,7 +111,7 @@ def _sent_field(
 ) -> Expression | None:
     type_ = None if schema is None else schema.type_of(name.text)
     if schema is None or type_ is None:
-        if schema is not None and not schema.is_open:
+        if schema is not None and not schema.may_have(name.text):
             inference.wrong(no_field(schema, name))
         return inference.look_at(value)
     return inference.value_of_type(value, type_, f"'{name.text}' of '{schema.name}'")

@@ -25,7 +25,7 @@ def source_time(schema: EventSchema, name: ast.Name, namespace: Namespace) -> Ex
         return _of_action(schema, action, name, namespace)
     if type_ is not None:
         return FieldOf(type_, 0, name.text) if _is_time(type_, name, namespace) else None
-    if not schema.is_open:
+    if not schema.may_have(name.text):
         near = [*schema.field_names, *(item.name for item in schema.actions)]
         mistake = QueryError.of(Mistake.UNKNOWN_TIME, name.span, event=schema.name, name=name.text)
         namespace.mistakes.append(mistake.suggesting(name.text, near))
