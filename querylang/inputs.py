@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from querylang import ast
 from querylang.clocks import Clock
 from querylang.durations import Constants
-from querylang.errors import Mistake, QueryError, counted
+from querylang.errors import Mistake, QueryError, counted, nearest
 from querylang.expression import Call, Expression, KeyOf, walk
 from querylang.filters import check_filters
 from querylang.members import no_field
@@ -79,7 +79,8 @@ class CheckedInputs:
         index = self._found[name.text]
         if index is not None:
             return index, self.items[index].schema
-        if self.is_whole and name.text not in self.unknown:
+        is_meant = name.text in self.unknown or nearest(name.text, self.unknown) is not None
+        if self.is_whole and not is_meant:
             mistake = QueryError.of(Mistake.NOT_AN_INPUT, name.span, event=name.text)
             near = [item.schema.name for item in self.items]
             self.namespace.mistakes.append(mistake.suggesting(name.text, near))
@@ -162,11 +163,11 @@ def _keys(node: ast.InputDefinition, schema: EventSchema, constants: Constants) 
 
 def _unique(node: ast.InputDefinition, schema: EventSchema, constants: Constants) -> tuple[Expression, ...]:
     values: list[Expression] = []
-    for item in node.unique:
+    for position, item in enumerate(node.unique):
         value = _value(item, schema, constants, "what `with unique` compares")
-        if value is not None and value in values:
+        if item in node.unique[:position]:
             constants.mistakes.append(QueryError.of(Mistake.UNIQUE_TWICE, item.span, name=item.source.text))
-        elif value is not None:
+        elif value is not None and value not in values:  # a field may stand beside an action that gives it
             values.append(value)
     return tuple(values)
 

@@ -147,7 +147,7 @@ class Namespace:
 
     def _event(self, node: ast.TypeName) -> Type | None:
         name = ast.Name(node.word, node.span)
-        if not self.candidates(node.word) and self.is_strict:
+        if not self.candidates(node.word) and (self.is_strict or _is_misspelt(node.word)):
             known = [*_WORDS, *_GENERIC, *self.types.names]
             mistake = QueryError.of(Mistake.UNKNOWN_TYPE, node.span, name=node.word)
             self.mistakes.append(mistake.suggesting(node.word, known))
@@ -177,6 +177,11 @@ def path_of(node: ast.Expression | None) -> ast.Name | None:
         return None
     words = [node.name, *reversed(words)]
     return ast.Name(".".join(word.text for word in words), words[0].span.until(words[-1].span))
+
+
+def _is_misspelt(word: str) -> bool:
+    """Whether a word was meant as a type that the language has, like `integr`: names of events begin with a capital."""
+    return word[:1].islower() and nearest(word, [*_WORDS, *_GENERIC]) is not None
 
 
 def _joined(package: str, name: str) -> str:
