@@ -1,8 +1,9 @@
 """What the aggregates of `find every` are, over the values that the candidates give, the oldest candidate first.
 
 A candidate for which an argument has no value is left out of that aggregate. Sums are taken from the latest candidate to
-the oldest; integers wrap, floats round at each step, a sum out of the range of decimals is no value. Of no value at all a count is 0 and everything else has none. `percentile` interpolates
-between the two values around the place; it, `min` and `max` leave NaN out. Numbers are Python's; decimals stay exact.
+the oldest; integers wrap, floats round at each step, a sum out of the range of decimals is no value. Of no value at all a
+count is 0 and everything else has none. `percentile` interpolates between the two values around the place; it, `min` and
+`max` leave NaN out. Numbers are Python's; decimals stay exact.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from runtime.numbers import wrap
 from runtime.values import EvaluationError, order_key
 
 Values = Sequence[Any]
+
+BY_RECENCY = frozenset({"first", "last", "nth"})
+"""Those for which the order of candidates by the *recent* policy counts; all others take them as the search goes."""
 
 
 def aggregate(function: str, rows: Sequence[tuple[Any, ...]]) -> Any:

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Aggregate, Expression, Type, terms_of
+from querylang.expression import Aggregate, Expression, Invoke, KeyOf, Type, terms_of, walk
 from querylang.plan import Condition, Plan, QueryPlan, Where, Without, known
 from runtime.compiled import kernel
 from runtime.controls import NEVER
 from runtime.every import aggregates_of
-from runtime.expressions import as_array
+from runtime.expressions import as_array, with_keys
 from runtime.kernel_program import Conditions, KernelProgram, NotForKernel, Operand, about_one_event, build_program
 from runtime.kernel_search import (
     Aggregated,
@@ -45,7 +45,7 @@ from runtime.kernel_tables import (
     is_ambiguous,
     mentioned_terms,
 )
-from runtime.key_values import with_keys_of
+from runtime.keys import key_columns
 from runtime.matcher import Found, Ordered, Waiting
 from runtime.windows import WindowColumns, window_columns
 
@@ -56,7 +56,7 @@ class KernelMatcher:
     """A matcher for one query; raises NotForKernel if it needs the reference matcher."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
-        self._plan = plan
+        self._plan, self._query = plan, query
         self._terms = len(query.terms)
         self._is_every = query.every is not None
         self._is_ambiguous = is_ambiguous(query)
@@ -64,11 +64,9 @@ class KernelMatcher:
         self._within = NEVER if query.within is None else query.within
         self._leading = NEVER if query.leading is None else known(query.leading.duration)
         self._automaton = automaton_columns(query)
-        if self._is_every and self._is_ambiguous:
-            raise NotForKernel("`find every` over a pattern in which one event may serve different names")
-        self._aggregates = [with_keys_of(query, node) for node in aggregates_of(query)]
+        self._aggregates = aggregates_of(query)
         self._functions = [_function(node) for node in self._aggregates]
-        self._compile([with_keys_of(query, condition) for condition in query.conditions], query)
+        self._compile(query.conditions, query)
         self._late = _late(query)
 
     def _compile(self, conditions: Sequence[Condition], query: QueryPlan) -> None:
@@ -85,14 +83,17 @@ class KernelMatcher:
                 self._counted.append((condition.input, condition.condition, event))
             elif isinstance(condition, Where | Without) and condition.condition is not None:
                 program = len(parts)
-                own = [query.inputs[condition.input].event] if isinstance(condition, Without) else []
-                parts.append((condition.condition, [*events, *own]))
+                own = query.inputs[condition.input].event if isinstance(condition, Without) else events[0]
+                parts.append((condition.condition, [*events, own]))
             programs.append(program)
             counted.append(row)
         self._conditions: ConditionColumns = condition_columns(query, programs, counted)
         self._arguments = _arguments(self._aggregates, self._functions, len(parts))
-        parts += [(node.arguments[0], events) for node in self._aggregates if node.arguments]
+        parts += [(node.arguments[0], [*events, events[0]]) for node in self._aggregates if node.arguments]
         self._program: KernelProgram = build_program(parts)
+        operands = [*self._program.float_operands, *self._program.integer_operands]
+        computed = [*(item.expression for item in operands), *(about for _, about, _ in self._counted if about is not None)]
+        self._may_ask_for_keys = any(isinstance(node, KeyOf | Invoke) for part in computed for node in walk(part))
 
     def _is_counted(self, condition: Without) -> bool:
         """Whether its events can be told without looking at a candidate, or at which of them are current."""
@@ -113,8 +114,10 @@ class KernelMatcher:
         shape = (len(self._aggregates), most)
         results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
         count = len(self._aggregates)
-        running = Running(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.float64))
-        found = search_every(ordered, query, self._memory(ordered), self._arguments, running, latest, results)
+        best = np.full((count, self._terms), -1, np.int64)
+        running = Running(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.float64), best)
+        memory, is_ambiguous = self._memory(ordered), self._is_ambiguous
+        found = search_every(ordered, query, memory, is_ambiguous, self._arguments, running, latest, results)
         columns = tuple(_column(node, place, results, found) for place, node in enumerate(self._aggregates))
         return Found(latest[:found], np.empty((found, 0), np.int64), columns)
 
@@ -131,7 +134,7 @@ class KernelMatcher:
 
     def _tables(self, events: Ordered) -> tuple[Events, Query]:
         row, program = events.row, self._program
-        table = events.table
+        table = self._with_keys(events.table)
         floats = _operands([self._operand(item, table) for item in program.float_operands], row, np.float64)
         integers, constants = self._integers(table, row)
         code = Conditions(program.code, program.ends, constants, program.floats, *integers, *floats)
@@ -145,8 +148,13 @@ class KernelMatcher:
         )
         return ordered, Query(self._automaton, self._conditions, code, self._windows, self._within, self._leading)
 
+    def _with_keys(self, table: pa.Table) -> pa.Table:
+        if not self._may_ask_for_keys:
+            return table
+        return with_keys(table, self._query, key_columns(table, table.column("_kind").to_numpy(), self._plan, self._query))
+
     def _operand(self, item: Operand, table: pa.Table) -> pa.Array:
-        return as_array(item.expression, table, self._plan, self._plan.event(item.event))
+        return as_array(item.expression, table, self._plan, self._plan.event(item.event), self._query)
 
     def _integers(self, table: pa.Table, row: NDArray[np.int32]) -> tuple[_Operands, Integers]:
         """Integer, boolean and string operands; strings, the constants too, as ranks over all that occur here."""

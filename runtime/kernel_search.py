@@ -75,7 +75,7 @@ class _Lessons(NamedTuple):
 
 class _Moment(NamedTuple):
     """Where the search stands, as arrays that change. `bound`: by term, -1: none yet; the last entry is for the event of a
-    `without`. `oldest`, `inside`: by input, where its window begins and how many events it holds."""
+    `without`, before that for any event of the key. `oldest`, `inside`: by input, where its window begins and how many events it holds."""
 
     bound: Integers
     oldest: Integers
@@ -451,6 +451,7 @@ def search(
             if event < fresh:
                 continue
             horizon = events.time[event] - within
+            bound[terms] = event
             # depth 0 consumes this event; deeper levels look at older positions
             depth, has_won = 0, False
             _enter(automaton, path, 0, 0, event + 1)
@@ -537,31 +538,44 @@ class Aggregated(NamedTuple):
 
 
 class Running(NamedTuple):
-    """What aggregates have come to so far, an entry each: how many values, and a whole number or a float."""
+    """What aggregates have come to so far, an entry each: how many values, and a whole number or a float; `best`: the candidate
+    that the oldest or newest value is of, by (aggregate, term)."""
 
     size: Integers
     whole: Integers
     real: NDArray[np.float64]
+    best: Integers
 
 
 @inlined
-def _take(program: Conditions, arguments: Arguments, running: Running, bound: Integers, stacks: Stacks) -> None:
-    """Adds what one candidate gives to each aggregate; candidates come newest first."""
+def _take(
+    program: Conditions, arguments: Arguments, running: Running, is_ambiguous: bool, bound: Integers, memory: Memory
+) -> None:
+    """Adds what one candidate gives to each aggregate; candidates come newest first, unless the pattern is ambiguous."""
+    stacks = memory.stacks
     for index in range(len(arguments.function)):
-        number = arguments.program[index]
+        number, function = arguments.program[index], arguments.function[index]
         is_set = number >= 0
         for at in range(arguments.first[index], arguments.first[index + 1]):
             is_set = is_set and bound[arguments.mentions[at]] >= 0
         if is_set and has_value(program, number, bound, stacks):
             is_first = running.size[index] == 0
+            replaces = is_first or (function == 7 and not is_ambiguous)
+            if is_ambiguous and not is_first and function >= 7:
+                best, terms = running.best[index], running.best.shape[1]
+                is_newer = _is_more_recent(bound, best, terms, memory.ours, memory.theirs)
+                replaces = is_newer == (function == 8)
+            if replaces and is_ambiguous:
+                for term in range(running.best.shape[1]):
+                    running.best[index, term] = bound[term]
             if arguments.is_float[index]:
-                _add_float(arguments.function[index], running, index, stacks.real[0], is_first)
+                _add_float(function, running, index, stacks.real[0], is_first, replaces)
             else:
-                _add_whole(arguments.function[index], running, index, stacks.whole[0], is_first)
+                _add_whole(function, running, index, stacks.whole[0], is_first, replaces)
 
 
 @inlined
-def _add_float(function: int, running: Running, index: int, value: float, is_first: bool) -> None:
+def _add_float(function: int, running: Running, index: int, value: float, is_first: bool, replaces: bool) -> None:
     """One more value of a float. NaN is neither least nor greatest, unless there is nothing else; `count` counts none."""
     best, is_number = running.real[index], value == value  # noqa: PLR0124
     if function == 2:
@@ -571,17 +585,17 @@ def _add_float(function: int, running: Running, index: int, value: float, is_fir
         if function == 3 or function == 4:  # noqa: PLR1714
             running.real[index] = value if is_first else best + value
         elif function == 5:
-            if is_first or value < best or (best != best and is_number):  # noqa: PLR0124
+            if is_first or value <= best or (best != best and is_number):  # noqa: PLR0124
                 running.real[index] = value
         elif function == 6:
-            if is_first or value > best or (best != best and is_number):  # noqa: PLR0124
+            if is_first or value >= best or (best != best and is_number):  # noqa: PLR0124
                 running.real[index] = value
-        elif function == 7 or is_first:
+        elif replaces:
             running.real[index] = value
 
 
 @inlined
-def _add_whole(function: int, running: Running, index: int, value: int, is_first: bool) -> None:
+def _add_whole(function: int, running: Running, index: int, value: int, is_first: bool, replaces: bool) -> None:
     """One more value of an integer or boolean; a mean is of floats."""
     best = running.whole[index]
     running.size[index] += 1
@@ -593,7 +607,7 @@ def _add_whole(function: int, running: Running, index: int, value: int, is_first
         running.whole[index] = value if is_first else min(best, value)
     elif function == 6:
         running.whole[index] = value if is_first else max(best, value)
-    elif function == 7 or is_first:
+    elif replaces:
         running.whole[index] = value
 
 
@@ -620,6 +634,7 @@ def search_every(
     events: Events,
     query: Query,
     memory: Memory,
+    is_ambiguous: bool,
     arguments: Arguments,
     running: Running,
     latest: Integers,
@@ -643,6 +658,7 @@ def search_every(
                 continue
             running.size[:] = 0
             candidates = 0
+            bound[len(bound) - 1] = event
             # all candidates by their newest event; if none has the latest one there is no match
             for newest in range(event, floor - 1, -1):
                 if newest < oldest[events.input[newest]]:
@@ -677,7 +693,7 @@ def search_every(
                     target = automaton.target[transition]
                     if target < 0:
                         candidates += 1
-                        _take(program, arguments, running, bound, stacks)
+                        _take(program, arguments, running, is_ambiguous, bound, memory)
                         for above in range(depth + 1):
                             path.won[above] = 1
                         _release(automaton, transition, bound)
@@ -722,6 +738,7 @@ def outlive(events: Events, query: Query, late: Late, waits: Waits, memory: Memo
     for wait in range(count):
         for term in range(terms):
             bound[term] = waits.members[wait, term]
+        bound[terms] = waits.latest[wait]
         for index in range(len(late.conditions)):
             is_unset = False
             for at in range(late.first[index], late.first[index + 1]):

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from querylang.automaton import ACCEPT, Transition
-from querylang.expression import Aggregate, Expression
+from querylang.expression import Aggregate, Expression, Invoke, KeyOf, walk
 from querylang.plan import Between, Condition, Input, Plan, QueryPlan, Where, Within, Without, known
-from runtime.aggregates import aggregate
+from runtime.aggregates import BY_RECENCY, aggregate
 from runtime.controls import NEVER
 from runtime.evaluation import Context, Names
 from runtime.every import aggregates_of
 from runtime.interpreter import evaluate, holds
 from runtime.kernel_tables import mentioned_terms
-from runtime.key_values import with_keys_of
 from runtime.values import EvaluationError, Event, Value
 
 
@@ -49,8 +48,9 @@ class ReferenceMatcher:
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._query = query
         self._world = Names(plan, query)
-        self._conditions = tuple(with_keys_of(query, condition) for condition in query.conditions)
-        self._aggregates = tuple(with_keys_of(query, node) for node in aggregates_of(query))
+        self._conditions = query.conditions
+        self._aggregates = aggregates_of(query)
+        self._may_ask_for_keys = any(_may_ask_for_keys(node) for node in (*_expressions(query), *self._aggregates))
         self._leading = None if query.leading is None else known(query.leading.duration)
 
     def matches(self, events: Sequence[Released], among: range, first_new: int) -> list[tuple[int, Bound]]:
@@ -72,9 +72,12 @@ class ReferenceMatcher:
         """For each new event that is part of a candidate: what the aggregates over all candidates come to."""
         found: list[tuple[int, tuple[Value, ...]]] = []
         for latest in range(first_new, among.stop):
-            candidates = sorted(_Search(self, events, latest, among).candidates(0, latest, {}), key=self.recency)
-            if any(latest in bound.values() for bound in candidates):
-                found.append((latest, tuple(self._aggregate(events, node, candidates) for node in self._aggregates)))
+            searched = list(_Search(self, events, latest, among).candidates(0, latest, {}))
+            if any(latest in bound.values() for bound in searched):
+                oldest_first = sorted(searched, key=self.recency)
+                orders = (oldest_first if node.function in BY_RECENCY else searched[::-1] for node in self._aggregates)
+                nodes = zip(self._aggregates, orders, strict=True)
+                found.append((latest, tuple(self._aggregate(events, node, order) for node, order in nodes)))
         return found
 
     def outlives(
@@ -179,7 +182,15 @@ class ReferenceMatcher:
 
     def _context(self, events: Sequence[Released], bound: Bound) -> Context:
         terms = range(len(self._query.terms) + 1)
-        return Context([events[bound[term]].value if term in bound else None for term in terms], world=self._world)
+        values = [events[bound[term]].value if term in bound else None for term in terms]
+        return Context(values, keys=self._keys(events[next(iter(bound.values()))]), world=self._world)
+
+    def _keys(self, event: Released) -> Sequence[Value]:
+        """The partition's key, which each of its events has."""
+        if not self._may_ask_for_keys:
+            return ()
+        context = Context([event.value], world=self._world)
+        return [evaluate(key, context) for key in self._query.inputs[event.input].keys]
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -191,6 +202,17 @@ class ReferenceMatcher:
         able = [item for item in self._query.automaton.states[state].transitions if item.input == kind]
         for _, ways in groupby(able, key=lambda item: len(item.binds)):
             yield list(ways)
+
+
+def _expressions(query: QueryPlan) -> Iterator[Expression]:
+    for item in query.conditions:
+        if isinstance(item, Where | Without) and item.condition is not None:
+            yield item.condition
+
+
+def _may_ask_for_keys(expression: Expression) -> bool:
+    """Whether it mentions a key, or calls an action, which may."""
+    return any(isinstance(node, KeyOf | Invoke) for node in walk(expression))
 
 
 class _Search:
