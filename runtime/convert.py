@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from querylang.types import LOCATION_FIELDS
+from querylang.types import DECIMAL_PLACES, LOCATION_FIELDS
 from querylang.value_types import Kind, Type
 from runtime.arrow import arrow_type
 from runtime.batch import NO_TIME
@@ -31,6 +31,9 @@ _FORMS = {
     pa.float64(): rf"(?i){NUMBER}|^[+-]?(inf|infinity|nan)$",
 }
 """How text of each type looks, roughly."""
+
+MOST_DIGITS = 38
+"""Of a decimal, before and behind its point."""
 
 NO_PLAN = Plan((), ())
 """Enough for types that mention no event type."""
@@ -53,7 +56,7 @@ def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: P
         return convert(column, type_.of[0], is_source_time, plan)
     target = arrow_type(type_, plan)
     if column.type == target:
-        return Converted(column)
+        return _by_cell(column, type_, plan) if _is_incomplete(column, type_, plan) else Converted(column)
     if pa.types.is_null(column.type):
         return Converted(pa.nulls(len(column), target))
     if type_ in (Type.FLOAT, Type.INTEGER) and (is_source_time or is_moment(column.type)):
@@ -62,16 +65,47 @@ def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: P
         return _cast(_prepared(column, type_), target)
     if _is_exact(column.type, type_, plan):
         try:
-            return Converted(pc.cast(column, target))
+            values = pc.cast(column, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             pass  # some cell does not fit, or Arrow has no such cast
+        else:
+            if not _is_incomplete(values, type_, plan):
+                return Converted(values)
     return _by_cell(column, type_, plan)
 
 
+def _is_incomplete(column: pa.Array, type_: Type, plan: Plan) -> bool:
+    """Whether a part is missing that must be there in some cell: an element, a value of a dictionary, a corner. The
+    fields of events may be null."""
+    match type_.kind:
+        case Kind.OPTIONAL:
+            return _is_incomplete(column, type_.of[0], plan)
+        case Kind.SEQUENCE:
+            return _lacks(column.flatten(), type_.of[0], plan)
+        case Kind.DICTIONARY:
+            return _lacks(column.items, type_.of[1], plan)
+        case Kind.LOCATION:
+            return any(corner.null_count > column.null_count for corner in column.flatten())
+        case Kind.EVENT:
+            fields = plan.event(type_.name).fields
+            return any(
+                _is_incomplete(part, field.type, plan) for part, field in zip(column.flatten(), fields, strict=True)
+            )
+        case _:
+            return False
+
+
+def _lacks(parts: pa.Array, type_: Type, plan: Plan) -> bool:
+    is_missing = type_.kind is not Kind.OPTIONAL and parts.null_count > 0
+    return is_missing or _is_incomplete(parts, type_, plan)
+
+
 def _is_exact(kind: pa.DataType, type_: Type, plan: Plan) -> bool:
-    """Whether Arrow's cast means what ours does: of a float it would take digits that its text does not have."""
+    """Whether Arrow's cast means what ours does: of a float it would take digits that its text does not have, and of
+    a decimal with more digits than fit it makes another number (Arrow 26)."""
     if type_ == Type.DECIMAL:
-        return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+        fits = pa.types.is_decimal(kind) and kind.precision - kind.scale <= MOST_DIGITS - DECIMAL_PLACES
+        return bool(pa.types.is_integer(kind) or fits)
     return "decimal" not in str(arrow_type(type_, plan)) and agrees(kind, type_, plan=plan)
 
 

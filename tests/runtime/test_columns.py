@@ -218,3 +218,25 @@ def test_values_of_any_type_go_through_arrow_and_the_state(typed: tuple[Type, An
     first, second = (from_cell(cell, type_, WORLD) for cell in taken.column("v").to_pylist())
     assert inner_text(first, type_) == inner_text(value, type_)
     assert second is None
+
+
+@pytest.mark.parametrize(
+    ("field", "cell"),
+    [
+        ("xs", [1.0, None]),
+        ("m", [("k", None)]),
+        ("l", {"x1": 0.0, "y1": None, "x2": 0.0, "y2": 0.0}),
+        ("bs", [{"n": 1}, None]),
+    ],
+)
+def test_a_value_that_lacks_a_part_is_none(field: str, cell: Any) -> None:
+    type_ = ONE.event("A").type_of(field)
+    found = convert(pa.array([NATIVE[0][field], cell, None], TARGET[field]), type_, plan=ONE)
+    assert found.bad is not None
+    assert found.bad.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("digits", [21, 30, 37])
+def test_a_decimal_with_too_many_digits_is_none(digits: int) -> None:
+    converted = convert(pa.array([Decimal(10) ** digits, Decimal(3)], pa.decimal128(38, 0)), Type.DECIMAL)
+    assert converted.values.to_pylist() == [None, Decimal(3)]  # noqa: PD011
