@@ -1,19 +1,19 @@
 """A bounded Parquet table on one core: Ensue against DuckDB with one thread, in turn.
 
-The table is history in order: every event arrives when it happens, so admission plays no part. Ours reads the file and
-gives each match with key, times and payloads, in the promised order; DuckDB gives the row numbers of each match's
-events, in any order, which is less. It answers in two forms, each as its best writer would have it: a self-join, cut into
-slices of time so that it does not pair what is far apart, and a window that gathers what each event looks back on. Of
-three names both find the best first event of each second one before they look for a third: conditions are on
-neighbours, so that loses nothing. What is compared is the better of the two.
+The table is history in order: every event arrives when it happens, so admission plays no part. Both read the file and give
+key, times and values of each match's events; ours gives identities and the promised order besides. DuckDB answers in
+three forms: a self-join; a window that gathers what each event looks back on; and the self-join by hand cut into slices of
+30 seconds, so that it does not pair what is far apart. Of three names all find the best first event of each second
+one before they look for a third: conditions are on neighbours, so that loses nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -42,12 +42,11 @@ query Q {{
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The same asked of both. Each SQL gives the columns of the row numbers, the first name's first; `$file` is the table."""
+    """The same asked of both. `sql` by form: the first columns are the row numbers of the names' events; `$file` is the table."""
 
     name: str
     find: str
-    join: str
-    window: str
+    sql: Mapping[str, str]
 
     @property
     def plan(self) -> Plan:
@@ -66,7 +65,8 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Medians, milliseconds; `ratio`: how many times ours is faster than the better form of DuckDB."""
+    """Medians, milliseconds. `ratio`: how many times ours is faster than the better of self-join and window;
+    `sliced_ratio`: than the self-join in slices."""
 
     name: str
     events: int
@@ -75,27 +75,37 @@ class Compared:
     ours_ms: float
     join_ms: float
     window_ms: float
+    sliced_ms: float
     ratio: float
-    ours_all_ms: tuple[float, ...]
-    join_all_ms: tuple[float, ...]
-    window_all_ms: tuple[float, ...]
+    sliced_ratio: float
+    all_ms: dict[str, list[float]]
 
 
-_EVENTS = """
-SELECT id, event, k, v, epoch_us(ts) AS t FROM read_parquet($file)
-"""
-_PAIRS_BY_JOIN = f"""
+_EVENTS = "SELECT id, event, k, v, epoch_us(ts) AS t FROM read_parquet($file)"
+_BY_JOIN = f"""
 WITH e AS ({_EVENTS}),
-firsts AS (SELECT k, id, v, t, t // 30000000 + late AS slice FROM e, (VALUES (0), (1)) AS slices(late) WHERE event = 'A'),
+{{firsts}}
 pairs AS (
-    SELECT b.id AS b, any_value(b.k) AS k, any_value(b.v) AS v, any_value(b.t) AS t, max(a.t) AS since,
-        arg_max(a.id, a.t) AS a
-    FROM e AS b JOIN firsts AS a ON a.k = b.k AND a.slice = b.t // 30000000
+    SELECT b.k, b.id AS b, b.v, b.t, arg_max(a.id, a.t) AS a, arg_max(a.v, a.t) AS a_v, max(a.t) AS a_t
+    FROM e AS b JOIN {{first}}
     WHERE b.event = 'B' AND a.t < b.t AND b.t - a.t < 30000000 AND b.v > a.v
-    GROUP BY b.id
-)
+    GROUP BY b.k, b.id, b.v, b.t
+){{middles}}
 """
-_PAIRS_BY_WINDOW = f"""
+_PLAIN = _BY_JOIN.format(firsts="", first="e AS a ON a.k = b.k AND a.event = 'A'", middles="")
+_SLICED = _BY_JOIN.format(
+    firsts="firsts AS (SELECT *, t // 30000000 + late AS slice FROM e, (VALUES (0), (1)) AS s(late) WHERE event = 'A'),",
+    first="firsts AS a ON a.k = b.k AND a.slice = b.t // 30000000",
+    middles=", middles AS (SELECT *, t // 30000000 + late AS slice FROM pairs, (VALUES (0), (1)) AS s(late))",
+)
+_THIRD = """
+SELECT arg_max(p.a, p.t) AS a, arg_max(p.b, p.t) AS b, c.id AS c, c.k, c.t, c.v, arg_max(p.a_t, p.t) AS a_t,
+    arg_max(p.a_v, p.t) AS a_v, max(p.t) AS b_t, arg_max(p.v, p.t) AS b_v
+FROM e AS c JOIN {middle}
+WHERE c.event = 'A' AND p.t < c.t AND c.t - p.a_t < 30000000 AND c.v > p.v
+GROUP BY c.k, c.id, c.v, c.t
+"""
+_WINDOWED = f"""
 WITH e AS ({_EVENTS}),
 seen AS (
     SELECT id, event, k, v, t, list({{'id': id, 'v': v, 't': t}}) FILTER (event = 'A') OVER (
@@ -103,44 +113,39 @@ seen AS (
     ) AS before FROM e
 ),
 found AS (SELECT id, k, v, t, [x FOR x IN before IF x.v < v][-1] AS a FROM seen WHERE event = 'B'),
-pairs AS (SELECT id AS b, k, v, t, a.t AS since, a.id AS a FROM found WHERE a IS NOT NULL)
+pairs AS (SELECT a.id AS a, id AS b, k, v, t, a.t AS a_t, a.v AS a_v FROM found WHERE a IS NOT NULL)
 """
+_THIRD_WINDOWED = """,
+either AS (
+    SELECT k, v, t, {'a': a, 'b': b, 'v': v, 't': t, 'a_t': a_t, 'a_v': a_v} AS pair, NULL AS c FROM pairs
+    UNION ALL SELECT k, v, t, NULL, id FROM e WHERE event = 'A'
+),
+later AS (
+    SELECT k, c, v, t, list(pair) FILTER (c IS NULL) OVER (
+        PARTITION BY k ORDER BY t RANGE BETWEEN 29999999 PRECEDING AND CURRENT ROW
+    ) AS before FROM either
+),
+last AS (
+    SELECT k, c, v, t, [x FOR x IN before IF x.v < v AND t - x.a_t < 30000000][-1] AS p FROM later WHERE c IS NOT NULL
+)
+SELECT p.a AS a, p.b AS b, c, k, t, v, p FROM last WHERE p IS NOT NULL
+"""
+_PAIR = "SELECT a, b, k, t, v, a_t, a_v FROM pairs"
 
 QUESTIONS = (
     Question(
         "A -> B where b.v > a.v within 30 seconds",
         "A as a -> B as b where b.v > a.v within 30 seconds",
-        f"{_PAIRS_BY_JOIN} SELECT a, b FROM pairs",
-        f"{_PAIRS_BY_WINDOW} SELECT a, b FROM pairs",
+        {"join": f"{_PLAIN} {_PAIR}", "sliced": f"{_SLICED} {_PAIR}", "window": f"{_WINDOWED} {_PAIR}"},
     ),
     Question(
         "A -> B -> A, two conditions, within 30 seconds",
         "A as a -> B as b -> A as c where b.v > a.v where c.v > b.v within 30 seconds",
-        f"""
-        {_PAIRS_BY_JOIN},
-        middles AS (SELECT *, t // 30000000 + late AS slice FROM pairs, (VALUES (0), (1)) AS slices(late))
-        SELECT arg_max(p.a, p.t) AS a, arg_max(p.b, p.t) AS b, c.id AS c
-        FROM e AS c JOIN middles AS p ON p.k = c.k AND p.slice = c.t // 30000000
-        WHERE c.event = 'A' AND p.t < c.t AND c.t - p.since < 30000000 AND c.v > p.v
-        GROUP BY c.id
-        """,
-        f"""
-        {_PAIRS_BY_WINDOW},
-        either AS (
-            SELECT k, v, t, b, a, since, NULL AS c FROM pairs
-            UNION ALL SELECT k, v, t, NULL, NULL, NULL, id FROM e WHERE event = 'A'
-        ),
-        later AS (
-            SELECT c, v, t, list({{'a': a, 'b': b, 'v': v, 'since': since}}) FILTER (c IS NULL) OVER (
-                PARTITION BY k ORDER BY t RANGE BETWEEN 29999999 PRECEDING AND CURRENT ROW
-            ) AS before FROM either
-        ),
-        last AS (
-            SELECT c, [x FOR x IN before IF x.v < v AND t - x.since < 30000000][-1] AS p FROM later
-            WHERE c IS NOT NULL
-        )
-        SELECT p.a AS a, p.b AS b, c FROM last WHERE p IS NOT NULL
-        """,
+        {
+            "join": _PLAIN + _THIRD.format(middle="pairs AS p ON p.k = c.k"),
+            "sliced": _SLICED + _THIRD.format(middle="middles AS p ON p.k = c.k AND p.slice = c.t // 30000000"),
+            "window": _WINDOWED + _THIRD_WINDOWED,
+        },
     ),
 )
 
@@ -150,6 +155,7 @@ def measure(folder: Path, size: Size) -> list[Compared]:
     path = folder / "history.parquet"
     write_table(path, size.events, size.keys)
     with _one_core(), duckdb.connect(config={"threads": 1}) as connection:
+        connection.sql("SET enable_progress_bar = false")
         return [_compared(question, path, size, connection) for question in QUESTIONS]
 
 
@@ -157,8 +163,7 @@ def _compared(question: Question, path: Path, size: Size, connection: duckdb.Duc
     plan = question.plan
     forms: dict[str, Callable[[], pa.Table]] = {
         "ours": lambda: ours(plan, path),
-        "join": lambda: theirs(connection, question.join, path),
-        "window": lambda: theirs(connection, question.window, path),
+        **{form: partial(theirs, connection, sql, path) for form, sql in question.sql.items()},
     }
     times: dict[str, list[float]] = {name: [] for name in forms}
     counts: set[int] = set()
@@ -177,10 +182,10 @@ def _compared(question: Question, path: Path, size: Size, connection: duckdb.Duc
         ours_ms=medians["ours"],
         join_ms=medians["join"],
         window_ms=medians["window"],
+        sliced_ms=medians["sliced"],
         ratio=significant(min(medians["join"], medians["window"]) / medians["ours"]),
-        ours_all_ms=tuple(times["ours"][1:]),
-        join_all_ms=tuple(times["join"][1:]),
-        window_all_ms=tuple(times["window"][1:]),
+        sliced_ratio=significant(medians["sliced"] / medians["ours"]),
+        all_ms={name: own[1:] for name, own in times.items()},
     )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 import querylang
 from querylang.plan import Plan
@@ -38,7 +40,7 @@ def plan(query: str = QUERY) -> Plan:
     return querylang.compile_text(query).plan
 
 
-def columns(count: int, keys: int, first: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def columns(count: int, keys: int, first: int) -> dict[str, NDArray[Any]]:
     """`count` events from number `first` on; kind 0 is A, 1 is B. The same numbers for the same arguments."""
     random = np.random.default_rng(first)
     number = np.arange(first, first + count)

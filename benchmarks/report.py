@@ -37,12 +37,13 @@ def show_patterns(console: Console, items: Sequence[Measured]) -> None:
 
 def show_compared(console: Console, items: Sequence[Compared]) -> None:
     """Against DuckDB, over the same file."""
-    table = Table("pattern", "events", "keys", "matches", "ours", "self-join", "window", "ratio to the best")
+    table = Table("pattern", "events", "keys", "matches", "ours", "self-join", "window", "ratio", "slices", "ratio")
     table.title = "One Parquet file, one core, medians: Ensue and DuckDB"
     for item in items:
         sizes = f"{item.events:,}", f"{item.keys:,}", f"{item.matches:,}"
         times = f"{item.ours_ms:,.0f} ms", f"{item.join_ms:,.0f} ms", f"{item.window_ms:,.0f} ms"
-        table.add_row(item.name, *sizes, *times, f"{item.ratio:.3g}")
+        sliced = f"{item.sliced_ms:,.0f} ms", f"{item.sliced_ratio:.3g}"
+        table.add_row(item.name, *sizes, *times, f"{item.ratio:.3g}", *sliced)
     console.print(table)
 
 

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.duckdb_compare import QUESTIONS
+from benchmarks.patterns import PATTERNS
+
 
 def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
@@ -13,6 +16,14 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     measured = json.loads(figures.read_text())
     assert [item["keys"] for item in measured["embedded"]] == [100, 2_000]
-    assert [item["keys"] for item in measured["streaming"]] == [100, 2_000]
+    assert [(item["name"], item["keys"]) for item in measured["streaming"]] == [
+        ("A -> B where", 100),
+        ("A -> B where", 2_000),
+        ("three names, two conditions", 100),
+    ]
+    assert [item["name"] for item in measured["patterns"]] == [pattern.name for pattern in PATTERNS]
+    assert all(item["rate"] > 0 for item in measured["patterns"])
+    assert [item["name"] for item in measured["duckdb"]] == [question.name for question in QUESTIONS]
+    assert all(item["ratio"] > 0 and item["matches"] > 0 for item in measured["duckdb"])
     assert all(item["to_matches"] > 0 and item["matches"] > 0 for item in measured["embedded"])
     assert all(item["ratio"] > 0 and item["state_bytes"] > 0 for item in measured["streaming"])
