@@ -1,6 +1,7 @@
 """Names, types, literals and expressions as text, with the brackets that they need and no others.
 
-Takes nodes of the tree; gives what the grammar reads as the same nodes.
+Takes nodes of the tree; gives what the grammar reads as the same nodes, with marks where it may be broken into lines
+(`querylang.wrapping`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import assert_never
 from querylang import ast
 from querylang.lexer import ESCAPES
 from querylang.tokens import KEYWORDS, SOFT_KEYWORDS, TYPE_KEYWORDS
+from querylang.wrapping import MARK
 
 ANY, NEGATION, COMPARISON, SUM, SIGN, POSTFIX = 0, 4, 5, 6, 8, 10
 _TIGHTNESS = {
@@ -63,7 +65,12 @@ def duration(node: ast.Duration) -> str:
 
 def argument_list(nodes: Iterable[ast.Expression]) -> str:
     """Expressions with commas between them."""
-    return ", ".join(expression(node) for node in nodes)
+    return listed(expression(node) for node in nodes)
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Texts with commas between them."""
+    return f",{MARK}".join(texts)
 
 
 def expression(node: ast.Expression, place: int = ANY) -> str:
@@ -84,7 +91,7 @@ def _bare(node: ast.Expression) -> tuple[int, str]:
         case ast.New(type=type_):
             return SIGN, f"new {type_name(type_)}"
         case ast.DictionaryLiteral(items=items):
-            return SIGN, f"{{{', '.join(f'{expression(key)}: {expression(value)}' for key, value in items)}}}"
+            return SIGN, f"{{{listed(f'{expression(key)}: {expression(value)}' for key, value in items)}}}"
         case ast.Member() | ast.Call() | ast.Index():
             return POSTFIX, _postfix(node)
         case ast.Constant():
@@ -111,10 +118,10 @@ def _binary(node: ast.Binary) -> str:
     place = ANY
     while isinstance(left, ast.Binary) and _TIGHTNESS[left.operator] >= place:
         own = _TIGHTNESS[left.operator]
-        reversed_parts += [expression(left.right, own + 1), left.operator]
+        reversed_parts.append(f"{left.operator} {expression(left.right, own + 1)}")
         left, place = left.left, own + (own == COMPARISON)
     reversed_parts.append(expression(left, place))
-    return " ".join(reversed(reversed_parts))
+    return MARK.join(reversed(reversed_parts))
 
 
 def _postfix(node: ast.Expression) -> str:

@@ -13,9 +13,10 @@ from querylang.ast import Comment
 from querylang.errors import QueryErrors
 from querylang.lexer import tokenize
 from querylang.parser import parse
-from querylang.printer import INDENT, printed, refusals
+from querylang.printer import printed, refusals
 from querylang.source import Source
 from querylang.tokens import Token
+from querylang.wrapping import INDENT
 
 NAMELESS = "query"
 """The name of a text without a path."""

@@ -1,12 +1,14 @@
 """A tree as text, in the one canonical layout, without comments.
 
 Takes the tree of a text without mistakes; gives a text whose tree is equal. Four spaces a level, clauses under their
-`find`, `as` before names, braces, no bracket that changes nothing. Where comments belong is for `querylang.formatting`.
+`find`, `as` before names, braces, no bracket that changes nothing; lines that are too wide are broken by `querylang.wrapping`. Where comments belong is for `querylang.formatting`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import assert_never
 
@@ -18,15 +20,15 @@ from querylang.expression_text import (
     argument_list,
     duration,
     expression,
+    listed,
     name,
     qualified,
     quoted,
     type_name,
 )
+from querylang.wrapping import INDENT, MARK, wrapped
 
-INDENT = "    "
-WIDEST = 120
-"""A longer pattern or input stands on several lines."""
+_FRAMES = 2_500
 
 
 def printed(file: ast.File) -> str:
@@ -36,10 +38,23 @@ def printed(file: ast.File) -> str:
     for item in file.items:
         lines += [""] if lines else []
         try:
-            lines += _event_type(item) if isinstance(item, ast.EventDefinition) else _query(item)
+            with _deep_stack():
+                own = list(_event_type(item) if isinstance(item, ast.EventDefinition) else _query(item))
         except RecursionError:
             raise QueryErrors([QueryError.of(Mistake.LAYOUT_TOO_DEEP, item.span)]) from None
+        lines += [part for line in own for part in wrapped(line)]
     return "\n".join(lines) + "\n" if lines else ""
+
+
+@contextmanager
+def _deep_stack() -> Iterator[None]:
+    """Room for whatever the checker allows: 200 levels of calls in 50 of statements."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def refusals(file: ast.File) -> list[QueryError]:
@@ -84,7 +99,7 @@ def _event_type(event: ast.EventDefinition) -> Iterator[str]:
 
 
 def _action(action: ast.ActionDefinition) -> Iterator[str]:
-    parameters = ", ".join(f"{type_name(item.type)} {name(item.name)}" for item in action.parameters)
+    parameters = listed(f"{type_name(item.type)} {name(item.name)}" for item in action.parameters)
     returns = "" if action.returns is None else f" returns {type_name(action.returns)}"
     yield from _with_block(f"action {name(action.name)}({parameters}){returns}", action.body)
 
@@ -109,7 +124,7 @@ def _sections(query: ast.Query) -> Iterator[Iterable[str]]:
     if isinstance(query.parameters, ast.Parameters):
         yield _braced("parameters", [_parameter(item) for item in query.parameters.items])
     if isinstance(query.inputs, ast.Inputs):
-        yield _braced("inputs", [line for item in query.inputs.items for line in _input(item)])
+        yield _braced("inputs", map(_input, query.inputs.items))
     if isinstance(query.find, ast.Find):
         yield _find(query.find)
     for action in query.actions:
@@ -126,20 +141,20 @@ def _parameter(item: ast.ParameterDefinition | ast.Broken) -> str:
     return f"{type_name(item.type)} {name(item.name)}{value};"
 
 
-def _input(item: ast.InputDefinition | ast.Broken) -> list[str]:
+def _input(item: ast.InputDefinition | ast.Broken) -> str:
     assert isinstance(item, ast.InputDefinition), "a text with mistakes has no canonical layout"
-    parts = [f"{qualified(item.event)}({', '.join(map(_filter, item.filters))})"]
+    parts = [f"{qualified(item.event)}({listed(map(_filter, item.filters))})"]
     if item.keys:
-        parts.append(f"key {', '.join(map(_key, item.keys))}")
+        parts.append(f"key {listed(map(_key, item.keys))}")
     if item.within is not None:
         parts.append(f"within {duration(item.within)}")
     if item.retain is not None:
         parts.append(f"retain {expression(item.retain, SUM)}")
     if item.unique:
-        parts.append(f"with unique {', '.join(map(_key, item.unique))}")
+        parts.append(f"with unique {listed(map(_key, item.unique))}")
     if item.clocking is not None:
         parts.append(_clocking(item.clocking))
-    return _joined(parts, ";")
+    return f"{MARK.join(parts)};"
 
 
 def _filter(item: ast.Filter) -> str:
@@ -180,12 +195,7 @@ _TIGHTNESS = {"->": 0, "or": 1, "and": 2}
 def _find(find: ast.Find) -> list[str]:
     assert not isinstance(find.pattern, ast.Broken), "a text with mistakes has no canonical layout"
     word = "find every" if find.is_every else "find"
-    first = find.pattern
-    if isinstance(first, ast.PatternJoin):
-        texts = [_pattern(part, _TIGHTNESS[first.operator] + 1) for part in first.parts]
-        lines = _joined([f"{word} {texts[0]}", *(f"{first.operator} {text}" for text in texts[1:])], "")
-    else:
-        lines = [f"{word} {_pattern(first, 0)}"]
+    lines = [f"{word} {_pattern(find.pattern, 0)}"]
     lines += [f"{INDENT}{_clause(clause)}" for clause in find.clauses]
     if find.block is None:
         return lines
@@ -204,7 +214,7 @@ def _pattern(pattern: ast.Pattern, tightness: int) -> str:
             return f"wait({duration(pattern.duration)}){coassigned}"
         case ast.PatternJoin():
             own = _TIGHTNESS[pattern.operator]
-            text = f" {pattern.operator} ".join(_pattern(part, own + 1) for part in pattern.parts)
+            text = f"{MARK}{pattern.operator} ".join(_pattern(part, own + 1) for part in pattern.parts)
             return f"({text})" if own < tightness else text
         case _:
             assert_never(pattern)
@@ -217,7 +227,7 @@ def _clause(clause: ast.Clause) -> str:
         case ast.Within():
             return f"within {duration(clause.duration)}{_between(clause.between)}"
         case ast.Without():
-            where = "" if clause.where is None else f" where {expression(clause.where.condition)}"
+            where = "" if clause.where is None else f"{MARK}where {expression(clause.where.condition)}"
             return f"without {qualified(clause.event)} as {name(clause.name)}{where}{_between(clause.between)}"
         case ast.Select():
             return f"select {expression(clause.value)} as {name(clause.name)}"
@@ -230,7 +240,7 @@ def _clause(clause: ast.Clause) -> str:
 
 
 def _between(between: ast.Between | None) -> str:
-    return "" if between is None else f" between ({' '.join(map(name, between.names))})"
+    return "" if between is None else f"{MARK}between ({' '.join(map(name, between.names))})"
 
 
 # Statements
@@ -246,19 +256,19 @@ def _statement(statement: ast.Statement) -> Iterable[str]:
         case ast.Print():
             return [f"print {expression(statement.text)};"]
         case ast.Log():
-            level = "" if statement.level is None else f" at {name(statement.level)}"
+            level = "" if statement.level is None else f"{MARK}at {name(statement.level)}"
             return [f"log {expression(statement.text)}{level};"]
         case ast.Send():
-            return [f"send {expression(statement.event)} to {expression(statement.channel)};"]
+            return [f"send {expression(statement.event)}{MARK}to {expression(statement.channel)};"]
         case ast.Emit():
-            channel = "" if statement.channel is None else f" to {expression(statement.channel)}"
+            channel = "" if statement.channel is None else f"{MARK}to {expression(statement.channel)}"
             return [f"emit {expression(statement.event)}{channel};"]
         case ast.Route():
             return [f"route {expression(statement.event)};"]
         case ast.VendorSend():
             return [_vendor_send(statement)]
         case ast.VendorCustom():
-            items = ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in statement.items)
+            items = listed(f"{quoted(key)}: {quoted(value)}" for key, value in statement.items)
             return _with_block(f"%custom({items})", statement.body)
         case ast.Declaration():
             value = "" if statement.value is None else f" := {expression(statement.value)}"
@@ -271,7 +281,7 @@ def _statement(statement: ast.Statement) -> Iterable[str]:
             return _if(statement)
         case ast.IfPresent():
             return _with_else(
-                f"ifpresent {', '.join(map(_binding, statement.bindings))}", statement.then, statement.otherwise
+                f"ifpresent {listed(map(_binding, statement.bindings))}", statement.then, statement.otherwise
             )
         case ast.While():
             return _with_block(f"while {expression(statement.condition)}", statement.body)
@@ -298,7 +308,8 @@ def _if(statement: ast.If) -> list[str]:
     node: ast.If | None = statement
     otherwise: ast.Block | None = None
     while node is not None:
-        block = list(_with_block(f"{before}if {expression(node.condition)}", node.then))
+        head = f"{before}if {expression(node.condition)}"
+        block = list(_with_block(head, node.then, can_stay=node.otherwise is None))
         lines[-1:] = block
         before, otherwise = f"{block[-1]} else ", node.otherwise
         follows = None if otherwise is None else _else_if(otherwise)
@@ -323,14 +334,14 @@ def _binding(binding: tuple[ast.Expression, ast.Name]) -> str:
 
 
 def _with_else(head: str, then: ast.Block, otherwise: ast.Block | None) -> list[str]:
-    lines = list(_with_block(head, then))
+    lines = list(_with_block(head, then, can_stay=otherwise is None))
     return lines if otherwise is None else [*lines[:-1], *_with_block(f"{lines[-1]} else", otherwise)]
 
 
-def _with_block(head: str, block: ast.Block) -> Iterator[str]:
-    """The head with its block; an empty one stays on the line."""
+def _with_block(head: str, block: ast.Block, *, can_stay: bool = True) -> Iterator[str]:
+    """The head with its block; an empty one stays on the line unless an `else` follows."""
     opening = f"{head} {{" if head else "{"
-    if not block.statements:
+    if can_stay and not block.statements:
         yield f"{opening} }}"
         return
     yield opening
@@ -342,20 +353,17 @@ def _vendor_send(statement: ast.VendorSend) -> str:
     items = [f'"eventType": {quoted(statement.event.text)}']
     items += [f"{quoted(key)}: {quoted(value)}" for key, value in statement.extra]
     if statement.channel is not None:
-        items.append(f'"channel": {quoted(expression(statement.channel))}')
+        items.append(f'"channel": {_in_string(statement.channel)}')
     if statement.fields:
-        fields = (f"{quoted(field.text)}: {quoted(expression(value))}" for field, value in statement.fields)
-        items.append(f'"fields": {{{", ".join(fields)}}}')
-    return f"%send({', '.join(items)});"
+        fields = (f"{quoted(field.text)}: {_in_string(value)}" for field, value in statement.fields)
+        items.append(f'"fields": {{{listed(fields)}}}')
+    return f"%send({listed(items)});"
+
+
+def _in_string(node: ast.Expression) -> str:
+    """An expression as a string: it stays on one line."""
+    return quoted(expression(node).replace(MARK, " "))
 
 
 def _inside(lines: Iterable[str]) -> Iterator[str]:
     return (f"{INDENT}{line}" for line in lines)
-
-
-def _joined(parts: Sequence[str], end: str) -> list[str]:
-    """The parts on one line; if that is too long each on its own, further in."""
-    if sum(len(part) + 1 for part in parts) + 2 * len(INDENT) <= WIDEST:
-        return [" ".join(parts) + end]
-    lines = [parts[0], *_inside(parts[1:])]
-    return [*lines[:-1], lines[-1] + end]

@@ -52,6 +52,35 @@ def test_any_text_keeps_its_tree_its_comments_and_its_layout(seed: int, size: in
     assert not once.endswith("\n\n"), text
 
 
+def test_random_texts_are_long_enough_to_be_broken_everywhere() -> None:
+    layouts = "\n".join(format_text(Texts(Random(seed), 4).text(with_comments=False)) for seed in range(60))
+    begun = {line.split()[0] for line in layouts.splitlines() if line.startswith("    ")}
+    assert begun >= {"->", "and", "or", "+", "*", "=", "where", "key", "to", ")", "]"}
+
+
+DEEPEST = 199
+DEEP = {
+    "brackets": "a = " + "(1 - " * DEEPEST + "1" + ")" * DEEPEST,
+    "calls": "f(1 + g(x), " * DEEPEST + "1" + ")" * DEEPEST,
+    "indexes": "a[" * DEEPEST + "1" + "]" * DEEPEST,
+    "sequences": "[" * DEEPEST + "1" + "]" * DEEPEST,
+    "dictionaries": "{1: " * DEEPEST + "1" + "}" * DEEPEST,
+    "conditions": "(a or (b and " * (DEEPEST // 2) + "c" + "))" * (DEEPEST // 2),
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())
+def test_the_deepest_legal_expressions_in_the_deepest_statements_have_a_layout(text: str) -> None:
+    query = f"inputs {{ A() within 3; }} find A as a {{ {'if b { ' * 49} x := {text}; {'}' * 50}"
+    once = format_text(query)
+    assert without_brackets(once) == without_brackets(query)
+    assert format_text(once) == once
+
+
+def without_brackets(text: str) -> str:
+    return "".join(sign for sign in text if sign not in " \n()")
+
+
 def test_two_trees_that_differ_are_told_apart() -> None:
     assert tree("inputs { A() within 3; } find A as a") != tree("inputs { A() within 3; } find A as b")
 
@@ -124,7 +153,7 @@ COMMENTS = {
     "that breaks a line": ("print a // c\n+ b;", "print a // c\n    + b;"),
     "in an empty block": ("if a { /* c */ }", "if a { /* c */\n}"),
     "at the end of a block": ("if a { print b;\n\n // c\n\n }", "if a {\n    print b;\n\n    // c\n}"),
-    "before else": ("if a { } // c\nelse { }", "if a { } // c\nelse { }"),
+    "before else": ("if a { } // c\nelse { }", "if a {\n} // c\nelse { }"),
     "between arguments": ("f(a, // one\nb); ", "f(a, // one\n    b);"),
     "of two lines": ("/* a\n b */ print a;", "/* a\n b */ print a;"),
     "empty lines": ("print a;\n\n\n\nprint b;\nprint c;", "print a;\n\nprint b;\nprint c;"),

@@ -29,6 +29,7 @@ _NAMES = (
     "key",
     "time",
     "to",
+    "the_country_of_the_withdrawal_before",
 )
 _QUALIFIED_ONLY = ("A", "B", "Withdrawal", "#query", "#time", "Ünder")
 _STRINGS = (
@@ -283,6 +284,8 @@ class Texts:
     def expression(self, depth: int | None = None) -> Words:
         """Any expression."""
         left = self._size - 1 if depth is None else depth
+        if left > 0 and self._random.random() < 0.08:
+            return self._chain(left)
         if left <= 0 or self._maybe():
             return self._sum(left)
         return self._pick(
@@ -290,6 +293,13 @@ class Texts:
             lambda: ["not", *self._boolean(left)],
             lambda: [*self._sum(left - 1), self._of(("=", "!=", "<", "<=", ">", ">=")), *self._sum(left - 1)],
         )
+
+    def _chain(self, depth: int) -> Words:
+        """Operands enough for several lines, of one looseness or of many."""
+        operators = self._of((("and",), ("or", "and", "xor"), ("+",), ("+", "-", "*", "/", "%")))
+        operand = self._boolean if "and" in operators else self._postfix
+        rest = self._some(lambda: [self._of(operators), *operand(depth - 1)], 4, 12)
+        return [*operand(depth - 1), *rest]
 
     def _boolean(self, depth: int) -> Words:
         return self.expression(depth - 1) if self._maybe() else ["(", *self.expression(depth - 1), ")"]
@@ -309,7 +319,8 @@ class Texts:
     def _postfix(self, depth: int) -> Words:
         if depth <= 0 or self._maybe():
             return self._pick(lambda: [self._name()], self._literal)
-        arguments = self._listed(lambda: self.expression(depth - 1), 0, 2)
+        most = 9 if self._random.random() < 0.1 else 2
+        arguments = self._listed(lambda: self.expression(depth - 1), 0, most)
         before = self._postfix(depth - 1)
         return self._pick(
             lambda: [*before, ".", self._member()],

@@ -1,0 +1,140 @@
+"""A line of the layout that is too wide, as several.
+
+Takes a line in which the printer has marked where it may be broken; gives lines without marks. The rule: a line wider
+than WIDEST is broken at all of its loosest marks (at sums and products: where the next operand would not fit), the parts
+one level further in; if it has none outside of brackets, inside its widest brackets. What is still too wide is broken
+again. Strings and names are never broken.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+INDENT = "    "
+WIDEST = 100
+"""Columns of a line, unless it has no place to break it."""
+MARK = "\t"
+"""A space that may become the end of a line. Canonical texts have tabs in no other place: strings escape them."""
+
+_CLAUSES = ("where", "between", "to", "at", "key", "within", "retain", "with", "time", "wait")
+_LISTED = 1
+"""How loose the mark behind a comma is."""
+_LOOSENESS = {
+    **dict.fromkeys(_CLAUSES, 0),
+    "->": 2,
+    "or": 3,
+    "xor": 4,
+    "and": 5,
+    **dict.fromkeys(("=", "!=", "<", "<=", ">", ">="), 6),
+    **dict.fromkeys(("+", "-"), 7),
+    **dict.fromkeys(("*", "/", "%"), 8),
+}
+"""By the word behind a mark, the loosest first."""
+_FILLED = 7
+"""From here on as many operands as fit stand on a line."""
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[^"\t()\[\]{}]+|.')
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A part of a line, and how many levels in it begins (`first`) and goes on (`rest`)."""
+
+    text: str
+    first: int
+    rest: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can stand on one line."""
+        return len(self.text) + self.first * len(INDENT) <= WIDEST
+
+
+def wrapped(line: str) -> list[str]:
+    """The line without marks, or its parts. The brace of a block stands alone behind a head of several lines."""
+    text = line.lstrip(" ")
+    level = (len(line) - len(text)) // len(INDENT)
+    if _Segment(text, level, level).fits:
+        return [line.replace(MARK, " ")]
+    head, brace = next(((text.removesuffix(end), end[1:]) for end in (" {", " { }") if text.endswith(end)), (text, ""))
+    lines = _broken(_Segment(head, level, level + 1))
+    if not brace:
+        return lines
+    return [*lines, INDENT * level + brace] if len(lines) > 1 else [f"{lines[0]} {brace}"]
+
+
+def _broken(whole: _Segment) -> list[str]:
+    """The lines of a segment; what waits to be broken is a stack, so that nesting is no depth of ours."""
+    lines: list[str] = []
+    stack = [whole]
+    while stack:
+        segment = stack.pop()
+        parts = [] if segment.fits else _at_marks(segment) or _at_brackets(segment)
+        if parts:
+            stack += reversed(parts)
+        else:
+            lines.append(INDENT * segment.first + segment.text.replace(MARK, " "))
+    return lines
+
+
+def _at_marks(segment: _Segment) -> list[_Segment]:
+    """The segment broken at its loosest marks outside of brackets; nothing if there are none."""
+    text, depth = segment.text, 0
+    marks: list[tuple[int, int]] = []
+    for piece in _PIECE.finditer(text):
+        depth = max(0, depth + _deeper(piece.group()))
+        if depth == 0 and piece.group() == MARK:
+            marks.append((piece.start(), _looseness(text, piece.start())))
+    if not marks:
+        return []
+    loosest = min(looseness for _, looseness in marks)
+    places = [place for place, looseness in marks if looseness == loosest]
+    texts = [text[a + 1 : b] for a, b in zip([-1, *places], [*places, len(text)], strict=True)]
+    first, *others = _filled(texts, segment) if loosest >= _FILLED else texts
+    deeper = segment.rest + 1
+    return [_Segment(first, segment.first, deeper), *(_Segment(text, segment.rest, deeper) for text in others)]
+
+
+def _looseness(text: str, mark: int) -> int:
+    word = _WORD.match(text, mark + 1)
+    return _LISTED if word is None or text[mark - 1] == "," else _LOOSENESS[word.group()]
+
+
+def _filled(texts: list[str], segment: _Segment) -> list[str]:
+    """The texts of a sum, as many on each line as fit."""
+    lines = texts[:1]
+    for text in texts[1:]:
+        longer = f"{lines[-1]}{MARK}{text}"
+        if _Segment(longer, segment.first if len(lines) == 1 else segment.rest, 0).fits:
+            lines[-1] = longer
+        else:
+            lines.append(text)
+    return lines
+
+
+def _at_brackets(segment: _Segment) -> list[_Segment]:
+    """The segment with the inside of its widest brackets on lines of its own; nothing if it has no brackets."""
+    depth, opened = 0, 0
+    widest = (0, 0)
+    for piece in _PIECE.finditer(segment.text):
+        deeper = _deeper(piece.group())
+        if (depth, deeper) == (0, 1):
+            opened = piece.end()
+        elif (depth, deeper) == (1, -1):
+            widest = max(widest, (opened, piece.start()), key=lambda place: place[1] - place[0])
+        depth = max(0, depth + deeper)
+    start, end = widest
+    if not segment.text[start:end].strip():
+        return []
+    inside = max(segment.rest, segment.first + 1)
+    return [
+        _Segment(segment.text[:start], segment.first, inside),
+        _Segment(segment.text[start:end], inside, inside),
+        _Segment(segment.text[end:], inside - 1, inside),
+    ]
+
+
+def _deeper(piece: str) -> int:
+    """What closes brackets at the beginning of a segment closes what is not part of it: no depth falls below 0."""
+    return 1 if piece in {"(", "[", "{"} else -1 if piece in {")", "]", "}"} else 0
