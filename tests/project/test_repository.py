@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from querylang import format_text
 from tests.project.repository import PACKAGES, ROOT, tracked_files
 
 TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".query", ".mon", ".sh", ".csv", ".jsonl", ".lock", ""}
@@ -17,6 +18,12 @@ UPWARDS = re.compile(r"(?:\.\./)+[\w./-]*")
 
 def text_files() -> list[Path]:
     return [path for path in tracked_files() if path.suffix in TEXT and path.is_file()]
+
+
+def laid_out_files() -> list[Path]:
+    """All but those that show what a layout changes."""
+    shown = ROOT / "tests" / "querylang" / "fmt"
+    return [path for path in tracked_files() if path.suffix in {".query", ".mon"} and path.parent != shown]
 
 
 def test_continuous_integration_runs_make_test_only() -> None:
@@ -57,6 +64,12 @@ def test_links_of_the_documents_lead_somewhere() -> None:
         if not target.startswith(("http://", "https://", "mailto:")) and not (path.parent / target).exists()
     ]
     assert broken == []
+
+
+@pytest.mark.parametrize("path", laid_out_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_query_files_are_in_the_canonical_layout(path: Path) -> None:
+    text = path.read_text()
+    assert format_text(text, str(path)) == text
 
 
 def test_the_lock_file_names_every_dependency_exactly() -> None:
