@@ -18,8 +18,8 @@ from typing import Any
 
 from querylang.errors import FileErrors, nearest
 from querylang.given import NOTHING, Given, Path
-from querylang.instances import InstanceError, bind
-from querylang.plan import Plan, QueryPlan
+from querylang.instances import InstanceError, StoppedError, bind
+from querylang.plan import Plan, QueryPlan, Stopped
 
 _NAME = re.compile(r"[\w-][\w.-]*")
 """Of an instance: it is a part of the names of folders."""
@@ -28,24 +28,28 @@ _NAME = re.compile(r"[\w-][\w.-]*")
 def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
     """The plan with each query's instances in its place: one without a name where no parameter needs a value.
 
-    A query whose parameters need values and for which none are given has no instance and is left out. Raises FileErrors
-    for values that no query takes, and if nothing is left.
+    A query whose parameters need values and for which none are given has no instance and is left out. An instance whose
+    values leave a window or a wait without length is stopped (`Plan.stopped`) and the others run. Raises FileErrors for
+    values that no query takes, and if nothing is left.
     """
     mistakes: Mistakes = []
     wanted = _by_query(plan.queries, given.values, mistakes)
     made: list[QueryPlan] = []
+    stopped: list[tuple[Path, Stopped]] = []
     for query in plan.queries:
         for path, name, values in wanted.get(query.name, [] if needed(query) else [DEFAULT]):
             try:
                 made.append(bind(query, values, name))
+            except StoppedError as error:
+                stopped.append((path, Stopped(query.name, name, str(error))))
             except InstanceError as error:
                 mistakes.append((path, str(error)))
     if not made and not mistakes:
-        mistakes = [((), missing(query)) for query in plan.queries]
+        mistakes = [(path, item.reason) for path, item in stopped] or [((), missing(query)) for query in plan.queries]
     if mistakes:
         told = [(given.line_of(path), message) for path, message in mistakes]
         raise FileErrors(given.origin, sorted(told, key=lambda mistake: mistake[0] or 0))
-    return replace(plan, queries=tuple(made))
+    return replace(plan, queries=tuple(made), stopped=tuple(item for _, item in stopped))
 
 
 def needed(query: QueryPlan) -> list[str]:

@@ -32,6 +32,13 @@ class InstanceError(InputError):
     """An instance that cannot be: a value is missing, unknown, of another type, or makes a window or wait impossible."""
 
 
+class StoppedError(InstanceError):
+    """An instance whose values are right each by itself, but leave a window or a wait without length.
+
+    Apama stops such an instance and no other: see `querylang.plan.Stopped`.
+    """
+
+
 def instances_of(query: QueryPlan) -> tuple[QueryPlan, ...]:
     """The instances that a query has without being given any: one if each parameter has a default, else none.
 
@@ -179,9 +186,9 @@ def _with_numbers(query: QueryPlan, where: str) -> QueryPlan:
         try:
             return read(value)
         except WrongNumberError as error:
-            raise InstanceError(f"{where}: {what} {error}") from None
+            raise StoppedError(f"{where}: {what} {error}") from None
         except NoValueError as error:
-            raise InstanceError(f"{where}: {what} has no value: {error}") from None
+            raise StoppedError(f"{where}: {what} has no value: {error}") from None
 
     def of_input(item: Input) -> Input:
         of = f"of '{item.event}'"

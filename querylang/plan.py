@@ -368,11 +368,24 @@ class QueryPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """An instance that does not run, because its values leave a window or a wait without length; `reason` for people."""
+
+    query: str
+    instance: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """A set of queries over a set of event types; names are unique in the first, titles in the second."""
+    """A set of queries over a set of event types; names are unique in the first, titles in the second.
+
+    `stopped`: instances that are not among the queries; each is told once, by an output of kind `error`.
+    """
 
     events: tuple[EventType, ...]
     queries: tuple[QueryPlan, ...]
+    stopped: tuple[Stopped, ...] = ()
 
     def event(self, name: str) -> EventType:
         """The event type of that name; KeyError if there is none."""
@@ -408,7 +421,7 @@ _CODEC = Codec(
         *expressions.NODES,
         *(Print, Log, Send, Emit, Route, Assign, Evaluate, If, IfPresent, While, For, Break, Continue, Return),
         *(Action, Field, EventType, Parameter, Heartbeat, Input, Term, Wait, Between, Where, Within, Without),
-        *(Select, Every, Key, QueryPlan, Plan, Automaton, State, Transition),
+        *(Select, Every, Key, QueryPlan, Stopped, Plan, Automaton, State, Transition),
     )
 )
 

@@ -176,8 +176,10 @@ def _metric(bucket: int, rows: int, state_bytes: int, seconds: float) -> TaggedR
 def open_state(program: Program, bucket: int, state: bytes | None) -> Saved:
     """The engines of a bucket: new ones, or as they were left."""
     groups = program.groups(program.plan_index(bucket))
+    # what is told once, the first bucket tells
+    plans = [group.plan if bucket % program.buckets == HOME else replace(group.plan, stopped=()) for group in groups]
     if state is None:
-        return Saved(tuple(Engine(group.plan, program.matcher, program.sources) for group in groups), None, 0)
+        return Saved(tuple(Engine(plan, program.matcher, program.sources) for plan in plans), None, 0)
     try:
         header, parts = unpack(_USE, STATE_VERSION, state)
     except ContainerError as error:
@@ -189,8 +191,8 @@ def open_state(program: Program, bucket: int, state: bytes | None) -> Saved:
             f" groups; this run has {program.buckets} and {len(groups)}"
         )
     engines = tuple(
-        Engine.restore(group.plan, bytes(part), program.matcher, program.sources)
-        for group, part in zip(groups, snapshots, strict=True)
+        Engine.restore(plan, bytes(part), program.matcher, program.sources)
+        for plan, part in zip(plans, snapshots, strict=True)
     )
     controls = tuple(
         Part(group, is_copy, Arrivals.from_bytes(bytes(part)))
