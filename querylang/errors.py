@@ -70,7 +70,7 @@ class Mistake(Enum):
     NOT_IN_QUERIES = "not-in-queries", "{what} cannot be used in a query: {reason}"
     TOO_DEEP = "limit", "this expression is nested more than {limit} levels deep"
     LAYOUT_TOO_DEEP = "limit", "this is nested too deeply to be laid out"
-    TOO_MANY_MISTAKES = "limit", "there are more than {limit} syntax mistakes; the text is not read further"
+    TOO_MANY_MISTAKES = "limit", "there are more than {limit} mistakes of syntax; no more are told"
     NUMBER_RANGE = "limit", "this number does not fit {type}"
     DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
     PATTERN_TOO_DEEP = "limit", "this pattern is nested more than {limit} levels deep"
@@ -216,7 +216,10 @@ class Mistake(Enum):
     NOT_A_SEQUENCE = "type", "`for` goes through a sequence, not {found}"
     NOT_SENT = "type", "`{word}` takes an event, not {found}"
     NO_EFFECT = "no-effect", "this does nothing: a statement calls an action or assigns with `:=`"
-    STATEMENTS_TOO_DEEP = "limit", "these statements are nested more than {limit} levels deep"
+    STATEMENTS_TOO_DEEP = (
+        "limit",
+        "these statements are nested more than {limit} levels deep; each `else if` is a level too",
+    )
     DUPLICATE_ACTION = "duplicate-name", "there is an action '{name}' already"
     DUPLICATE_PARAMETER = "duplicate-name", "'{name}' is a parameter of this action already"
     SENT_TWICE = "duplicate-name", "'{name}' has a value already"

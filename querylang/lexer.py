@@ -18,6 +18,9 @@ from querylang.errors import Mistake, QueryError
 from querylang.source import Source
 from querylang.tokens import FOREIGN_OPERATORS, KEYWORDS, KINDS, SYMBOLS, Token
 
+MOST_MISTAKES = 1000
+"""In one text; further ones are not told."""
+
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 
 _KEYWORD_KINDS = frozenset(KEYWORDS.values())
@@ -136,7 +139,14 @@ def tokenize(source: Source) -> Lexed:
 
 
 def _report(t: Any, mistake: Mistake, length: int, **facts: str) -> None:
-    t.lexer.mistakes.append(QueryError.of(mistake, t.lexer.source.span(t.lexpos, t.lexpos + length), **facts))
+    _report_at(t, mistake, t.lexpos, t.lexpos + length, **facts)
+
+
+def _report_at(t: Any, mistake: Mistake, start: int, end: int, **facts: str) -> None:
+    if len(t.lexer.mistakes) == MOST_MISTAKES:
+        mistake, facts = Mistake.TOO_MANY_MISTAKES, {"limit": str(MOST_MISTAKES)}
+    if len(t.lexer.mistakes) <= MOST_MISTAKES:
+        t.lexer.mistakes.append(QueryError.of(mistake, t.lexer.source.span(start, end), **facts))
 
 
 def _end_on_later_line(text: str, position: int) -> int | None:
@@ -158,8 +168,7 @@ def _unescaped(t: Any) -> str:
         letter = match.group(1)
         if letter not in ESCAPES:
             start = t.lexpos + 1 + match.start()
-            span = t.lexer.source.span(start, start + 2)
-            t.lexer.mistakes.append(QueryError.of(Mistake.BAD_ESCAPE, span, found=match.group()))
+            _report_at(t, Mistake.BAD_ESCAPE, start, start + 2, found=match.group())
         return ESCAPES.get(letter, letter)
 
     return re.sub(r"\\(.)", meant, t.value[1:-1])

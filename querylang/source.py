@@ -57,11 +57,9 @@ class Span:
     def snippet(self) -> str:
         """The line of the place and a line with carets under it; what goes on in further lines is not marked."""
         begin = _line_starts(self.source.text)[self.line - 1]
-        line = _line_at(self.source.text, begin)
-        first = self.start - begin
+        end = self.source.text.find("\n", begin)
+        line, first = _cut(self.source.text, begin, end if end >= 0 else len(self.source.text), self.start)
         width = max(1, min(self.end - self.start, len(line) - first))
-        line, first = _cut(line, first)
-        width = min(width, max(1, len(line) - first))
         indent = "".join("\t" if character == "\t" else " " for character in line[:first]).ljust(first)
         number = str(self.line)
         return f"  {number} | {line}\n  {' ' * len(number)} | {indent}{'^' * width}"
@@ -72,16 +70,16 @@ def _line_starts(text: str) -> list[int]:
     return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
-def _line_at(text: str, begin: int) -> str:
-    end = text.find("\n", begin)
-    line = text[begin : end if end >= 0 else len(text)].removesuffix("\r")
-    return "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in line)
+def _cut(text: str, begin: int, end: int, place: int) -> tuple[str, int]:
+    """The line from `begin` to `end`, or of a long one what stands around the place; and where the place is in it."""
+    end -= text.endswith("\r", begin, end)
+    first, last = begin, end
+    if end - begin > WIDEST_SNIPPET:
+        first = max(begin, place - WIDEST_SNIPPET // 2)
+        last = min(end, first + WIDEST_SNIPPET)
+    before, after = "..." if first > begin else "", "..." if last < end else ""
+    return f"{before}{_printable(text[first:last])}{after}", place - first + len(before)
 
 
-def _cut(line: str, place: int) -> tuple[str, int]:
-    if len(line) <= WIDEST_SNIPPET:
-        return line, place
-    begin = max(0, place - WIDEST_SNIPPET // 2)
-    end = begin + WIDEST_SNIPPET
-    before, after = "..." if begin else "", "..." if end < len(line) else ""
-    return f"{before}{line[begin:end]}{after}", place - begin + len(before)
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in text)

@@ -264,5 +264,7 @@ def test_an_action_of_the_query_is_called_without_a_receiver() -> None:
 )
 def test_statements_that_are_too_deep_are_one_mistake(head: str, tail: str) -> None:
     told = check(f"{head * DEEPEST * 2} {{ }} {tail * DEEPEST * 2}").told
-    assert told.endswith(f": limit: these statements are nested more than {DEEPEST} levels deep")
+    assert told.endswith(
+        f": limit: these statements are nested more than {DEEPEST} levels deep; each `else if` is a level too"
+    )
     assert told.count("limit") == 1
