@@ -40,6 +40,7 @@ class Engine:
         self._clock = NO_TIME
         self._leeway = Leeway(DEFAULT_LEEWAY, DEFAULT_REORDER)
         self._account: Account = Counter()
+        self._told: list[list[str]] = []
 
     @property
     def clock(self) -> int | None:
@@ -89,6 +90,7 @@ class Engine:
             "clock": self._clock,
             "leeway": [self._leeway.leeway, self._leeway.reorder],
             "queries": {runner.query.title: runner.header() for runner in self._runners},
+            "told": self._told,
         }
         tables = {
             f"{runner.query.title}/{name}": table for runner in self._runners for name, table in runner.tables().items()
@@ -103,6 +105,7 @@ class Engine:
         try:
             engine._clock = int(header["clock"])
             engine._leeway = Leeway(*header["leeway"])
+            engine._told = list(header["told"])
             for runner in engine._runners:
                 name = runner.query.title
                 if name in header["queries"]:
@@ -140,10 +143,20 @@ class Engine:
         discarded = pa.concat_tables([*refused, *(outcome.discarded for outcome in outcomes)])
         return Results(
             matches=matches,
-            outputs=pa.concat_tables([errors, *(outcome.outputs for outcome in outcomes)]),
+            outputs=pa.concat_tables([self._stopped(), errors, *(outcome.outputs for outcome in outcomes)]),
             discarded=discarded.cast(discard_schema(self.plan)),
             ledger=ledger_table(changes),
         )
+
+    def _stopped(self) -> pa.Table:
+        """An error row for each instance that does not run and that was not told of yet; it belongs to no moment."""
+        rows = []
+        for item in self.plan.stopped:
+            if [item.query, item.instance] not in self._told:
+                self._told.append([item.query, item.instance])
+                own = {"kind": "error", "text": item.reason, "query": item.query, "instance": item.instance}
+                rows.append({**own, "key": "{}", "_step": -1, "_rank": 0})
+        return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
 
     def _controls(
         self, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]
@@ -161,8 +174,8 @@ class Engine:
             except ControlError as error:
                 moment = pa.scalar(int(arrival[row]), pa.int64()).cast(TIMESTAMP)
                 errors.append(
-                    {"kind": "error", "text": str(error), "query": "", "key": "{}", "time": moment, "emitted": moment}
-                    | {"match_id": None, "_step": row, "_rank": 0}
+                    {"kind": "error", "text": str(error), "query": "", "instance": "", "key": "{}"}
+                    | {"time": moment, "emitted": moment, "match_id": None, "_step": row, "_rank": 0}
                 )
         self._leeway = leeways[-1][1]
         return leeways, pa.Table.from_pylist(errors, schema=OUTPUT_SCHEMA)

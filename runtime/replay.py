@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.arrival_order import in_arrival_order
-from runtime.batch import Arrivals
+from runtime.batch import NO_TIME, Arrivals
 from runtime.engine import Engine
 from runtime.keys import plain_columns
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
@@ -131,14 +131,16 @@ def _sorted_matches(table: pa.Table) -> pa.Table:
 
 
 def _sorted_outputs(plan: Plan, matches: dict[str, pa.Table], outputs: pa.Table) -> pa.Table:
-    """Control errors of a step first, then queries, then the order of their matches; statements keep their order."""
+    """What belongs to no moment first, then by step: control errors, then queries, then the order of their matches;
+    statements keep their order."""
     if not len(outputs):
         return outputs
     ids = [table.column("match_id") for table in matches.values()]
     everything = pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string())
     place = pc.fill_null(pc.index_in(outputs.column("match_id"), value_set=everything), -1)
     query = pc.fill_null(pc.index_in(outputs.column("query"), value_set=pa.array([q.name for q in plan.queries])), -1)
-    columns = {"emitted": outputs.column("emitted"), "_step": outputs.column("_step"), "query": query, "place": place}
+    emitted = pc.fill_null(outputs.column("emitted").cast(pa.int64()), NO_TIME)
+    columns = {"emitted": emitted, "_step": outputs.column("_step"), "query": query, "place": place}
     by = pa.table({**columns, "row": np.arange(len(outputs))})
     return outputs.take(pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]))
 

@@ -118,6 +118,7 @@ def test_a_step_has_the_promised_form() -> None:
                 "text": "a1=A(1); a2=A(3)",
                 "event": None,
                 "query": "Q",
+                "instance": "",
                 "key": {},
                 "time": f"{day}10:00:15.000000Z",
             }
@@ -273,3 +274,43 @@ def test_the_summary_counts_the_rows_that_were_taken() -> None:
     rows = [{"at": at, "n": at} for at in (1, 2, 3)]
     result = ensue.replay("event B { integer n; }\ninputs { B() retain 1; }\nfind B as b\n", rows, until=2)
     assert result.summary() == "2 rows, 2 matches"
+
+
+EVERY_TYPE = """
+event I { integer n; }
+event A { location l; float f; sequence<float> q; dictionary<string, I> m; optional<I> o; decimal d; }
+query Q {
+    inputs { A() key l, f within 100.0; }
+    find A as a -> wait(5.0) as t { print a.toString() + l.toString(); }
+}
+"""
+
+
+@pytest.mark.parametrize("key", [1.5, -0.0, float("nan")])
+def test_steps_take_events_and_keys_of_every_type(key: float) -> None:
+    corners = {"x1": 0.0, "y1": 1.0, "x2": 2.0, "y2": 3.0}
+    row = {"at": 1.0, "l": corners, "f": key, "q": [1.0], "m": {"k": {"n": 1}}, "o": None, "d": 1.5}
+    result = ensue.replay(EVERY_TYPE, [row, row | {"at": 2.0, "o": {"n": 2}}])
+    assert result.output_objects() == [output for step in result.steps for output in step["outputs"]]
+    assert len(result.output_objects()) == 2
+    assert result.table().count("(0.0,1.0,2.0,3.0)") == 10
+
+
+def test_tables_show_values_of_every_type_as_they_print() -> None:
+    corners = {"x1": 0.0, "y1": 1.0, "x2": 2.0, "y2": 3.0}
+    row = {"at": 1.0, "l": corners, "f": float("inf"), "q": [1.0], "m": {"k": {"n": 1}}, "o": {"n": 2}, "d": 1.5}
+    text = 'A((0.0,1.0,2.0,3.0),Infinity,[1.0],{"k":I(1)},optional(I(2)),1.5d)'
+    events = EVERY_TYPE.partition("query")[0]
+    matches = ensue.replay(f"{events} query Q {{ inputs {{ A() retain 1; }} find A as a }}", [row]).table()
+    assert f"a={text}" in matches
+    every = "query Q { inputs { A() retain 1; } find every A as a select last(a) as v select last(a.d) as d }"
+    assert f"v={text}, d=1.5" in ensue.replay(f"{events} {every}", [row]).table()
+
+
+def test_an_instance_without_a_window_is_stopped_and_the_others_run() -> None:
+    query = 'query Q { parameters { float p; } inputs { A() within p; } find A as a { print "x"; } }'
+    parameters = {"Q": {"good": {"p": 1.0}, "bad": {"p": 0.0}}}
+    result = ensue.replay(query, pd.DataFrame({"at": [1.0, 2.0], "event": ["A", "A"]}), parameters=parameters)
+    told = result.outputs[["kind", "text", "instance"]].values.tolist()
+    reason = "query 'Q', instance 'bad': `within` of 'A' must be greater than 0, but is 0.0 seconds"
+    assert told == [["error", reason, "bad"], ["print", "x", "good"], ["print", "x", "good"]]
