@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.expression import Aggregate, Expression, FieldOf, KeyOf, SelectOf, rewritten, type_of, walk
+from querylang.expression import Aggregate, Expression, FieldOf, SelectOf, rewritten, type_of, walk
 from querylang.plan import EventType, Field, Plan, QueryPlan
 from runtime.batch import column_name
-from runtime.expressions import as_array
+from runtime.expressions import as_array, with_keys
 from runtime.keys import key_columns
 
 Integers = NDArray[np.int64]
@@ -40,11 +40,9 @@ def selected(
     assert query.every is not None, "only a `find every` selects"
     kinds = table.column("_kind").to_numpy()
     keys = [key.take(pa.array(latest)) for key in key_columns(table, kinds, plan, query)]
-    row = _Row(plan, query, {}, len(latest))
+    row = _Row(plan, query, keys, {}, len(latest))
     for number, (node, column) in enumerate(zip(aggregates_of(query), aggregates, strict=True)):
         row.columns[f"aggregate{number}", node] = column
-    for number, (key, column) in enumerate(zip(query.keys, keys, strict=True)):
-        row.columns[f"key{number}", KeyOf(key.type, number)] = column
     for number, select in enumerate(query.every.selects):
         row.columns[f"select{number}", SelectOf(type_of(select.value), number)] = row.value(select.value)
     passed = np.ones(len(latest), np.bool_)
@@ -60,10 +58,12 @@ def selected(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What `select` and `having` may mention, as fields of one made-up event type: one column each, one row a match."""
+    """What `select` and `having` may mention besides keys, as fields of one made-up event type: one column each, one row
+    a match."""
 
     plan: Plan
     query: QueryPlan
+    keys: list[pa.Array]
     columns: dict[tuple[str, Expression], pa.Array]
     count: int
 
@@ -73,10 +73,11 @@ class _Row:
         fields = {name: node.type for name, node in self.columns if node.type is not None}
 
         def as_field(node: Expression) -> Expression:
-            known = isinstance(node, Aggregate | KeyOf | SelectOf)
+            known = isinstance(node, Aggregate | SelectOf)
             return FieldOf(fields[names[node]], 0, names[node]) if known else node
 
         event = EventType("", tuple(Field(name, type_) for name, type_ in fields.items()))
         columns = {column_name(name, fields[name]): column for (name, _), column in self.columns.items()}
         table = pa.table({**columns, "_row": pa.array(np.arange(self.count))})
-        return as_array(rewritten(expression, as_field), table, self.plan, event)
+        table = with_keys(table, self.query, self.keys)
+        return as_array(rewritten(expression, as_field), table, self.plan, event, self.query)

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Binary, Call, EventOf, Expression, FieldOf, Invoke, Literal, Unary, children
-from querylang.plan import EventType, Plan
+from querylang.expression import Binary, Call, EventOf, Expression, FieldOf, Invoke, KeyOf, Literal, Unary, children
+from querylang.plan import EventType, Plan, QueryPlan
 from querylang.value_types import Kind, Type
 from runtime.arrow import arrow_type, one_chunk
 from runtime.batch import NO_TIME, column_name
@@ -48,12 +48,13 @@ class Rows:
     """The events: their type, and their fields (columns named by `column_name`). Rows of other types may be among them.
 
     If the table has a column `_time` (microseconds, NO_TIME: none), it is what `getTime()` gives; else no event has a
-    time yet.
+    time yet. `keys`: the types of the query's keys, which stand in the table as `key_field`s.
     """
 
     table: pa.Table
     event: EventType
     world: World
+    keys: tuple[Type, ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -64,9 +65,26 @@ class Rows:
         return self.table.column("_time").to_numpy() if "_time" in self.table.column_names else None
 
 
-def as_array(expression: Expression, table: pa.Table, plan: Plan, event: EventType) -> pa.Array:
-    """The value of an expression on every row, as an Arrow array of its type; null where it has none."""
-    column = evaluate(expression, table, plan, event)
+def key_field(index: int) -> str:
+    """Under this name a table has a query's key: no field of an event can have it."""
+    return f"key {index}"
+
+
+def with_keys(table: pa.Table, query: QueryPlan, keys: Sequence[pa.Array]) -> pa.Table:
+    """The table with the keys of its rows, for expressions that mention them."""
+    for index, (key, column) in enumerate(zip(query.keys, keys, strict=True)):
+        table = table.append_column(column_name(key_field(index), key.type), column)
+    return table
+
+
+def as_array(
+    expression: Expression, table: pa.Table, plan: Plan, event: EventType, query: QueryPlan | None = None
+) -> pa.Array:
+    """The value of an expression on every row, as an Arrow array of its type; null where it has none.
+
+    `query`: whose own actions, and keys if the table has them (`with_keys`), the expression may mention.
+    """
+    column = evaluate(expression, table, plan, event, query)
     type_ = value_type(expression)
     if type_ == Type.STRING:
         return column.values if column.valid is None else pc.if_else(pa.array(column.valid), column.values, None)
@@ -78,9 +96,13 @@ def as_array(expression: Expression, table: pa.Table, plan: Plan, event: EventTy
     return pa.array(column.values, mask=mask)
 
 
-def evaluate(expression: Expression, table: pa.Table, plan: Plan, event: EventType) -> Column:
-    """The value of an expression over events of one type on every row of `table`; see `Rows`."""
-    return _value(expression, Rows(table, event, Names(plan)))
+def evaluate(
+    expression: Expression, table: pa.Table, plan: Plan, event: EventType, query: QueryPlan | None = None
+) -> Column:
+    """The value of an expression over events of one type on every row of `table`; see `Rows` and `as_array`."""
+    keys = [] if query is None else [key.type for key in query.keys]
+    has_keys = all(column_name(key_field(index), type_) in table.column_names for index, type_ in enumerate(keys))
+    return _value(expression, Rows(table, event, Names(plan, query), tuple(keys) if has_keys else ()))
 
 
 _ARRAYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT)
@@ -92,6 +114,8 @@ def _value(expression: Expression, rows: Rows) -> Column:
             return _constant(type_, value, len(rows))
         case FieldOf(type=type_, field=field):
             return _field(rows, field, type_)
+        case KeyOf(type=type_, index=index):
+            return _field(rows, key_field(index), type_)
         case EventOf():
             return Column(row_events(rows.event, rows.table, rows.world, _times(rows)))
         case Unary(operator=operator, operand=operand) if operand.type in _ARRAYS:
@@ -243,9 +267,15 @@ def _each(node: Expression, parts: Sequence[Column], rows: Rows) -> Column:
     lists = [_as_list(part.values) for part in parts]
     values: list[Value] = [None] * count
     context = Context(world=rows.world)
+    is_call = isinstance(node, Invoke)
+    keys = [
+        _as_list(_field(rows, key_field(index), type_).values)
+        for index, type_ in enumerate(rows.keys if is_call else ())
+    ]
     for row in np.flatnonzero(good).tolist():
-        if isinstance(node, Invoke):
+        if is_call:
             context.steps = Steps()
+            context.keys = [key[row] for key in keys]
         try:
             values[row] = combined(node, [part[row] for part in lists], context)
         except EvaluationError:

@@ -91,9 +91,10 @@ class KernelMatcher:
         self._arguments = _arguments(self._aggregates, self._functions, len(parts))
         parts += [(node.arguments[0], [*events, events[0]]) for node in self._aggregates if node.arguments]
         self._program: KernelProgram = build_program(parts)
-        operands = [*self._program.float_operands, *self._program.integer_operands]
-        computed = [*(item.expression for item in operands), *(about for _, about, _ in self._counted if about is not None)]
-        self._may_ask_for_keys = any(isinstance(node, KeyOf | Invoke) for part in computed for node in walk(part))
+        operands = (*self._program.float_operands, *self._program.integer_operands)
+        computed = [*(item.expression for item in operands), *(about for _, about, _ in self._counted if about)]
+        asks = any(isinstance(node, KeyOf | Invoke) for part in computed for node in walk(part))
+        self._may_ask_for_keys = asks and bool(query.keys)
 
     def _is_counted(self, condition: Without) -> bool:
         """Whether its events can be told without looking at a candidate, or at which of them are current."""
@@ -151,7 +152,8 @@ class KernelMatcher:
     def _with_keys(self, table: pa.Table) -> pa.Table:
         if not self._may_ask_for_keys:
             return table
-        return with_keys(table, self._query, key_columns(table, table.column("_kind").to_numpy(), self._plan, self._query))
+        kinds = table.column("_kind").to_numpy()
+        return with_keys(table, self._query, key_columns(table, kinds, self._plan, self._query))
 
     def _operand(self, item: Operand, table: pa.Table) -> pa.Array:
         return as_array(item.expression, table, self._plan, self._plan.event(item.event), self._query)

@@ -24,11 +24,13 @@ from querylang.expression import (
     Expression,
     FieldOf,
     Invoke,
+    KeyOf,
     Literal,
     Type,
     Unary,
     rewritten,
     terms_of,
+    walk,
 )
 from querylang.value_types import SCALARS
 from runtime.compiled import inlined
@@ -118,7 +120,10 @@ class _Builder:
 
 
 def build_program(parts: Sequence[tuple[Expression, Sequence[str]]]) -> KernelProgram:
-    """The program of these expressions, each with the event types of its terms; raises NotForKernel."""
+    """The program of these expressions, each with the event types of its terms; raises NotForKernel.
+
+    The last term is an event of the partition that is always there: what is about keys only is read from it.
+    """
     builder = _Builder()
     ends = [0]
     for expression, events in parts:
@@ -140,8 +145,8 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
     if room <= 0:
         raise NotForKernel(f"a condition is nested more than {STACK} deep")
     terms = terms_of(expression)
-    if len(terms) == 1:
-        _operand(builder, expression, min(terms))
+    if len(terms) == 1 or _is_about_keys(expression, terms):
+        _operand(builder, expression, min(terms, default=len(builder.events) - 1))
         return
     match expression:
         case Unary(type=Type.INTEGER, operator="not") | Binary(type=Type.INTEGER, operator="and" | "or" | "xor"):
@@ -167,6 +172,11 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
             raise NotForKernel(f"the action `{action}` over several events")
         case _:
             raise NotForKernel("values other than numbers, booleans and strings over several events")
+
+
+def _is_about_keys(expression: Expression, terms: frozenset[int]) -> bool:
+    """Whether it mentions keys and no events; an action may mention them in its body."""
+    return not terms and any(isinstance(node, KeyOf | Invoke) for node in walk(expression))
 
 
 def _suffix(type_: Type | None) -> str:
@@ -222,7 +232,8 @@ def _binary(builder: _Builder, expression: Binary, room: int) -> None:
 
 def _ranked(expression: Expression) -> bool:
     """Whether a string operand is a column or a constant, so that a rank can stand for it."""
-    return len(terms_of(expression)) == 1 or isinstance(expression, Literal)
+    terms = terms_of(expression)
+    return len(terms) == 1 or isinstance(expression, Literal) or _is_about_keys(expression, terms)
 
 
 def about_one_event(expression: Expression) -> Expression:
