@@ -204,9 +204,10 @@ def check_bounds(
 
 def test_what_may_matter_is_kept_and_only_what_the_documents_say(request: pytest.FixtureRequest) -> None:
     """Queries of every construct with up to three names, as many as other random streams."""
-    count: int = max(2, request.config.getoption("--streams") // 20)
+    count: int = max(2, request.config.getoption("--streams") // 40)
+    first: int = request.config.getoption("--streams-seed") * 1_000_000
     seen: Counter[str] = Counter()
-    for seed in range(count):
+    for seed in range(first, first + count):
         for scenario in random_queries(seed, 8):
             if len(leaves_of(scenario.pattern)) > 3:
                 continue
@@ -217,8 +218,8 @@ def test_what_may_matter_is_kept_and_only_what_the_documents_say(request: pytest
                     seen.update(needed=len(account.needed), kept=len(account.kept))
             except TooManyError:
                 seen["too many"] += 1
-    assert seen["needed"] > 100
-    assert seen["too many"] < 10
+    assert seen["needed"] > 10 * count
+    assert seen["too many"] <= count
 
 
 WINDOWS = (
