@@ -30,7 +30,7 @@ def run_block(plan: Plan, query: QueryPlan, matches: pa.Table) -> pa.Table:
     """The outputs of a query's matches (`match_schema`)."""
     if not query.block:
         return OUTPUT_SCHEMA.empty_table()
-    common = matches.select(["query", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
+    common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
     keys = cells(matches.column("key"))
     rows: list[Row] = []
     for shared, key, context in zip(common, keys, _contexts(plan, query, matches), strict=True):

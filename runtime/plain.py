@@ -76,6 +76,7 @@ def plain_outputs(table: pa.Table) -> list[Plain]:
         "text": table.column("text").to_pylist(),
         "event": [_parsed(text) for text in table.column("event").to_pylist()],
         "query": table.column("query").to_pylist(),
+        "instance": table.column("instance").to_pylist(),
         "key": [_parsed(text) for text in cells(table.column("key"))],
         "time": plain_times(table.column("time")),
         "match_id": table.column("match_id").to_pylist(),

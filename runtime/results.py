@@ -99,6 +99,7 @@ OUTPUT_SCHEMA = pa.schema(
         ("text", pa.string()),
         ("event", pa.string()),
         ("query", pa.string()),
+        ("instance", pa.string()),
         ("key", pa.string()),
         ("time", TIMESTAMP),
         ("emitted", TIMESTAMP),

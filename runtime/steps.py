@@ -154,13 +154,12 @@ class _Stepping:
             named = dict(zip(query.key_names, key, strict=True))
             own: Plain = {"query": query.name, "instance": query.instance, "key": plain_value(named)}
             its = [match for match in matches if {name: match[name] for name in own} == own]
-            ids = {match["match_id"] for match in its}
             yield Step(
                 at=due,
                 key=own["key"],
                 definitive=self.engine.definitive(query.title, key),
                 matches=its,
-                outputs=[output for output in outputs if output["match_id"] in ids],
+                outputs=[output for output in outputs if {name: output[name] for name in own} == own],
             )
 
     def _matched(self, results: Results) -> Iterator[tuple[int, Key]]:

@@ -43,6 +43,13 @@ def test_values_make_instances(parameters: Any, matches: list[tuple[str, str]]) 
     assert found(parameters) == matches
 
 
+def test_what_is_put_out_tells_its_instance() -> None:
+    result = package.replay(QUERIES, EVENTS, parameters={"Least": {"eu": {"least": 1}, "us": {"least": 2}}})
+    shown = [("eu", "12"), ("eu", "23"), ("us", "23")]
+    assert [(output["instance"], output["text"]) for output in result.output_objects()] == shown
+    assert [(output["instance"], output["text"]) for step in result.steps for output in step["outputs"]] == shown
+
+
 def test_a_query_whose_parameters_have_defaults_runs_as_it_is() -> None:
     assert found({"Least": {"least": 3}}, OTHER) == [("Most", ""), ("Most", "")]
 
