@@ -7,12 +7,18 @@ printed may be compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from querylang.expression import type_of
 from querylang.plan import Plan
+from querylang.value_types import Type
+from runtime.cells import fitted_cell
+from runtime.evaluation import Names
 from runtime.plain import Plain
 from runtime.steps import Step
-from runtime.text import event_text, text_of
+from runtime.text import text_of
 from runtime.times import format_time
+from runtime.values import Location
 
 HEADER = ("correlator time", "event", "source time", "definitive time", "output")
 
@@ -57,9 +63,17 @@ def step_outputs(plan: Plan, step: Step) -> list[str]:
 def match_text(plan: Plan, match: Plain) -> str:
     """`a1=A(1), a2=A(3)`, without names that are unset; of a `find every` what it selects, `mean=4.0`."""
     if "selected" in match:
-        return ", ".join(f"{name}={text_of(value)}" for name, value in match["selected"].items())
+        every = plan.query(match["query"]).every
+        assert every is not None, "only a `find every` selects"
+        types = {select.name: type_of(select.value) for select in every.selects}
+        return ", ".join(f"{name}={_text(value, types[name], plan)}" for name, value in match["selected"].items())
     members = [(name, member) for name, member in match["members"].items() if member is not None]
-    return ", ".join(f"{name}={event_text(plan.event(member['event']), member['fields'])}" for name, member in members)
+    return ", ".join(f"{name}={_text(item['fields'], Type.event(item['event']), plan)}" for name, item in members)
+
+
+def _text(value: Any, type_: Type, plan: Plan) -> str:
+    """What `toString()` prints of a value that a match holds as JSON."""
+    return text_of(fitted_cell(value, type_, Names(plan)), type_)
 
 
 def _output(output: Plain) -> str:
@@ -74,7 +88,11 @@ def _output(output: Plain) -> str:
 
 def _key(key: Plain) -> str:
     """`7, true`: the values as `toString()` prints them."""
-    return ", ".join("null" if value is None else text_of(value) for value in key.values())
+    return ", ".join(text_of(_corners(value) if isinstance(value, dict) else value) for value in key.values())
+
+
+def _corners(members: dict[str, Any]) -> Location:
+    return Location(*map(float, members.values()))
 
 
 def _time(micros: int | None, is_clock: bool) -> str:

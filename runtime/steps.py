@@ -7,7 +7,7 @@ definitive time that a waiting event needed. The engine does the work; here it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy as np
 
 from querylang.plan import Plan
 from runtime.batch import NO_TIME, Arrivals, Kind, column_name
+from runtime.columns import event_of
 from runtime.engine import Engine
+from runtime.evaluation import Names
 from runtime.event_text import EventTextError, parse_event_text
 from runtime.keys import key_columns
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
@@ -26,6 +28,7 @@ from runtime.text import event_text
 from runtime.times import format_time
 
 Key = tuple[Any, ...]
+"""Values that can be looked up and ordered: a location is the tuple of its members' names and values."""
 
 _JUDGED = (Use.EVENT, Use.HEARTBEAT)
 _CONCERNED = (*_JUDGED, Use.NULL_KEY, Use.NULL_TIME)
@@ -97,6 +100,7 @@ class _Role:
 class _Stepping:
     def __init__(self, plan: Plan, records: Records, matcher: str) -> None:
         self.plan = plan
+        self.world = Names(plan)
         self.records = records
         self.engine = Engine(plan, matcher, sources=records.sources)
         self.table = records.arrivals.table
@@ -110,7 +114,7 @@ class _Stepping:
         query = self.plan.queries[index]
         selection = Selector(self.plan, query).select(self.table, self.kinds)
         columns = [column.to_pylist() for column in key_columns(self.table, self.kinds, self.plan, query)]
-        keys: list[Key] = list(zip(*columns, strict=True)) if columns else [()] * len(self.kinds)
+        keys = [_key_of(cells) for cells in zip(*columns, strict=True)] if columns else [()] * len(self.kinds)
         waits = [*(item.wait is not None for item in query.inputs), True]  # the last is for heartbeats: no input
         timed = [waits[place] for place in selection.input.tolist()]
         return _Role(selection.use.tolist(), selection.time.tolist(), keys, timed)
@@ -151,13 +155,13 @@ class _Stepping:
         matches, outputs = self._matches(results), plain_outputs(in_order(self.plan, results).outputs)
         for place, key in sorted({*self._released(), *self._matched(results)}):
             query = self.plan.queries[place]
-            named = dict(zip(query.key_names, key, strict=True))
+            named = dict(zip(query.key_names, _cells_of(key), strict=True))
             own: Plain = {"query": query.name, "instance": query.instance, "key": plain_value(named)}
             its = [match for match in matches if {name: match[name] for name in own} == own]
             yield Step(
                 at=due,
                 key=own["key"],
-                definitive=self.engine.definitive(query.title, key),
+                definitive=self.engine.definitive(query.title, _cells_of(key)),
                 matches=its,
                 outputs=[output for output in outputs if {name: output[name] for name in own} == own],
             )
@@ -167,7 +171,7 @@ class _Stepping:
         for place, query in enumerate(self.plan.queries):
             table = results.matches.get(query.title)
             for key in table.column("key").to_pylist() if table is not None else []:
-                yield place, tuple(key.values())
+                yield place, _key_of(key.values())
 
     def _wait(self, place: int, index: int, is_discarded: bool) -> None:
         role = self.roles[place]
@@ -179,7 +183,7 @@ class _Stepping:
         """The (query, key)s of which definitive time has reached a waiting event, in order; those wait no more."""
         reached = []
         for (place, key), times in list(self.waiting.items()):
-            definitive = self.engine.definitive(self.plan.queries[place].title, key)
+            definitive = self.engine.definitive(self.plan.queries[place].title, _cells_of(key))
             left = [time for time in times if definitive is None or time > definitive]
             if len(left) < len(times):
                 reached.append((place, key))
@@ -194,7 +198,7 @@ class _Stepping:
         for query, role in zip(self.plan.queries, self.roles, strict=True):
             if query.keys and (role.use[index] not in _CONCERNED or None in role.keys[index]):
                 continue
-            definitive = self.engine.definitive(query.title, role.keys[index])
+            definitive = self.engine.definitive(query.title, _cells_of(role.keys[index]))
             if definitive is not None:
                 found.append(definitive)
         return found
@@ -211,8 +215,8 @@ class _Stepping:
 
     def _key(self, index: int, concerned: Sequence[int]) -> Plain | None:
         for place in concerned:
-            key = dict(zip(self.plan.queries[place].key_names, self.roles[place].keys[index], strict=True))
-            return dict(plain_value(key))
+            cells = _cells_of(self.roles[place].keys[index])
+            return dict(plain_value(dict(zip(self.plan.queries[place].key_names, cells, strict=True))))
         return None
 
     def _matches(self, results: Results) -> list[Plain]:
@@ -234,10 +238,10 @@ class _Stepping:
         if kind < 0:
             return None if kind == Kind.TICK else self.table.column("_text")[index].as_py()
         event = self.plan.events[kind]
-        values = {
+        cells = {
             field.name: self.table.column(column_name(field.name, field.type))[index].as_py() for field in event.fields
         }
-        return event_text(event, values)
+        return event_text(event, event_of(event, cells, self.world).values)
 
 
 def row_numbers(records: Records) -> RowOf:
@@ -249,6 +253,15 @@ def row_numbers(records: Records) -> RowOf:
     places = zip(*(table.column(name).to_pylist() for name in ("_source", "_partition", "_offset")), strict=True)
     rows = dict(zip(places, records.rows.tolist(), strict=True))
     return lambda source, partition, offset: rows[source, partition, offset]
+
+
+def _key_of(cells: Iterable[Any]) -> Key:
+    return tuple(tuple(cell.items()) if isinstance(cell, dict) else cell for cell in cells)
+
+
+def _cells_of(key: Key) -> tuple[Any, ...]:
+    """What `_key_of` was made of."""
+    return tuple(dict(part) if isinstance(part, tuple) else part for part in key)
 
 
 def _discards(results: Results) -> list[dict[str, Any]]:
