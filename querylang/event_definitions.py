@@ -35,7 +35,7 @@ def with_members(
     """The fields, constants and signatures of a definition. `columns`: what the data of its type say."""
     mistakes = namespace.mistakes
     known = len(mistakes)
-    fields: list[Field] = []
+    fields: dict[str, Field] = {}
     constants: list[tuple[str, Literal | None]] = []
     actions: list[ActionSignature] = []
     untyped: list[str] = []
@@ -47,8 +47,8 @@ def with_members(
                 type_ = namespace.type_of(member.type)
                 if type_ is None:
                     untyped.append(name.text)
-                elif all(item.name != name.text for item in fields):
-                    fields.append(Field(name.text, type_))
+                elif name.text not in fields:
+                    fields[name.text] = Field(name.text, type_)
                     _compare(member, type_, plan_name, columns or {}, mistakes)
             case ast.ConstantDefinition(name=name):
                 constants.append((name.text, _constant(member, namespace)))
@@ -61,7 +61,7 @@ def with_members(
     is_whole = not any(isinstance(member, ast.Refused | ast.Broken) for member in node.members)
     return EventSchema(
         name=plan_name,
-        fields=tuple(fields),
+        fields=tuple(fields.values()),
         constants=tuple(constants),
         actions=tuple({action.name: action for action in reversed(actions)}.values())[::-1],
         is_open=not is_whole or len(mistakes) > known,

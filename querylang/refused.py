@@ -37,7 +37,8 @@ _STATEMENT_WORDS: dict[str, tuple[str, ...]] = {
 """Names that begin a statement of the larger language if such a token follows."""
 _OPENING = frozenset({"LBRACE", "LPAREN", "LBRACKET"})
 _CLOSING = frozenset({"RBRACE", "RPAREN", "RBRACKET"})
-_FIRST_KINDS = frozenset({"ON", "SPAWN", "DIE", "MONITOR", "FROM", "NAME"})
+_FIRST_KINDS = frozenset({"ON", "SPAWN", "DIE", "MONITOR", "FROM"})
+_FIRST_NAMES = frozenset({"stream", *_STATEMENT_WORDS})
 
 
 def folded(tokens: Sequence[Token]) -> list[Token]:
@@ -46,7 +47,8 @@ def folded(tokens: Sequence[Token]) -> list[Token]:
     position = 0
     while position < len(tokens):
         token = tokens[position]
-        word = _refused_word(tokens, position) if token.type in _FIRST_KINDS else None
+        may_begin = token.type in _FIRST_KINDS or token.content in _FIRST_NAMES
+        word = _refused_word(tokens, position) if may_begin else None
         if word is None or (word in _STATEMENT_WORDS and kept and kept[-1].type not in _BEFORE_STATEMENT):
             kept.append(token)
             position += 1
