@@ -44,8 +44,10 @@ def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
                 stopped.append((path, Stopped(query.name, name, str(error))))
             except InstanceError as error:
                 mistakes.append((path, str(error)))
+    if mistakes or not made:
+        mistakes += [(path, item.reason) for path, item in stopped]
     if not made and not mistakes:
-        mistakes = [(path, item.reason) for path, item in stopped] or [((), missing(query)) for query in plan.queries]
+        mistakes = [((), missing(query)) for query in plan.queries]
     if mistakes:
         told = [(given.line_of(path), message) for path, message in mistakes]
         raise FileErrors(given.origin, sorted(told, key=lambda mistake: mistake[0] or 0))

@@ -311,6 +311,6 @@ def test_an_instance_without_a_window_is_stopped_and_the_others_run() -> None:
     query = 'query Q { parameters { float p; } inputs { A() within p; } find A as a { print "x"; } }'
     parameters = {"Q": {"good": {"p": 1.0}, "bad": {"p": 0.0}}}
     result = ensue.replay(query, pd.DataFrame({"at": [1.0, 2.0], "event": ["A", "A"]}), parameters=parameters)
-    told = result.outputs[["kind", "text", "instance"]].values.tolist()
+    told = result.outputs[["kind", "text", "instance"]].to_numpy().tolist()
     reason = "query 'Q', instance 'bad': `within` of 'A' must be greater than 0, but is 0.0 seconds"
     assert told == [["error", reason, "bad"], ["print", "x", "good"], ["print", "x", "good"]]
