@@ -237,7 +237,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class VendorSend:
-    """`%send("eventType":"T", ..., "channel":"\\"c\\"", "fields":{"f":"expression"});`, written by the vendor's editor.
+    r"""`%send("eventType":"T", ..., "channel":"\"c\"", "fields":{"f":"expression"});`, written by the vendor's editor.
 
     The expressions in the strings are parsed already, with places in the strings. `channel` None: none was given.
     `extra`: the other items as written, kept for the printer.

@@ -72,10 +72,25 @@ def _with_comments(source: Source, comments: Sequence[Comment], layout: str) -> 
             pending += gaps[at : partner + 1]
             at = partner + 1
         is_behind = token.type in {"SEMICOLON", "COMMA"}
-        lines.add(layout, written, position, _Gap() if is_behind else _merged(pending))
+        gap = _Gap() if is_behind else _merged(pending)
+        lines.add(layout, written, position, gap, _text(token, None if partner is None else read[partner]))
         pending = [gap for gap in pending if gap.notes] if is_behind else []
     lines.end(_merged([*pending, *gaps[at:]]))
     return lines.text()
+
+
+def _text(written: Token, read: Token | None) -> str:
+    """How a word is written: as the printer does, but an expression in a string keeps its comments, so its layout."""
+    if read is None or {read.type, written.type} != {"STRING_LITERAL"} or read.content == written.content:
+        return written.span.text
+    inside = tokenize(Source("", read.content))
+    words, printed_words = (_words(found) for found in (inside.tokens, tokenize(Source("", written.content)).tokens))
+    return read.span.text if inside.comments and words and words == printed_words else written.span.text
+
+
+def _words(tokens: Sequence[Token]) -> list[str]:
+    """What an expression is made of, brackets aside."""
+    return [token.content for token in tokens if token.type not in {"LPAREN", "RPAREN"}]
 
 
 def _gaps(source: Source, read: Sequence[Token], comments: Sequence[Comment]) -> list[_Gap]:
@@ -146,8 +161,8 @@ class _Lines:
         self._indent = ""
         """Of the current line of the layout."""
 
-    def add(self, layout: str, written: Sequence[Token], position: int, gap: _Gap) -> None:
-        """The next word, with what stands before it."""
+    def add(self, layout: str, written: Sequence[Token], position: int, gap: _Gap, text: str) -> None:
+        """The next word, written as `text`, with what stands before it."""
         token = written[position]
         before = written[position - 1] if position else None
         between = layout[before.end if before is not None else 0 : token.start]
@@ -166,7 +181,7 @@ class _Lines:
             self._line(before, token, between, gap, inner)
         else:
             self._words(between, gap, inner)
-        self._parts.append(token.span.text)
+        self._parts.append(text)
 
     def end(self, gap: _Gap) -> None:
         """What stands behind the last word."""

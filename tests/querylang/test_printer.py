@@ -146,6 +146,10 @@ def test_patterns_keep_the_brackets_that_they_need(text: str, layout: str) -> No
 
 
 COMMENTS = {
+    "in a string of the vendor's editor": (
+        '%send("eventType":"B",  "fields":{"x":"a.x  /* b */ + 1", "y":"a.y  + 1"});',
+        '%send("eventType": "B", "fields": {"x": "a.x  /* b */ + 1", "y": "a.y + 1"});',
+    ),
     "before a line": ("// c\nprint a;", "// c\nprint a;"),
     "behind a line": ("print a; // c\nprint b;", "print a; // c\nprint b;"),
     "before a semicolon": ("print a /* c */;", "print a; /* c */"),
