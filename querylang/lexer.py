@@ -26,6 +26,8 @@ ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 _KEYWORD_KINDS = frozenset(KEYWORDS.values())
 _NEXT_QUOTE = re.compile(r'(?:[^"\\]|\\.)*"')
 _BEHIND_STRING = re.compile(r"\s*([-;,:+.(){}\]=!<>/]|(to|at|as|and|or|xor|within|where|between)\b|$)")
+_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
+"""Surrogates: texts of files have none, but Python's may; no table could hold them."""
 _OTHER_CHARACTERS = re.compile(r"[^\s\w\"#;{}()<>=,.:@*/%+\[\]-]+")
 
 
@@ -57,6 +59,8 @@ class _Rules:
 
     def t_STRING_LITERAL(self, t: Any) -> Any:
         r'"[^"\\\n]*(\\.[^"\\\n]*)*"'
+        for half in _HALF_CHARACTERS.finditer(t.value):
+            _report_at(t, Mistake.BAD_CHARACTER, t.lexpos + half.start(), t.lexpos + half.end(), found=half.group())
         t.value = _unescaped(t) if "\\" in t.value else t.value[1:-1]
         return t
 

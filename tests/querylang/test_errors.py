@@ -265,3 +265,12 @@ def test_lines_and_columns_count_from_one() -> None:
         (2, 1),
         (2, 3),
     ]
+
+
+def test_half_a_character_in_a_string_is_a_mistake() -> None:
+    text = 'inputs { A() within 30.0; }\nfind A as a { print "x\ud83d"; }'
+    with pytest.raises(QueryErrors) as raised:
+        compile_text(text)
+    assert [(mistake.code, mistake.span.start) for mistake in raised.value.errors] == [
+        ("character", text.index("\ud83d"))
+    ]
