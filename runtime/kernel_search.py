@@ -795,21 +795,19 @@ def _is_broken(
         first = low + 1
         if columns.leading[condition]:
             first = _after(events.time, begin, later, _lead(events.time, leading, bound))
-        first = max(first, _window(events, windows, columns.input[condition], begin, latest))
+        first = _window(events, windows, columns.input[condition], first, latest)
         is_broken = _blocks(events, columns, program, condition, latest, first, later, bound, stacks)
     return is_broken or _blocks(events, columns, program, condition, -1, later, over, bound, stacks)
 
 
 @borrowing
 def _window(events: Events, windows: WindowColumns, item: int, begin: int, latest: int) -> int:
-    """The oldest position of an input's window at the moment of the event `latest`."""
-    oldest, seen = latest + 1, 0
-    for position in range(latest, begin - 1, -1):
-        if events.time[latest] - events.time[position] >= windows.within[item]:
-            break
-        if events.input[position] == item:
-            seen += 1
+    """From which position on, not before `begin`, an input's events are in its window at the moment of the event `latest`."""
+    oldest = _after(events.time, begin, latest + 1, events.time[latest] - windows.within[item])
+    if windows.retain[item] < NEVER:
+        seen = 0
+        for position in range(latest, oldest - 1, -1):
+            seen += events.input[position] == item
             if seen > windows.retain[item]:
-                break
-            oldest = position
+                return position + 1
     return oldest

@@ -178,7 +178,8 @@ def _needs(automaton: Automaton) -> Integers:
 def _independence(query: QueryPlan) -> tuple[NDArray[np.bool_], Integers]:
     """What a failure from a state means for other tries with the same latest event, so that none is made twice.
 
-    Alone: nothing that is checked from here on asks for an event bound before. Failing from a position, the search fails from
+    Alone: nothing that is checked from here on asks for an event bound before, the latest of all left aside: that one is
+    the same for all tries. Failing from a position, the search fails from
     every older one. Else with a row (by state, -1: none) in a memory by position: only the event bound last is asked for, as by a
     condition on a pair of neighbours; failing from a position, it fails from there. A pattern of n terms over a window of w events
     then costs n * w steps, or n * w * w, and not w to the n. States that are entered in one way only need no memory.
@@ -186,6 +187,7 @@ def _independence(query: QueryPlan) -> tuple[NDArray[np.bool_], Integers]:
     states = query.automaton.states
     before: list[set[int]] = [set() for _ in states]  # terms bound when a state is entered
     last: list[set[int] | None] = [None for _ in states]  # by the transition that enters it; none where they differ
+    fixed: list[set[int] | None] = [None for _ in states]  # to the latest event, on every way to it
     asked = [
         {term for item in state.transitions for check in item.checks for term in _asks(query, query.conditions[check])}
         for state in states
@@ -194,6 +196,8 @@ def _independence(query: QueryPlan) -> tuple[NDArray[np.bool_], Integers]:
         for item in state.transitions:
             if item.target != ACCEPT:
                 before[item.target] |= before[index] | set(item.binds)
+                known_fixed, ours = fixed[item.target], set(item.binds) if index == 0 else fixed[index] or set()
+                fixed[item.target] = ours if known_fixed is None else known_fixed & ours
                 known_last = last[item.target]
                 last[item.target] = set(item.binds) if known_last is None or known_last == set(item.binds) else set()
     for index in reversed(range(len(states))):
@@ -201,9 +205,10 @@ def _independence(query: QueryPlan) -> tuple[NDArray[np.bool_], Integers]:
             if item.target != ACCEPT:
                 asked[index] |= asked[item.target]
     repeated = _repeated(query.automaton)
-    alone = np.array([index in repeated and not asked[index] & before[index] for index in range(len(states))])
+    varying = [asked[index] & before[index] - (fixed[index] or set()) for index in range(len(states))]
+    alone = np.array([index in repeated and not varying[index] for index in range(len(states))])
     paired = [
-        index in repeated and not alone[index] and asked[index] & before[index] <= (last[index] or set())
+        index in repeated and not alone[index] and varying[index] <= (last[index] or set())
         for index in range(len(states))
     ]
     return alone, np.where(paired, np.cumsum(paired) - 1, -1).astype(np.int64)
@@ -218,7 +223,7 @@ def _repeated(automaton: Automaton) -> set[int]:
 
 
 def _asks(query: QueryPlan, condition: Condition) -> set[int]:
-    """The terms whose events a check looks at, besides the one bound last and the latest event of all."""
+    """The terms whose events a check looks at; a range without names ends at the latest event and at the one bound last."""
     match condition:
         case Where(condition=expression):
             return set(terms_of(expression))

@@ -48,6 +48,12 @@ def test_conditions_on_neighbours_are_tried_once_a_pair() -> None:
     assert _matches(_pattern(30, f"where {rising}"), [number // 8 for number in range(80)]) == []
 
 
+def test_conditions_on_the_latest_event_are_tried_once_an_event() -> None:
+    """Every name is compared with the last one, the first in vain."""
+    above = " and ".join(f"a{number}.v < a29.v" for number in range(1, 29))
+    assert _matches(_pattern(30, f"where {above} and a0.v > a29.v"), [*range(60)]) == []
+
+
 def test_remembering_failures_loses_no_match() -> None:
     """Conditions on neighbours: the same answers as trying everything, on values with many ties."""
     values = np.random.default_rng(5).integers(0, 6, 60).tolist()
@@ -76,7 +82,9 @@ def _by_enumeration(values: list[int]) -> list[list[int]]:
         ("where a0.v < a1.v", [False, False, True, False], [-1, -1, -1, 0]),
         ("where a1.v < a2.v", [False, False, False, True], [-1, -1, 0, -1]),
         ("where a0.v < a2.v", [False, False, False, False], [-1, -1, 0, -1]),
-        ("where a0.v < a3.v", [False, False, False, False], [-1, -1, -1, -1]),
+        ("where a0.v < a3.v", [False, False, True, True], [-1, -1, -1, -1]),
+        ("where a0.v < a1.v and a0.v < a3.v", [False, False, True, False], [-1, -1, -1, 0]),
+        ("where a0.v + a1.v < a2.v", [False, False, False, False], [-1, -1, 0, -1]),
     ],
 )
 def test_what_is_remembered_follows_from_what_conditions_ask(where: str, alone: list[bool], rows: list[int]) -> None:

@@ -175,6 +175,13 @@ WAITS = [
      "X1@1 A1@2 A2@4 X2@6 A3@7 A4@9", ["a=A2 at 6", "a=A4 at 11"]),
     ("a where of a without that reaches the wait",
      "find A as a -> wait(5.0) as t without B as x where x.v > a.v between (a t)", "A5@1 B4@2 A3@3 B4@4", ["a=A5 at 6"]),
+    ("what had left its window before the wait began does not count",
+     ("inputs { A() within 9.0; B() retain 1; } "
+     "find wait(5.0) as s -> A as a -> wait(1.0) as t without B as x where x.v > 3 between (s t)"),
+     "B5@1 B1@2 A1@3 B5@5 A2@6", ["a=A1 at 4"]),
+    ("within of an input, before both waits", ("inputs { A() within 9.0; B() within 2.0; } "
+     "find wait(5.0) as s -> A as a -> wait(1.0) as t without B as x between (s t)"),
+     "B1@1 A1@3 B2@5 A2@6.9", ["a=A1 at 4"]),
     ("of an or, the unset side's condition is ignored",
      "find (A as a or B as b) -> wait(2.0) as t without X as x between (a t)", "A1@1 X1@2 B1@5 X2@6", ["b=B1 at 7"]),
     ("what takes an event's place in its window has come all the same",
