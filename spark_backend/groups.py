@@ -116,6 +116,10 @@ def partition_groups(plan: Plan) -> tuple[PartitionGroup, ...]:
     for query in plan.queries:
         members.setdefault(json.dumps(key_identity(query)), []).append(query)
     return tuple(
-        PartitionGroup(number, Plan(plan.events, tuple(queries), () if number else plan.stopped), tuple(Selector(plan, query) for query in queries))
+        PartitionGroup(
+            number,
+            Plan(plan.events, tuple(queries), () if number else plan.stopped),
+            tuple(Selector(plan, query) for query in queries),
+        )
         for number, queries in enumerate(members.values())
     )

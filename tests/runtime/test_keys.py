@@ -70,7 +70,12 @@ def test_buckets_never_change() -> None:
     assert _buckets(Type.FLOAT, [0.0, -0.0, 1.5, float("nan")], 64) == [47, 47, 10, 6]
     assert _buckets(Type.BOOLEAN, [True, False, None], 64) == [1, 47, -1]
     assert _buckets(Type.DECIMAL, [Decimal("0.1"), Decimal("0.2"), Decimal(10**20 - 1), None], 64) == [6, 63, 62, -1]
-    assert _buckets(Type.LOCATION, [location(1.0, 2.0), location(0.0, 2.0), location(-0.0, 2.0), None], 64) == [46, 4, 4, -1]
+    assert _buckets(Type.LOCATION, [location(1.0, 2.0), location(0.0, 2.0), location(-0.0, 2.0), None], 64) == [
+        46,
+        4,
+        4,
+        -1,
+    ]
 
 
 def test_keys_spread_over_the_buckets() -> None:
