@@ -15,7 +15,7 @@ from typing import NamedTuple, assert_never
 from querylang.automaton import ACCEPT, Automaton, State, Transition
 from querylang.checked import Both, CheckedQuery, Either, Pattern, Sequence, TermOf
 from querylang.expression import terms_of
-from querylang.plan import Between, Condition, Term, Where, Within, Without
+from querylang.plan import Between, Condition, Term, Where, Within, Without, mentioned_terms
 
 MOST_TRANSITIONS = 20_000
 """`and` multiplies: of n terms of one type that are joined by it, about 3 to the n ways."""
@@ -247,7 +247,7 @@ class _Placement:
 
 def _needed(condition: Condition, terms: tuple[Term, ...]) -> frozenset[int]:
     """The terms without which nothing can be said."""
-    optional = frozenset(term for term in _mentions(condition, len(terms)) if terms[term].is_optional)
+    optional = frozenset(term for term in mentioned_terms(condition, len(terms)) if terms[term].is_optional)
     match condition:
         case Where(condition=expression):
             return optional | terms_of(expression)
@@ -262,16 +262,3 @@ def _needed(condition: Condition, terms: tuple[Term, ...]) -> frozenset[int]:
 def _if_leading(between: Between | None) -> set[int]:
     """All names of a range that begins with the leading wait: its point is known at the end only."""
     return set(between.terms) if between is not None and between.leading else set()
-
-
-def _mentions(condition: Condition, count: int) -> set[int]:
-    """The terms that a condition names, in its expression or its range; `count` is how many the pattern has."""
-    match condition:
-        case Where(mentions=mentions):
-            return set(mentions)
-        case Within(between=between):
-            return set(between.terms) if between is not None else set()
-        case Without(condition=expression, between=between):
-            named = set(between.terms) if between is not None else set()
-            return named | (set() if expression is None else set(terms_of(expression) - {count}))
-    assert_never(condition)

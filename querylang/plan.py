@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from querylang import expression as expressions
 from querylang.automaton import Automaton, State, Transition
-from querylang.expression import Expression, Literal, Type
+from querylang.expression import Expression, Literal, Type, terms_of
 from querylang.plain import Codec
 
 PLAN_VERSION = 2
@@ -287,6 +287,19 @@ class Without:
 
 
 Condition = Where | Within | Without
+
+
+def mentioned_terms(condition: Condition, count: int) -> set[int]:
+    """The terms that a condition names, in its expression or its range; `count` is how many the pattern has."""
+    match condition:
+        case Where(mentions=mentions):
+            return set(mentions)
+        case Within(between=between):
+            return set(between.terms) if between is not None else set()
+        case Without(condition=expression, between=between):
+            named = set(between.terms) if between is not None else set()
+            return named | (set() if expression is None else set(terms_of(expression) - {count}))
+    assert_never(condition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.expression import Aggregate, Expression, Invoke, KeyOf, Type, terms_of, walk
-from querylang.plan import Condition, Plan, QueryPlan, Where, Without, known
+from querylang.plan import Condition, Plan, QueryPlan, Where, Without, known, mentioned_terms
 from runtime.compiled import kernel
 from runtime.controls import NEVER
 from runtime.every import aggregates_of
@@ -43,7 +43,6 @@ from runtime.kernel_tables import (
     condition_columns,
     ends_of,
     is_ambiguous,
-    mentioned_terms,
 )
 from runtime.keys import key_columns
 from runtime.matcher import Found, Ordered, Waiting
@@ -230,7 +229,7 @@ def _column(node: Aggregate, place: int, results: Aggregated, found: int) -> pa.
 
 
 def _late(query: QueryPlan) -> Late:
-    mentions = [sorted(mentioned_terms(query, query.conditions[index])) for index in query.decided_late]
+    mentions = [sorted(mentioned_terms(query.conditions[index], len(query.terms))) for index in query.decided_late]
     return Late(
         np.array(query.decided_late, np.int64),
         ends_of([len(terms) for terms in mentions]),

@@ -109,19 +109,6 @@ def condition_columns(query: QueryPlan, programs: Sequence[int], counted: Sequen
     )
 
 
-def mentioned_terms(query: QueryPlan, condition: Condition) -> set[int]:
-    """The terms that a condition names, in its expression or its range."""
-    match condition:
-        case Where(mentions=mentions):
-            return set(mentions)
-        case Within(between=between):
-            return set() if between is None else set(between.terms)
-        case Without(condition=expression, between=between):
-            named = set() if between is None else set(between.terms)
-            return named | (set() if expression is None else set(terms_of(expression) - {len(query.terms)}))
-    raise AssertionError("a condition is of one of three kinds")
-
-
 def is_whole(condition: Condition) -> bool:
     """Whether it is a `within` over the whole pattern."""
     return isinstance(condition, Within) and condition.between is None

@@ -15,13 +15,12 @@ from itertools import groupby
 
 from querylang.automaton import ACCEPT, Transition
 from querylang.expression import Aggregate, Expression, Invoke, KeyOf, walk
-from querylang.plan import Between, Condition, Input, Plan, QueryPlan, Where, Within, Without, known
+from querylang.plan import Between, Condition, Input, Plan, QueryPlan, Where, Within, Without, known, mentioned_terms
 from runtime.aggregates import BY_RECENCY, aggregate
 from runtime.controls import NEVER
 from runtime.evaluation import Context, Names
 from runtime.every import aggregates_of
 from runtime.interpreter import evaluate, holds
-from runtime.kernel_tables import mentioned_terms
 from runtime.values import EvaluationError, Event, Value
 
 
@@ -162,7 +161,7 @@ class ReferenceMatcher:
 
     def _named(self, condition: Condition, bound: Bound) -> list[int] | None:
         """The positions of the range's names; None: the condition mentions a name that is unset."""
-        if not mentioned_terms(self._query, condition) <= bound.keys():
+        if not mentioned_terms(condition, len(self._query.terms)) <= bound.keys():
             return None
         between = condition.between if isinstance(condition, Within | Without) else None
         return [bound[term] for term in (bound if between is None else between.terms)]
