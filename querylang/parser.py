@@ -103,7 +103,9 @@ class Parser(Grammar):
         return self._syntax_mistakes > 0
 
     def expression_in(self, text: Token) -> ast.Expression:
-        """What a string holds, as an expression; its places are those in the string."""
+        """What a string holds, as an expression; its places are those in the string. One without an end is not read."""
+        if text.start in self._open_strings:
+            return ast.Broken(text.span)
         lexed = tokenize(Source(self.source.path, text.content))
         places = offsets(text)
 
