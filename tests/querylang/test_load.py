@@ -9,6 +9,7 @@ import pytest
 
 from querylang import InputError, QueryErrors, Type, check_paths, compile_paths
 from querylang.expression import FieldOf
+from querylang.load import read_sources
 
 QUERY = "inputs { A() key id within 3; } find A as a"
 
@@ -184,3 +185,10 @@ def test_definitions_alone_are_checked_too(tmp_path: Path) -> None:
     write(tmp_path, {"a.mon": "event Bad { strng id; }"})
     with pytest.raises(QueryErrors, match="unknown-type"):
         check_paths([tmp_path / "a.mon"])
+
+
+def test_the_mark_of_an_encoding_is_no_part_of_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "marked.query"
+    path.write_bytes(b"\xef\xbb\xbfinputs { A() within 3; } find A as a")
+    ((source,), _) = read_sources([path])
+    assert source.text.startswith("inputs")
