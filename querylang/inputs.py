@@ -22,6 +22,10 @@ from querylang.schema import EventSchema
 from querylang.value_types import SIMPLE, Type
 
 
+MOST_INPUTS = 60
+"""Which inputs a record is a heartbeat of is told by the bits of one word."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedKey:
     """A key of an input under the query's name for it. `value` None: its type is open or its mistake is told."""
@@ -110,6 +114,8 @@ def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
             if checked:
                 _compare_keys(item, checked[0], constants.mistakes)
             checked.append(item)
+    for node in nodes[MOST_INPUTS : MOST_INPUTS + 1]:
+        constants.mistakes.append(QueryError.of(Mistake.TOO_MANY_INPUTS, node.event.span, limit=MOST_INPUTS))
     _refuse_heartbeats(checked, constants.mistakes)
     is_whole = bool(nodes) and len(nodes) == len(inputs.items)
     return CheckedInputs(constants.namespace, tuple(checked), is_whole, frozenset(unknown))
