@@ -5,14 +5,27 @@
 ['a1', 'a2']
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from querylang.checked import Checked, CheckedQuery
-from querylang.describe import describe, describe_plan, to_dot
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
-from querylang.formatting import format_text
 from querylang.instances import InstanceError, bind, instances_of
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
 from querylang.source import Source, Span
 from querylang.value_types import Type
+
+if TYPE_CHECKING:
+    from querylang.describe import describe, describe_plan, to_dot
+    from querylang.formatting import format_text
+
+_ON_FIRST_USE = {
+    "describe": "querylang.describe",
+    "describe_plan": "querylang.describe",
+    "to_dot": "querylang.describe",
+    "format_text": "querylang.formatting",
+}
+"""What a check does not need is imported when it is asked for."""
 
 __all__ = [
     "Checked",
@@ -39,3 +52,10 @@ __all__ = [
     "read_sources",
     "to_dot",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'querylang' has no attribute {name!r}")
+    value: Any = vars(import_module(_ON_FIRST_USE[name]))[name]
+    return value
