@@ -71,7 +71,7 @@ def _check_deployment(path: Path) -> None:
 
     deployment = load_deployment(path)
     plan = compile_checked(querylang.check_paths(deployment.queries))
-    with_instances(plan, deployment.parameters)
+    with_instances(plan, deployment.parameters, is_check=True)
 
 
 def _single(found: EnsueError) -> Sequence[EnsueError]:

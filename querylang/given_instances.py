@@ -25,12 +25,12 @@ _NAME = re.compile(r"[\w-][\w.-]*")
 """Of an instance: it is a part of the names of folders."""
 
 
-def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
+def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False) -> Plan:
     """The plan with each query's instances in its place: one without a name where no parameter needs a value.
 
     A query whose parameters need values and for which none are given has no instance and is left out. An instance whose
-    values leave a window or a wait without length is stopped (`Plan.stopped`) and the others run. Raises FileErrors for
-    values that no query takes, and if nothing is left.
+    values leave a window or a wait without length is stopped (`Plan.stopped`) and the others run; for a check (`is_check`)
+    it is a mistake as others are. Raises FileErrors for values that no query takes, and if nothing is left.
     """
     mistakes: Mistakes = []
     wanted = _by_query(plan.queries, given.values, mistakes)
@@ -44,7 +44,7 @@ def with_instances(plan: Plan, given: Given = NOTHING) -> Plan:
                 stopped.append((path, Stopped(query.name, name, str(error))))
             except InstanceError as error:
                 mistakes.append((path, str(error)))
-    if mistakes or not made:
+    if mistakes or not made or is_check:
         mistakes += [(path, item.reason) for path, item in stopped]
     if not made and not mistakes:
         mistakes = [((), missing(query)) for query in plan.queries]
