@@ -21,7 +21,6 @@ from querylang.plan import Input, Key
 from querylang.schema import EventSchema
 from querylang.value_types import SIMPLE, Type
 
-
 MOST_INPUTS = 60
 """Which inputs a record is a heartbeat of is told by the bits of one word."""
 
