@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from querylang.checked import Checked, CheckedQuery
+from querylang.describe import describe, describe_plan, to_dot
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 from querylang.instances import InstanceError, bind, instances_of
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
@@ -16,16 +17,7 @@ from querylang.source import Source, Span
 from querylang.value_types import Type
 
 if TYPE_CHECKING:
-    from querylang.describe import describe, describe_plan, to_dot
     from querylang.formatting import format_text
-
-_ON_FIRST_USE = {
-    "describe": "querylang.describe",
-    "describe_plan": "querylang.describe",
-    "to_dot": "querylang.describe",
-    "format_text": "querylang.formatting",
-}
-"""What a check does not need is imported when it is asked for."""
 
 __all__ = [
     "Checked",
@@ -55,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ON_FIRST_USE:
+    """What a check does not need is imported when it is asked for."""
+    if name != "format_text":
         raise AttributeError(f"module 'querylang' has no attribute {name!r}")
-    value: Any = vars(import_module(_ON_FIRST_USE[name]))[name]
-    return value
+    return import_module("querylang.formatting").format_text

@@ -73,7 +73,7 @@ class Mistake(Enum):
     TOO_MANY_MISTAKES = "limit", "there are more than {limit} mistakes of syntax; no more are told"
     NUMBER_RANGE = "limit", "this number does not fit {type}"
     DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
-    TOO_MANY_INPUTS = "limit", "a query has {limit} inputs at most"
+    TOO_MANY_BEATS = "limit", "only the first {limit} inputs of a query can have a heartbeat"
     PATTERN_TOO_DEEP = "limit", "this pattern is nested more than {limit} levels deep"
     PATTERN_TOO_LARGE = "limit", "this pattern can be matched in too many ways: join fewer events by `and` and `or`"
 

@@ -21,7 +21,7 @@ from querylang.plan import Input, Key
 from querylang.schema import EventSchema
 from querylang.value_types import SIMPLE, Type
 
-MOST_INPUTS = 60
+MOST_BEATS = 60
 """Which inputs a record is a heartbeat of is told by the bits of one word."""
 
 
@@ -113,8 +113,10 @@ def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
             if checked:
                 _compare_keys(item, checked[0], constants.mistakes)
             checked.append(item)
-    for node in nodes[MOST_INPUTS : MOST_INPUTS + 1]:
-        constants.mistakes.append(QueryError.of(Mistake.TOO_MANY_INPUTS, node.event.span, limit=MOST_INPUTS))
+    for item in checked[MOST_BEATS:]:
+        if item.input.heartbeat is not None:
+            span = item.node.event.span
+            constants.mistakes.append(QueryError.of(Mistake.TOO_MANY_BEATS, span, limit=MOST_BEATS))
     _refuse_heartbeats(checked, constants.mistakes)
     is_whole = bool(nodes) and len(nodes) == len(inputs.items)
     return CheckedInputs(constants.namespace, tuple(checked), is_whole, frozenset(unknown))
