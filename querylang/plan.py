@@ -16,7 +16,7 @@ from querylang.automaton import Automaton, State, Transition
 from querylang.expression import Expression, Literal, Type, terms_of
 from querylang.plain import Codec
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 
 
 class PlanVersionError(ValueError):
@@ -211,12 +211,48 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class TimePolicy:
+    """How the records of a source are put in order, where that is chosen for the source (docs/time.md). Lengths are microseconds.
+
+    `timeline`: what has one clock: "key" (an input's partition key: what the query itself says holds), "partition" (a
+    source partition), "substream" (the values of the fields `over`) or "input" (an event type). The bound of a timeline
+    is the largest of: punctuation; the arrival clock less `max_delay` (None: the clock moves nothing); the newest time
+    less `disorder` (may be negative), looked at every `every` records or each time that `every_span` of event time has
+    passed (both None: records move nothing); the newest time and 1 after `idle` of quiet (None: never); the bound of the
+    event type `imports`. A record whose time is ahead of its arrival by more than `early` is dropped; one below the bound is
+    treated as `action` says: "drop", "adjust" (its time becomes the bound), or "clip" (the same, for what reaches beyond it).
+    `is_strict`: what is at the bound itself is not released. `is_final`: the end of the input is a bound beyond all times. `partitions`: how many
+    partitions the source has (None: those seen). `start`: when the clock of a source without records begins.
+    `leeway`, `reorder`: with the timeline "key", what delayed records are allowed at the start.
+    """
+
+    name: str
+    timeline: str
+    over: tuple[str, ...] = ()
+    early: int | None = None
+    max_delay: int | None = None
+    disorder: int = 0
+    every: int | None = None
+    every_span: int | None = None
+    idle: int | None = None
+    imports: str | None = None
+    action: str = "drop"
+    is_strict: bool = False
+    is_final: bool = False
+    partitions: int | None = None
+    start: int | None = None
+    leeway: int | None = None
+    reorder: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Input:
     """One input of a query. Its expressions see its event as term 0.
 
     `event` is the type's name, `keys` give the partition key, `unique` what `with unique` compares. `time_from` gives
     the source time (float or integer seconds); None: the column that the source declares. `wait` None: the event's
-    time is its arrival. `within` and `retain`: at least one is there.
+    time is its arrival. `within` and `retain`: at least one is there. `policy`: how its source's records are put in order,
+    where that was chosen; `sources`: the names of the sources that can bring its events, empty where that is not known.
     """
 
     event: str
@@ -229,6 +265,8 @@ class Input:
     time_from: Expression | None
     out_of_order: bool
     heartbeat: Heartbeat | None
+    policy: TimePolicy | None = None
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +471,21 @@ _CODEC = Codec(
     (
         *expressions.NODES,
         *(Print, Log, Send, Emit, Route, Assign, Evaluate, If, IfPresent, While, For, Break, Continue, Return),
-        *(Action, Field, EventType, Parameter, Heartbeat, Input, Term, Wait, Between, Where, Within, Without),
+        *(
+            Action,
+            Field,
+            EventType,
+            Parameter,
+            Heartbeat,
+            TimePolicy,
+            Input,
+            Term,
+            Wait,
+            Between,
+            Where,
+            Within,
+            Without,
+        ),
         *(Select, Every, Key, QueryPlan, Stopped, Plan, Automaton, State, Transition),
     )
 )
