@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from querylang.given import NOTHING, Given
+from runtime.durations import parse_duration
 from spark_backend.yaml_document import Mistakes, Node, listed, near, read_document, read_given
 
 SOURCE_FORMATS = ("parquet", "csv", "json")
@@ -273,35 +274,3 @@ class _Reader:
         if key not in found:
             return default
         return found[key].parsed(parse_duration, "a length of time such as `1 second` or `500ms`")
-
-
-_UNITS = {
-    "us": 1,
-    "microsecond": 1,
-    "ms": 1_000,
-    "millisecond": 1_000,
-    "s": 1_000_000,
-    "sec": 1_000_000,
-    "second": 1_000_000,
-    "m": 60_000_000,
-    "min": 60_000_000,
-    "minute": 60_000_000,
-    "h": 3_600_000_000,
-    "hour": 3_600_000_000,
-    "d": 86_400_000_000,
-    "day": 86_400_000_000,
-}
-
-
-def parse_duration(text: str) -> int | None:
-    """`1 second`, `500ms`, `1 min 30 s` in microseconds; None for anything else."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
-    if not parts or "".join("".join(part) for part in parts) != re.sub(r"\s", "", text):
-        return None
-    total = 0
-    for count, unit in parts:
-        scale = _UNITS.get(unit.lower()) or _UNITS.get(unit.lower().removesuffix("s"))
-        if scale is None:
-            return None
-        total += round(float(count) * scale)
-    return total

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
-from spark_backend.settings import Clock, load_deployment, parse_duration
+from spark_backend.settings import Clock, load_deployment
 
 GOOD = """\
 name: cards
@@ -125,14 +125,6 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 def test_an_empty_file_says_so(folder: Path) -> None:
     assert mistakes(folder, "# nothing\n") == ["1: is empty; a deployment file begins with `name:`"]
-
-
-@pytest.mark.parametrize(
-    ("text", "micros"),
-    [("1 second", 1_000_000), ("500ms", 500_000), ("1.5 s", 1_500_000), ("1 min 30 s", 90_000_000), ("2 hours", 7_200_000_000), ("soon", None), ("5", None), ("5 parsecs", None)],
-)  # fmt: skip
-def test_durations(text: str, micros: int | None) -> None:
-    assert parse_duration(text) == micros
 
 
 def test_reading_a_deployment_file_needs_neither_spark_nor_pandas() -> None:

@@ -1,0 +1,53 @@
+"""One moment in a setting or a control event: the forms of time that tables have, read without Arrow.
+
+Takes text; gives integer microseconds since 1970-01-01 UTC. The forms are those of `runtime.times`, which reads whole
+columns: ISO 8601 (UTC unless it says otherwise), `HH:MM:SS[.ffffff]` (of 1970-01-01), or seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+SECOND = 1_000_000
+LATEST = 320_000_000_000 * SECOND
+"""No moment lies further from 1970 than this (past the year 12000)."""
+
+EXPECTED = "a time: ISO 8601, HH:MM:SS, or seconds since 1970"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CLOCK = re.compile(r"\d{2}:\d{2}:\d{2}(\.\d{1,6})?")
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+
+
+def parse_moment(text: str) -> int | None:
+    """Microseconds UTC; None for what is no time, or lies beyond LATEST."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        micros = round(Fraction(text) * SECOND)
+        return micros if abs(micros) <= LATEST else None
+    if _CLOCK.fullmatch(text):
+        text = f"1970-01-01T{text}"
+    return _of_iso(text) if _ISO.fullmatch(text) else None
+
+
+def micros_of(moment: datetime) -> int:
+    """Microseconds UTC; a moment without a zone is UTC."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def _of_iso(text: str) -> int | None:
+    """Digits of a second behind the sixth are rounded."""
+    whole, point, rest = text.partition(".")
+    digits = re.match(r"\d*", rest)
+    assert digits is not None, "no digit is a match too"
+    zone = rest[digits.end() :]
+    try:
+        moment = datetime.fromisoformat(whole + zone)
+    except ValueError:
+        return None
+    fraction = round(Fraction(f"0.{digits[0]}") * SECOND) if point else 0
+    return micros_of(moment) + fraction
