@@ -1,20 +1,31 @@
-"""Control events: rows of the stream that change how the engine runs.
+"""Control events: rows of the stream that change how the engine runs, or tell it how far an input has come.
 
-Takes the event's text in Apama's event syntax, with or without the package; gives a typed control or a `ControlError`
-that says what is wrong. This release knows `SetDelayedEventsLeeway(delayLeeway, reorderBuffer)` in seconds.
+Takes the event's text, `SetDelayedEventsLeeway(300.0, 10.0)` in Apama's event syntax, with or without the package, or as JSON:
+one name with its arguments in order or by name, `{"SetDelayedEventsLeeway": [300.0, 10.0]}` or
+`{"Heartbeat": {"event": "A", "time": 1384430400.0}}`. Gives a typed control, or a `ControlError` that says what is wrong with it.
 """
 
 from __future__ import annotations
 
+import json
 import math
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from querylang.errors import nearest
+from querylang.plan import Plan
+from runtime.event_text import EventTextError, parse_event_text
+from runtime.moments import EXPECTED, LATEST, SECOND, parse_moment
 
 NEVER = 4 * 10**18
 """A moment or length, in microseconds, beyond every time that can be written; "for ever" in admission."""
 
-_CALL = re.compile(r"\s*(?P<name>[A-Za-z_][\w.]*)\s*\((?P<arguments>.*)\)\s*;?\s*\Z", re.DOTALL)
-_KNOWN = "SetDelayedEventsLeeway"
+_FORMS = {
+    "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),
+    "Heartbeat": ("event", "time"),
+}
+"""Control events with the names of their arguments."""
 
 
 class ControlError(ValueError):
@@ -29,28 +40,122 @@ class SetDelayedEventsLeeway:
     reorder: int
 
 
-def parse_control(text: str) -> SetDelayedEventsLeeway:
-    """The control event written in `text`; raises ControlError."""
-    call = _CALL.match(text)
-    if call is None:
-        raise ControlError(f"{text!r} is not an event; expected {_KNOWN}(delayLeeway, reorderBuffer)")
-    name = call["name"].rpartition(".")[2]
-    if name != _KNOWN:
-        raise ControlError(f"control event {name!r} is not known; expected {_KNOWN}(delayLeeway, reorderBuffer)")
-    arguments = [argument.strip() for argument in call["arguments"].split(",")]
-    if len(arguments) != 2:
-        raise ControlError(f"{_KNOWN} takes two numbers of seconds, delayLeeway and reorderBuffer: {text!r}")
-    leeway, reorder = (_microseconds(argument) for argument in arguments)
-    return SetDelayedEventsLeeway(leeway, reorder)
+@dataclass(frozen=True, slots=True)
+class HeartbeatControl:
+    """For every partition of the inputs of type `event`: everything up to `time` (microseconds UTC) has been delivered;
+    NEVER: everything."""
+
+    event: str
+    time: int
 
 
-def _microseconds(text: str) -> int:
-    if text in ("infinity", "float.INFINITY"):
-        return NEVER
+Control = SetDelayedEventsLeeway | HeartbeatControl
+
+
+def parse_control(text: str, plan: Plan | None = None) -> Control:
+    """The control event written in `text`; raises ControlError. With a plan the event types that it names must be there."""
+    name, given = _of_json(text) if text.lstrip().startswith("{") else _of_text(text)
+    short = name.rpartition(".")[2]
+    if short not in _FORMS:
+        meant = nearest(short, _FORMS)
+        hint = (
+            f"; did you mean {_form(meant)}?" if meant is not None else f"; expected {' or '.join(map(_form, _FORMS))}"
+        )
+        raise ControlError(f"control event {name!r} is not known{hint}")
+    arguments = _arguments(short, given)
+    if short == "SetDelayedEventsLeeway":
+        leeway, reorder = (_length(short, argument) for argument in arguments)
+        return SetDelayedEventsLeeway(leeway, reorder)
+    event, time = arguments
+    return HeartbeatControl(_event(short, event, plan), _moment(short, time))
+
+
+def control_name(text: str) -> str:
+    """The name of a control event, without its package; of a text that is none its beginning."""
     try:
-        seconds = float(text)
-    except ValueError:
-        raise ControlError(f"{_KNOWN}: {text!r} is not a number of seconds") from None
-    if math.isnan(seconds) or seconds < 0:
-        raise ControlError(f"{_KNOWN}: {text!r} is not a length of time; expected 0 or more seconds, or infinity")
-    return min(NEVER, round(seconds * 1_000_000)) if math.isfinite(seconds) else NEVER
+        name, _ = _of_json(text) if text.lstrip().startswith("{") else _of_text(text)
+    except ControlError:
+        name = text.partition("(")[0].strip()
+    return name.rpartition(".")[2]
+
+
+def _form(name: str) -> str:
+    return f"{name}({', '.join(_FORMS[name])})"
+
+
+def _of_text(text: str) -> tuple[str, Sequence[Any]]:
+    try:
+        event = parse_event_text(text)
+    except EventTextError as error:
+        raise ControlError(f"{text.strip()!r} is no control event: {error}") from None
+    return event.name, event.arguments
+
+
+def _of_json(text: str) -> tuple[str, Any]:
+    try:
+        written = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ControlError(f"{text.strip()!r} is not JSON: {' '.join(str(error).split())}") from None
+    if not isinstance(written, dict) or len(written) != 1:
+        raise ControlError(f"{text.strip()!r} is no control event: as JSON it is one name with its arguments")
+    ((name, arguments),) = written.items()
+    return name, arguments
+
+
+def _arguments(name: str, given: Any) -> Sequence[Any]:
+    """In their order, as many as there must be."""
+    names = _FORMS[name]
+    if isinstance(given, Mapping):
+        unknown = [key for key in given if key not in names]
+        if unknown:
+            raise ControlError(f"{_form(name)} has no argument {unknown[0]!r}")
+        given = [given[key] for key in names if key in given]
+    if not isinstance(given, list | tuple) or len(given) != len(names):
+        raise ControlError(f"{_form(name)} takes {len(names)} arguments")
+    return given
+
+
+def _length(name: str, given: Any) -> int:
+    micros = _seconds(given)
+    if micros is None or micros < 0:
+        raise ControlError(f"{name}: {_shown(given)} is not a length of time; expected 0 or more seconds, or infinity")
+    return min(micros, NEVER)
+
+
+def _moment(name: str, given: Any) -> int:
+    text = given.strip() if isinstance(given, str) else None
+    micros = _seconds(given) if text is None or text == "infinity" else parse_moment(text)
+    if micros is None or not (micros == NEVER or abs(micros) <= LATEST):
+        raise ControlError(f"{name}: {_shown(given)} is not {EXPECTED}, or infinity")
+    return micros
+
+
+def _seconds(given: Any) -> int | None:
+    """Microseconds of a number of seconds; NEVER for infinity, None for what is no number."""
+    number = math.inf if given == "infinity" else given
+    if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
+        return None
+    if math.isinf(number):
+        return NEVER if number > 0 else None
+    return round(number * SECOND)
+
+
+def _event(name: str, given: Any, plan: Plan | None) -> str:
+    """The event type as the plan calls it: with its package or without."""
+    if not isinstance(given, str) or not given:
+        raise ControlError(f"{name}: {_shown(given)} is not the name of an event type, which stands in double quotes")
+    if plan is None:
+        return given
+    known = [event.name for event in plan.events]
+    short = given.rpartition(".")[2]
+    found = next((event for event in (given, short) if event in known), None)
+    if found is None:
+        meant = nearest(given, known)
+        hint = f"did you mean {meant!r}?" if meant is not None else f"the queries know {', '.join(known) or 'none'}"
+        raise ControlError(f"{name}: the event type {given!r} is not known; {hint}")
+    return found
+
+
+def _shown(given: Any) -> str:
+    """As written in the syntax of events, or nearly."""
+    return json.dumps(given, default=str, ensure_ascii=False)

@@ -6,7 +6,8 @@ many rows have it. The fields in other columns are left to `runtime.tables`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.batch import Kind
+from runtime.controls import control_name
 from runtime.evaluation import Names
 from runtime.event_text import EventTextError, fields, parse_event_text
 from runtime.values import Event, World
@@ -57,8 +59,7 @@ class _Meaning:
 
 def read_event_column(column: pa.Array, plan: Plan) -> EventColumn:
     """Read the column; a cell that can be nothing is MALFORMED, with the reason."""
-    text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
-    encoded = pc.dictionary_encode(pc.fill_null(pc.utf8_trim_whitespace(text), ""))
+    encoded = pc.dictionary_encode(pc.fill_null(pc.utf8_trim_whitespace(_as_text(column)), ""))
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     world = Names(plan)
     meanings = [_meaning(cell, plan, world) for cell in encoded.dictionary.to_pylist()]
@@ -74,6 +75,18 @@ def read_event_column(column: pa.Array, plan: Plan) -> EventColumn:
     )
 
 
+def _as_text(column: pa.Array) -> pa.Array:
+    """The cells as text; of objects, as JSON has them, those parts that are there."""
+    if pa.types.is_struct(column.type):
+        cells = [None if cell is None else _as_json(cell) for cell in column.to_pylist()]
+        return pa.array(cells, pa.string())
+    return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+
+
+def _as_json(cell: Mapping[str, object]) -> str:
+    return json.dumps({name: value for name, value in cell.items() if value is not None}, default=str)
+
+
 def _rows(meanings: Sequence[_Meaning], codes: NDArray[np.int32]) -> list[tuple[_Meaning, int]]:
     """The rows of meanings that concern single rows."""
     special = np.array([item.written is not None or item.problem is not None for item in meanings] or [False])
@@ -86,6 +99,10 @@ def _meaning(cell: str, plan: Plan, world: World) -> _Meaning:
     index = event_index(plan, cell)
     if index is not None:
         return _Meaning(index)
+    if cell.startswith("{"):  # only control events are written as JSON
+        name = control_name(cell)
+        is_meant = is_control(name) and event_index(plan, name) is None
+        return _Meaning(Kind.CONTROL if is_meant else Kind.UNKNOWN_TYPE, text=cell)
     if "(" not in cell:
         return _Meaning(Kind.UNKNOWN_TYPE, text=cell)
     try:
