@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from runtime.batch import NO_TIME
 from runtime.compiled import borrowing, inlined, kernel
 from runtime.controls import NEVER
-from runtime.time_policy import NO_WAIT
+from runtime.judging import Settings, judge
+from runtime.time_policy import BY_CLOCK, NO_WAIT, PolicyColumns
 
 Integers = NDArray[np.int64]
 
@@ -32,14 +33,6 @@ class Standing(IntEnum):
     WINDOW = 0  # released in an earlier call
     PENDING = 1  # admitted in an earlier call, not definitive then
     NEW = 2
-
-
-class Verdict(IntEnum):
-    """Why a new record was refused."""
-
-    ADMITTED = 0
-    LATE = 1
-    OUT_OF_ORDER = 2
 
 
 class Waited(IntEnum):
@@ -70,7 +63,7 @@ class Rows(NamedTuple):
 
 
 class Punctuation(NamedTuple):
-    """Heartbeats for every key, and the leeway in force: from row `leeway_row[j]` on, `leeway[j]` and `reorder[j]`."""
+    """Heartbeats for every key, and the leeway in force: from row `leeway_row[j]` on, `leeway[j]` and `reorder[j]`, by input."""
 
     beat_row: Integers
     beat_mask: Integers
@@ -79,6 +72,16 @@ class Punctuation(NamedTuple):
     leeway_row: Integers
     leeway: Integers
     reorder: Integers
+
+
+class Ready(NamedTuple):
+    """When the clocks that keys share have reached each row's time, and each timer's: a moment and the number of the new
+    record that brings it, -1 for a timer; NEVER: not before another record. Empty where there are no such clocks."""
+
+    moment: Integers
+    row: Integers
+    timer_moment: Integers
+    timer_row: Integers
 
 
 class Timers(NamedTuple):
@@ -102,13 +105,17 @@ def no_timers(keys: int, rows: int) -> Timers:
     return Timers(np.zeros(keys + 1, np.int64), none, none, none, none, rows)
 
 
+NO_CLOCKS = Ready(*(np.empty(0, np.int64) for _ in range(4)))
+"""What there is to say where every timeline belongs to one key."""
+
+
 class Released(NamedTuple):
     """Events by position: `order[start[k]:fresh[k]]` are key k's window rows, from `fresh[k]` to `start[k + 1]` the released ones;
     `time` and `input` are those of the events, so that nobody has to look them up by row.
 
     `emitted`, `definitive`, `waited`, `step` stand at the positions of released rows. `step` is the number of the new
     row whose step released it, -1 for a timer. `pending[pending_start[k]:...]` are the rows still pending, in order.
-    `verdict` and the bound that refused stand by new row.
+    `verdict` and the bound that refused stand by new row. `definitive` is that of the key's own timelines, NEVER without any.
     """
 
     start: Integers
@@ -139,7 +146,6 @@ class _Partition(NamedTuple):
     and by heartbeats for every key; `held`: how many entries the heap of held times has, by input; `pending`: a heap."""
 
     delay: Integers
-    moves: NDArray[np.bool_]
     bound: Integers
     common: Integers
     held_time: Integers
@@ -153,19 +159,21 @@ class _Partition(NamedTuple):
 def admit(
     rows: Rows,
     punctuation: Punctuation,
-    delay: Integers,
-    moves: NDArray[np.bool_],
+    policies: PolicyColumns,
     bounds: Integers,
     everywhere: Integers,
     limit: int,
+    judged: tuple[NDArray[np.int8], Integers],
     timers: Timers | None = None,
+    ready: Ready = NO_CLOCKS,
 ) -> Admitted:
     """Judges and releases; runs timers up to `limit` (NEVER: until nothing is due).
 
+    `judged`: verdicts, and the bounds that refused, of new rows that a shared clock has judged; `ready`: when it lets them go.
     Changes in place: `bounds` (keys, inputs), `rows.time` of inputs without wait (their arrival), `rows.ripe` of records that
     are held, `everywhere` (inputs), and what came of `timers`.
     """
-    count, keys, new = len(rows.key_rows), len(rows.start) - 1, len(rows.standing) - rows.first_new
+    count, keys, delay = len(rows.key_rows), len(rows.start) - 1, policies.delay
     released = Released(
         start=np.zeros(keys + 1, np.int64),
         fresh=np.zeros(keys, np.int64),
@@ -176,8 +184,8 @@ def admit(
         definitive=np.empty(count, np.int64),
         waited=np.zeros(count, np.int8),
         step=np.empty(count, np.int64),
-        verdict=np.zeros(new, np.int8),
-        verdict_bound=np.full(new, NO_TIME, np.int64),
+        verdict=judged[0].copy(),
+        verdict_bound=judged[1].copy(),
         pending_start=np.zeros(keys + 1, np.int64),
         pending=np.empty(count, np.int32),
     )
@@ -187,12 +195,14 @@ def admit(
         rows,
         _in_key_order(rows),
         punctuation,
-        delay,
-        moves,
+        policies.delay,
+        policies.moves,
+        policies.early,
         bounds,
         everywhere,
         limit,
         awaited,
+        ready,
         facts,
         scratch,
         released,
@@ -232,15 +242,17 @@ def _in_key_order(rows: Rows) -> _Came:
 
 
 class _Facts(NamedTuple):
-    """`longest`: the largest delay; whether any record is a heartbeat; whether no heartbeat was for every key so far."""
+    """`longest`: the largest delay; whether any record is a heartbeat; whether definitive time may be just `longest` behind the
+    clock: no heartbeat was for every key so far, and no clock is shared."""
 
     longest: int
     any_beats: bool
-    nowhere: bool
+    may_be_quiet: bool
 
 
 def _facts(rows: Rows, delay: Integers, everywhere: Integers) -> _Facts:
-    return _Facts(max(0, int(delay.max())), len(rows.beats) > 0, bool(everywhere.max() == NO_TIME))
+    may_be_quiet = everywhere.max() == NO_TIME and delay.min() != BY_CLOCK
+    return _Facts(max(0, int(delay.max())), len(rows.beats) > 0, bool(may_be_quiet))
 
 
 class _Scratch(NamedTuple):
@@ -323,6 +335,8 @@ def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
     delay, held, least, ripened = partition.delay, partition.held, NEVER, False
     for item in range(len(delay)):
         reached = now
+        if delay[item] == BY_CLOCK:
+            continue
         if delay[item] != NO_WAIT:
             reached = max(partition.bound[item], partition.common[item], now - delay[item])
         while held[item] > 0:
@@ -340,11 +354,14 @@ def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
 
 
 @borrowing
-def _next_due(partition: _Partition) -> int:
-    """The earliest moment at which time alone releases the oldest pending event, or ends a held time."""
+def _next_due(partition: _Partition) -> tuple[int, int]:
+    """The earliest moment at which time alone brings the key's own timelines to the oldest pending event; and one at
+    which it ends a held time."""
     time, delay = partition.pending_time[0], partition.delay
     release, soonest = NO_TIME, NEVER
     for item in range(len(delay)):
+        if delay[item] == BY_CLOCK:
+            continue
         if delay[item] == NO_WAIT:
             release = max(release, time)
         elif max(partition.bound[item], partition.common[item]) < time:
@@ -352,7 +369,39 @@ def _next_due(partition: _Partition) -> int:
         if partition.held[item] > 0:
             over = partition.held_time[item, 0] + delay[item]
             soonest = min(soonest, partition.held_ripe[item, 0], over)
-    return min(release, soonest)
+    return release, soonest
+
+
+@inlined
+def _ready(ready: Ready, rows: Rows, timers: Timers, number: int) -> tuple[int, int]:
+    """When the shared clocks let the oldest pending event go, or the timer."""
+    if number >= timers.first:
+        return ready.timer_moment[number - timers.first], ready.timer_row[number - timers.first]
+    return ready.moment[rows.key_rows[number]], ready.row[rows.key_rows[number]]
+
+
+@borrowing
+def _due(partition: _Partition, ready: Ready, rows: Rows, timers: Timers) -> tuple[int, int]:
+    """When something happens to the oldest pending event of a key: the moment, and the number of the new record that brings it, -1
+    for a timer."""
+    moment, soonest = _next_due(partition)
+    row = -1
+    if len(ready.moment) > 0:
+        shared, by = _ready(ready, rows, timers, partition.pending_number[0])
+        if shared >= moment:
+            moment, row = shared, by
+    if soonest < moment:
+        moment, row = soonest, -1
+    return moment, row
+
+
+@inlined
+def _is_ready(ready: Ready, rows: Rows, timers: Timers, number: int, now: int, row: int) -> bool:
+    """Whether the shared clocks let an event or timer go at (now, row)."""
+    if len(ready.moment) == 0:
+        return True
+    moment, by = _ready(ready, rows, timers, number)
+    return moment < now or (moment == now and by <= row)
 
 
 @borrowing
@@ -419,10 +468,12 @@ def _admit(
     punctuation: Punctuation,
     delay: Integers,
     moves: NDArray[np.bool_],
+    early: Integers,
     bounds: Integers,
     everywhere: Integers,
     limit: int,
     timers: Timers,
+    ready: Ready,
     facts: _Facts,
     scratch: _Scratch,
     released: Released,
@@ -436,20 +487,20 @@ def _admit(
     )
     common, held_time, held_ripe, held = scratch.common, scratch.held_time, scratch.held_ripe, scratch.held
     pending_time, pending_number = scratch.pending_time, scratch.pending_number
-    longest, any_beats, nowhere = facts.longest, facts.any_beats, facts.nowhere
+    longest, any_beats = facts.longest, facts.any_beats
     times, inputs_of = came.time, came.input
     out, left, next_due, last_due = 0, 0, NEVER, NO_TIME
 
     for key in range(keys):
         partition = _Partition(
-            delay, moves, bounds[key], common, held_time, held_ripe, held, pending_time, pending_number, longest
+            delay, bounds[key], common, held_time, held_ripe, held, pending_time, pending_number, longest
         )
         at, end, size, next_beat, era = rows.start[key], rows.start[key + 1], 0, 0, 0
         for item in range(len(delay)):
             held[item] = 0
             common[item] = everywhere[item]
         # quiet: only the clock has moved this key's timelines, and nothing is held: definitive time is now - longest
-        quiet = nowhere and _is_unmoved(bounds[key])
+        quiet = facts.may_be_quiet and _is_unmoved(bounds[key])
 
         # what earlier calls have left: the window's rows, then the pending ones
         released.start[key] = out
@@ -476,24 +527,30 @@ def _admit(
             # what is next: a record of this key, a heartbeat for every key, or the end
             row, current = key_rows[at] if at < end else -1, at
             is_beat = next_beat < beat_count and (row < 0 or punctuation.beat_row[next_beat] < row)
-            now = limit
+            now, before = limit, row
             if is_beat:
-                now = punctuation.beat_arrival[next_beat]
+                now, before = punctuation.beat_arrival[next_beat], punctuation.beat_row[next_beat]
             elif row >= 0:
                 now = came.arrival[at]
 
             # timers first
             while size > 0:
-                due = pending_time[0] + longest if quiet else _next_due(partition)
-                if due > now or due >= NEVER:
+                due, by = pending_time[0] + longest, -1
+                if not quiet:
+                    due, by = _due(partition, ready, rows, timers)
+                if due > now or due >= NEVER or (by >= 0 and due == now and before >= 0 and by >= before - first_new):
                     break
                 last_due = max(last_due, due)
                 reached, ripened = due - longest, False
                 if not quiet:
                     reached, ripened = _settle(partition, due)
-                while size > 0 and pending_time[0] <= reached:
+                while (
+                    size > 0
+                    and pending_time[0] <= reached
+                    and _is_ready(ready, rows, timers, pending_number[0], due, by)
+                ):
                     waited = 2 if ripened else 1
-                    out = _release(rows, came, released, timers, pending_number[0], out, due, reached, waited, -1)
+                    out = _release(rows, came, released, timers, pending_number[0], out, due, reached, waited, by)
                     _pop(pending_time, pending_number, size)
                     size -= 1
 
@@ -516,18 +573,23 @@ def _admit(
                     moment = now
                     rows.time[row] = now
                     times[current] = now
+                elif admitted and delay[item] == BY_CLOCK:
+                    admitted = released.verdict[row - first_new] == 0
                 elif admitted:
-                    bound = max(partition.bound[item], common[item], now - delay[item])
-                    if moment < bound:
+                    floor = max(partition.bound[item], common[item], now - delay[item])
+                    judged = judge(
+                        Settings(early[item], delay[item], 0, 1, 0, NEVER, 0), floor, moment, now, 0, NO_TIME
+                    )
+                    if not judged.is_admitted:
                         admitted = False
-                        released.verdict[row - first_new] = 1 if moment < now - delay[item] else 2
-                        released.verdict_bound[row - first_new] = bound
+                        released.verdict[row - first_new] = judged.reason
+                        released.verdict_bound[row - first_new] = judged.bound
                     elif moves[item]:
                         quiet = False
                         while era + 1 < len(punctuation.leeway_row) and punctuation.leeway_row[era + 1] <= row:
                             era += 1
-                        if now - moment > punctuation.leeway[era]:
-                            buffer = punctuation.reorder[era]
+                        if now - moment > punctuation.leeway[era, item]:
+                            buffer = punctuation.reorder[era, item]
                             rows.ripe[row] = NEVER if buffer >= NEVER else now + buffer
                             _hold(partition, item, moment, rows.ripe[row])
                         else:
@@ -540,7 +602,11 @@ def _admit(
             reached = now - longest
             if not quiet:
                 reached, _ = _settle(partition, now)
-            while size > 0 and pending_time[0] <= reached:
+            while (
+                size > 0
+                and pending_time[0] <= reached
+                and _is_ready(ready, rows, timers, pending_number[0], now, row - first_new)
+            ):
                 other = pending_number[0]
                 held_back = other < timers.first and rows.ripe[key_rows[other]] != NO_TIME
                 waited = _why(other == current, held_back)
@@ -549,7 +615,7 @@ def _admit(
                 size -= 1
 
         if size > 0:
-            next_due = min(next_due, _next_due(partition))
+            next_due = min(next_due, _due(partition, ready, rows, timers)[0])
         released.pending_start[key] = left
         while size > 0:
             if pending_number[0] < timers.first:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +19,13 @@ from querylang.plan import Plan
 from runtime.arrival_order import in_arrival_order
 from runtime.arrow import one_chunk
 from runtime.batch import NO_TIME, Arrivals, Kind
-from runtime.controls import NEVER, ControlError, parse_control
+from runtime.controls import NEVER, ControlError, HeartbeatControl, parse_control
 from runtime.ledger import Account, ledger_table
+from runtime.query_clocks import CLOCK_SCHEMA
 from runtime.query_runner import Clocked, Leeway, QueryOutcome, QueryRunner
 from runtime.refused import refused_at_source
-from runtime.results import OUTPUT_SCHEMA, TIMESTAMP, Results, discard_schema
+from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA, TIMESTAMP, Results, discard_schema
 from runtime.state import StateError, decode, encode
-from runtime.time_policy import DEFAULT_LEEWAY, DEFAULT_REORDER
 
 
 class Engine:
@@ -38,7 +40,7 @@ class Engine:
         self._runners = [QueryRunner(plan, query, matcher) for query in plan.queries]
         self._sources = tuple(sources)
         self._clock = NO_TIME
-        self._leeway = Leeway(DEFAULT_LEEWAY, DEFAULT_REORDER)
+        self._leeway: Leeway | None = None
         self._account: Account = Counter()
         self._told: list[list[str]] = []
 
@@ -84,11 +86,15 @@ class Engine:
         """The accounts of all calls since this object was made (LEDGER_SCHEMA)."""
         return ledger_table(self._account)
 
+    def clocks(self) -> pa.Table:
+        """The timelines that keys share, of all queries (`runtime.query_clocks.CLOCK_SCHEMA`)."""
+        return pa.concat_tables([CLOCK_SCHEMA.empty_table(), *(runner.clocks() for runner in self._runners)])
+
     def snapshot(self) -> bytes:
         """All that a later `restore` needs to go on: clocks, windows, what is pending."""
         header = {
             "clock": self._clock,
-            "leeway": [self._leeway.leeway, self._leeway.reorder],
+            "leeway": None if self._leeway is None else [self._leeway.leeway, self._leeway.reorder],
             "queries": {runner.query.title: runner.header() for runner in self._runners},
             "told": self._told,
         }
@@ -104,7 +110,7 @@ class Engine:
         engine = Engine(plan, matcher, sources)
         try:
             engine._clock = int(header["clock"])
-            engine._leeway = Leeway(*header["leeway"])
+            engine._leeway = None if header["leeway"] is None else Leeway(*header["leeway"])
             engine._told = list(header["told"])
             for runner in engine._runners:
                 name = runner.query.title
@@ -119,8 +125,8 @@ class Engine:
 
     def _run(self, table: pa.Table, arrival: NDArray[np.int64], limit: int) -> Results:
         kinds = table.column("_kind").to_numpy().astype(np.int64)
-        leeways, errors = self._controls(table, kinds, arrival)
-        clocked = Clocked(table, kinds, arrival, leeways, limit)
+        controls = self._controls(table, kinds, arrival)
+        clocked = Clocked(table, kinds, arrival, controls.leeways, controls.beats, self._clock, limit)
         outcomes = [runner.run(clocked) for runner in self._runners]
         if limit == NEVER:
             self._clock = max([self._clock, *(outcome.last_due for outcome in outcomes)])
@@ -130,6 +136,7 @@ class Engine:
         for outcome in outcomes:
             changes.update(outcome.account)
         self._account.update(changes)
+        errors = pa.Table.from_pylist(controls.errors, schema=OUTPUT_SCHEMA)
         return self._results(outcomes, [refused_at_source(self.plan, table, kinds, arrival)], errors, changes)
 
     def _results(
@@ -146,6 +153,7 @@ class Engine:
             outputs=pa.concat_tables([self._stopped(), errors, *(outcome.outputs for outcome in outcomes)]),
             discarded=discarded.cast(discard_schema(self.plan)),
             ledger=ledger_table(changes),
+            adjusted=pa.concat_tables([ADJUSTED_SCHEMA.empty_table(), *(outcome.adjusted for outcome in outcomes)]),
         )
 
     def _stopped(self) -> pa.Table:
@@ -158,24 +166,33 @@ class Engine:
                 rows.append({**own, "key": "{}", "_step": -1, "_rank": 0})
         return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
 
-    def _controls(
-        self, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]
-    ) -> tuple[list[tuple[int, Leeway]], pa.Table]:
-        """The leeways in force, each with the row from which on it is; and an error row for each wrong control event."""
-        leeways = [(0, self._leeway)]
-        errors = []
+    def _controls(self, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]) -> _Controls:
+        """What the control events of a call ask for, and an error row for each wrong one."""
+        controls = _Controls([(0, self._leeway)], {}, [])
         rows = np.flatnonzero(kinds == Kind.CONTROL)
         text = one_chunk(table.column("_text")) if len(rows) else None
         for row in rows.tolist():
             assert text is not None
             try:
-                control = parse_control(text[row].as_py() or "")
-                leeways.append((row, Leeway(control.leeway, control.reorder)))
+                control = parse_control(text[row].as_py() or "", self.plan)
+                if isinstance(control, HeartbeatControl):
+                    controls.beats[row] = control.event, control.time
+                else:
+                    controls.leeways.append((row, Leeway(control.leeway, control.reorder)))
             except ControlError as error:
                 moment = pa.scalar(int(arrival[row]), pa.int64()).cast(TIMESTAMP)
-                errors.append(
+                controls.errors.append(
                     {"kind": "error", "text": str(error), "query": "", "instance": "", "key": "{}"}
                     | {"time": moment, "emitted": moment, "match_id": None, "_step": row, "_rank": 0}
                 )
-        self._leeway = leeways[-1][1]
-        return leeways, pa.Table.from_pylist(errors, schema=OUTPUT_SCHEMA)
+        self._leeway = controls.leeways[-1][1]
+        return controls
+
+
+@dataclass(frozen=True, slots=True)
+class _Controls:
+    """By record of a call: leeways and heartbeats as `Clocked` has them; rows of OUTPUT_SCHEMA."""
+
+    leeways: list[tuple[int, Leeway | None]]
+    beats: dict[int, tuple[str, int]]
+    errors: list[dict[str, Any]]

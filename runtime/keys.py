@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Expression
+from querylang.expression import Expression, FieldOf
 from querylang.plan import Plan, QueryPlan, expression_to_dict, plain_field
 from runtime.arrow import arrow_type
 from runtime.batch import Arrivals
@@ -70,6 +70,25 @@ def _coalesce(
             continue
         column = part if column is None else pc.if_else(pa.array(np.isin(kinds, its_kinds)), part, column)
     return pa.nulls(len(table), type_) if column is None else column
+
+
+def substream_columns(
+    table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan, inputs: Sequence[int]
+) -> list[pa.Array]:
+    """The fields that tell these inputs' substreams apart, one column each; null on other records."""
+    policy = query.inputs[inputs[0]].policy
+    numbers = {event.name: number for number, event in enumerate(plan.events)}
+    columns = []
+    for field in () if policy is None else policy.over:
+        wanted: dict[Expression, list[int]] = {}
+        for index in inputs:
+            name = query.inputs[index].event
+            wanted.setdefault(FieldOf(plan.event(name).type_of(field), 0, field), []).append(numbers[name])
+        type_ = plan.event(query.inputs[inputs[0]].event).type_of(field)
+        column = _coalesce(table, kinds, plan, wanted, arrow_type(type_, plan))
+        mine = np.isin(kinds, [kind for its in wanted.values() for kind in its])
+        columns.append(column if mine.all() else pc.if_else(pa.array(mine), column, pa.scalar(None, column.type)))
+    return columns
 
 
 def unique_numbers(

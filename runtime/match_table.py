@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from querylang.plan import EventType, Plan, QueryPlan, known
 from runtime.admission import Waited
 from runtime.arrow import arrow_type, one_chunk
-from runtime.batch import column_name
+from runtime.batch import NO_TIME, column_name
 from runtime.compiled import kernel
 from runtime.controls import NEVER
+from runtime.judging import Verdict
 from runtime.keys import key_columns, mix
 from runtime.results import (
     fields_struct,
@@ -28,10 +29,12 @@ from runtime.results import (
     members_struct,
     moments,
 )
+from runtime.time_policy import adjusts, has_ends
 
 Integers = NDArray[np.int64]
 
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
+REASONS = pa.array([None, *(verdict.name.lower() for verdict in Verdict if verdict)], pa.string())
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 
 
@@ -93,7 +96,7 @@ def _members(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, matc
     if query.every is not None:
         return _struct([], type_, len(matched))
     terms = [
-        _member(plan, plan.event(query.inputs[term.input].event), table, time, matched.members[:, index])
+        _member(plan, query, plan.event(query.inputs[term.input].event), table, time, matched.members[:, index])
         for index, term in enumerate(query.terms)
     ]
     return _struct(terms, type_, len(matched))
@@ -110,7 +113,9 @@ def _points(query: QueryPlan, time: Integers, matched: Matched, type_: pa.Struct
     return _struct(columns, type_, len(matched))
 
 
-def _member(plan: Plan, event: EventType, table: pa.Table, time: Integers, rows: Integers) -> pa.StructArray:
+def _member(
+    plan: Plan, query: QueryPlan, event: EventType, table: pa.Table, time: Integers, rows: Integers
+) -> pa.StructArray:
     unset = rows < 0
     index = pa.array(np.maximum(rows, 0))
     names = [column_name(field.name, field.type) for field in event.fields]
@@ -125,12 +130,23 @@ def _member(plan: Plan, event: EventType, table: pa.Table, time: Integers, rows:
         moments(time[rows]),
         moments(table.column("_source_time").to_numpy()[rows]),
         moments(table.column("_arrival").to_numpy()[rows]),
+        *_ordering(query, table, rows),
         _sources(one_chunk(table.column("_source")), index),
         one_chunk(table.column("_partition")).take(index),
         one_chunk(table.column("_offset")).take(index),
         _struct(fields, fields_struct(plan, event), len(rows)),
     ]
-    return _struct(columns, member_struct(plan, event), len(rows), unset if unset.any() else None)
+    return _struct(columns, member_struct(plan, query, event), len(rows), unset if unset.any() else None)
+
+
+def _ordering(query: QueryPlan, table: pa.Table, rows: Integers) -> list[pa.Array]:
+    """Why events have another time than their own, and when they end, where a policy can bring that."""
+    columns = []
+    if adjusts(query):
+        columns.append(REASONS.take(pa.array(table.column("_adjusted").to_numpy()[rows])))
+    if has_ends(query):
+        columns.append(moments(one_chunk(table.column("_end")).fill_null(NO_TIME).to_numpy()[rows]))
+    return columns
 
 
 def _sources(source: pa.DictionaryArray, index: pa.Array) -> pa.StringArray:

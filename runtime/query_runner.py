@@ -6,7 +6,7 @@ come. All of it columns; nothing is done per key, record or event in Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -17,26 +17,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.admission import Admitted, Punctuation, Released, Rows, Standing, Timers, Waited, admit
+from runtime.admission import Admitted, Punctuation, Ready, Released, Rows, Standing, Timers, Waited, admit
 from runtime.arrow import arrow_type, one_chunk
 from runtime.batch import NO_TIME, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
+from runtime.clocks import NewRecords
 from runtime.controls import NEVER
 from runtime.every import selected
+from runtime.judging import Shape
 from runtime.keys import group_rows, key_columns, key_identity, number_keys, plain_columns, unique_numbers
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
 from runtime.matcher import Found, Ordered, choose_matcher
+from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.refused import refused
-from runtime.results import OUTPUT_SCHEMA
+from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
 from runtime.selection import Selection, Selector, Use
-from runtime.time_policy import NO_WAIT, definitive_times, policy_columns
+from runtime.time_policy import BY_CLOCK, NO_WAIT, adjusts, definitive_times, has_ends, policy_columns
 from runtime.waits import PendingWaits, clock_of
 from runtime.windows import remembered_rows, superseded_by, window_columns
 
 Integers = NDArray[np.int64]
 
-_REASONS = pa.array([None, "late", "out_of_order", "null_key", "null_time"], pa.string())
+_REASONS = pa.array([None, "late", "out_of_order", "early", "null_key", "null_time"], pa.string())
+_NULL_KEY, _NULL_TIME = 4, 5
 _OWN_FIELDS = [pa.field("_time", pa.int64()), pa.field("_ripe", pa.int64()), pa.field("_pending", pa.bool_())]
 
 
@@ -50,13 +54,18 @@ class Leeway:
 
 @dataclass(frozen=True, slots=True)
 class Clocked:
-    """The records of a call in order of arrival, `arrival` never before the clock; `leeways` from which record on;
-    timers run up to `limit`."""
+    """The records of a call in order of arrival, `arrival` never before the clock. `leeways`: from which record on, None: what
+    the query's inputs start with; `beats`: the heartbeats among control events, by record: event type and time.
+
+    The clock comes to `now` by records and ticks; timers run up to `limit`.
+    """
 
     table: pa.Table
     kinds: Integers
     arrival: Integers
-    leeways: Sequence[tuple[int, Leeway]]
+    leeways: Sequence[tuple[int, Leeway | None]]
+    beats: Mapping[int, tuple[str, int]]
+    now: int
     limit: int
 
 
@@ -69,13 +78,14 @@ class QueryOutcome:
     discarded: pa.Table
     account: Account
     last_due: int
+    adjusted: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """A call's rows: kept ones, new ones, then the members of pending waits; what `forget` needs after the clock has settled.
+class _Call:
+    """A call's rows: kept ones, new ones, then the members of pending waits; and all that admission goes by.
 
-    `rows` and `bounds` are what `admit` takes and changes; `superseded` is by position of `admitted`.
+    `rows` and `bounds` are what `admit` takes and changes.
     """
 
     table: pa.Table
@@ -84,8 +94,25 @@ class _Work:
     rows: Rows
     bounds: Integers
     punctuation: Punctuation
+    clocks: ClocksRun
+    ready: Ready
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What came of a call, until the clock has settled; `superseded` is by position of `admitted`."""
+
+    call: _Call
     admitted: Admitted
     superseded: Integers
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def _counted(table: pa.Table) -> list[str]:
+    """The columns that events are counted by."""
+    return [name for name in ("_source", "_adjusted") if name in table.column_names]
 
 
 def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
@@ -113,12 +140,15 @@ class QueryRunner:
         self._selector = Selector(plan, query)
         self._matcher = choose_matcher(plan, query, matcher)
         self._policies = policy_columns(query)
+        self._clocks = QueryClocks(plan, query)
         self._windows = window_columns(query)
         self._everywhere = np.full(len(query.inputs), NO_TIME, np.int64)
         used = {item.event for item in query.inputs}
         used |= {item.heartbeat.event for item in query.inputs if item.heartbeat is not None}
         columns = field_columns(event for event in plan.events if event.name in used)
         system = [field for field in SYSTEM_FIELDS if field.name != "_text"]
+        system += [pa.field("_adjusted", pa.int8())] if adjusts(query) else []
+        system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
         self._schema = pa.schema([*system, *((name, arrow_type(type_, plan)) for name, type_ in columns.items())])
         self._kept = pa.schema([*self._schema, *_OWN_FIELDS]).empty_table()
         keys = key_columns(self._kept, np.empty(0, np.int64), plan, query)
@@ -131,8 +161,10 @@ class QueryRunner:
 
     def run(self, clocked: Clocked) -> QueryOutcome:
         """Judges the records, releases what is definitive and matches it."""
-        selection = self._selector.select(clocked.table, clocked.kinds)
-        rows = np.flatnonzero((selection.use == Use.EVENT) | (selection.use == Use.HEARTBEAT))
+        selection = self._selector.select(clocked.table, clocked.kinds, clocked.beats)
+        is_concerned = (selection.use == Use.EVENT) | (selection.use == Use.HEARTBEAT)
+        is_concerned[list(clocked.beats)] = True
+        rows = np.flatnonzero(is_concerned)
         was_pending = self._pending_sources()
         work = self._admit(clocked, selection, rows)
         matches = self._match(clocked, work, rows)
@@ -145,6 +177,7 @@ class QueryRunner:
             discarded=self._discarded(clocked, selection, rows, work.admitted.released),
             account=account,
             last_due=work.admitted.last_due,
+            adjusted=self._adjusted(work.call.clocks, rows),
         )
 
     def _admit(self, clocked: Clocked, selection: Selection, rows: Integers) -> _Work:
@@ -180,26 +213,77 @@ class QueryRunner:
             first_new=first_new,
         )
         punctuation = self._punctuation(clocked, everything, numbers, rows)
+        clocks = self._run_clocks(clocked, everything, new, kinds, keys, numbers, rows)
+        table = self._with_adjusted(table, clocks)
+        ready = Ready(*clocks.ready(numbers[:judged], everything.time[:judged]), _NONE, _NONE)
+        call = _Call(table, keys, numbers, everything, bounds, punctuation, clocks, ready)
         if self.query.trailing is None:
-            admitted = self._judge(everything, punctuation, bounds, self._everywhere, clocked.limit)
+            admitted = self._judge(call, self._everywhere, clocked.limit)
         else:
             copied = everything._replace(time=everything.time.copy(), ripe=everything.ripe.copy())
-            admitted = self._judge(copied, punctuation, bounds.copy(), self._everywhere.copy(), clocked.limit)
+            trial = replace(call, rows=copied, bounds=bounds.copy())
+            admitted = self._judge(trial, self._everywhere.copy(), clocked.limit)
             everything.time[:] = copied.time
         superseded = self._superseded(table, everything.input, admitted.released)
-        self._work = _Work(table, keys, numbers, everything, bounds, punctuation, admitted, superseded)
+        self._work = _Work(call, admitted, superseded)
         return self._work
 
-    def _judge(
+    def _run_clocks(
         self,
-        rows: Rows,
-        punctuation: Punctuation,
-        bounds: Integers,
-        everywhere: Integers,
-        limit: int,
-        timers: Timers | None = None,
-    ) -> Admitted:
-        return admit(rows, punctuation, self._policies.delay, self._policies.moves, bounds, everywhere, limit, timers)
+        clocked: Clocked,
+        everything: Rows,
+        new: pa.Table,
+        kinds: Integers,
+        keys: list[pa.Array],
+        numbers: Integers,
+        rows: Integers,
+    ) -> ClocksRun:
+        """What the clocks that keys share say of the new records, whose times it adjusts; end edges are no events."""
+        first = everything.first_new
+        mine = slice(first, first + len(rows))
+        run = self._clocks.run(
+            NewRecords(
+                table=new,
+                kinds=kinds[mine],
+                input=everything.input[mine],
+                time=everything.time[mine],
+                arrival=everything.arrival[mine],
+                beats={int(np.searchsorted(rows, row)): event for row, (event, _) in clocked.beats.items()},
+                keys=keys,
+                numbers=numbers,
+                key_count=len(everything.start) - 1,
+                first=first,
+                now=clocked.now,
+                limit=clocked.limit,
+            )
+        )
+        everything.time[mine] = run.verdicts.time
+        if "_shape" in new.column_names:
+            is_end = pc.equal(new.column("_shape"), int(Shape.END_EDGE)).fill_null(False).to_numpy()
+            everything.input[mine][is_end] = -1
+        return run
+
+    def _with_adjusted(self, table: pa.Table, clocks: ClocksRun) -> pa.Table:
+        """The rows with why their time is not their own."""
+        if "_adjusted" not in table.column_names:
+            return table
+        kept, waiting = self._kept.column("_adjusted"), self._waits.members.column("_adjusted")
+        adjusted = pa.chunked_array([*kept.chunks, pa.array(clocks.verdicts.adjusted), *waiting.chunks], pa.int8())
+        place = table.schema.get_field_index("_adjusted")
+        return table.set_column(place, "_adjusted", adjusted.combine_chunks())
+
+    def _adjusted(self, clocks: ClocksRun, rows: Integers) -> pa.Table:
+        places = np.flatnonzero(clocks.verdicts.adjusted)
+        reasons = _REASONS.take(pa.array(clocks.verdicts.adjusted[places]))
+        query = pa.repeat(pa.scalar(self.query.title), len(places))
+        columns = [query, reasons, pa.array(clocks.verdicts.time[places]), pa.array(rows[places])]
+        return pa.table(columns, schema=ADJUSTED_SCHEMA)
+
+    def _judge(self, call: _Call, everywhere: Integers, limit: int, timers: Timers | None = None) -> Admitted:
+        judged = call.clocks.verdicts.refused, call.clocks.verdicts.bound
+        return admit(
+            call.rows, call.punctuation, self._policies, call.bounds, everywhere, limit, judged, timers, call.ready
+        )
 
     def _superseded(self, table: pa.Table, input_of: NDArray[np.int16], released: Released) -> Integers:
         if not self._windows.is_unique.any():
@@ -236,21 +320,30 @@ class QueryRunner:
             beat_time=everything.time[everywhere],
             beat_arrival=everything.arrival[everywhere],
             leeway_row=np.array(changes, np.int64),
-            leeway=np.array([leeway.leeway for _, leeway in clocked.leeways], np.int64),
-            reorder=np.array([leeway.reorder for _, leeway in clocked.leeways], np.int64),
+            leeway=self._by_input(
+                [None if era is None else era.leeway for _, era in clocked.leeways], self._policies.leeway
+            ),
+            reorder=self._by_input(
+                [None if era is None else era.reorder for _, era in clocked.leeways], self._policies.reorder
+            ),
         )
+
+    @staticmethod
+    def _by_input(lengths: Sequence[int | None], standard: Integers) -> Integers:
+        """A row of lengths for each era, one entry an input; None: what the inputs start with."""
+        return np.array([standard if length is None else np.full_like(standard, length) for length in lengths])
 
     def _match(self, clocked: Clocked, work: _Work, rows: Integers) -> pa.Table | None:
         released, members = work.admitted.released, len(self._waits)
-        extra = np.arange(len(work.table) - members, len(work.table), dtype=np.int32)
+        extra = np.arange(len(work.call.table) - members, len(work.call.table), dtype=np.int32)
         ordered = Ordered(
             start=released.start,
             fresh=released.fresh,
             row=np.concatenate([released.order, extra]) if members else released.order,
-            input=np.concatenate([released.input, work.rows.input[extra]]) if members else released.input,
-            time=np.concatenate([released.time, work.rows.time[extra]]) if members else released.time,
+            input=np.concatenate([released.input, work.call.rows.input[extra]]) if members else released.input,
+            time=np.concatenate([released.time, work.call.rows.time[extra]]) if members else released.time,
             superseded=work.superseded,
-            table=work.table.append_column("_time", pa.array(work.rows.time)),
+            table=work.call.table.append_column("_time", pa.array(work.call.rows.time)),
         )
         found = self._matcher.match(ordered)
         if self.query.trailing is None:
@@ -259,7 +352,7 @@ class QueryRunner:
             matched = self._waited(clocked, work, ordered, found, rows)
         if not len(matched):
             return None
-        return match_table(self._plan, self.query, work.table, work.rows.time, matched)
+        return match_table(self._plan, self.query, work.call.table, work.call.rows.time, matched)
 
     def _matched(self, work: _Work, found: Found, rows: Integers) -> Matched:
         """The matches of the call, as their latest events were released."""
@@ -267,14 +360,14 @@ class QueryRunner:
         chosen: tuple[pa.Array, ...] = ()
         if self.query.every is not None:
             latest_rows = released.order[latest].astype(np.int64)
-            passed, chosen = selected(self._plan, self.query, found.aggregates, work.table, latest_rows)
+            passed, chosen = selected(self._plan, self.query, found.aggregates, work.call.table, latest_rows)
             latest = latest[passed]
         members = found.members
         return Matched(
             latest=released.order[latest].astype(np.int64),
             members=np.where(members < 0, -1, released.order[members]).astype(np.int64),
             time=released.time[latest],
-            definitive=released.definitive[latest],
+            definitive=self._definitive(work, released.order[latest], released, latest),
             emitted=released.emitted[latest],
             waited=released.waited[latest],
             step=self._steps(released.step[latest], rows),
@@ -284,23 +377,38 @@ class QueryRunner:
 
     def _waited(self, clocked: Clocked, work: _Work, ordered: Ordered, found: Found, rows: Integers) -> Matched:
         """The matches whose trailing wait is over. Judges the call a second time, now that the moments are known."""
-        waiting = self._waits.all_of(ordered, found, work.numbers)
+        waiting = self._waits.all_of(ordered, found, work.call.numbers)
         waiting = waiting.only(self._matcher.outlives(ordered, waiting))
-        clock = clock_of(waiting, len(work.bounds), len(work.rows.time))
-        admitted = self._judge(work.rows, work.punctuation, work.bounds, self._everywhere, clocked.limit, clock.timers)
+        clock = clock_of(waiting, len(work.call.bounds), len(work.call.rows.time))
+        keys = np.repeat(np.arange(len(work.call.bounds)), np.diff(clock.timers.start))
+        timed = Ready(*work.call.ready[:2], *work.call.clocks.ready(keys, clock.timers.time))
+        admitted = self._judge(replace(work.call, ready=timed), self._everywhere, clocked.limit, clock.timers)
         self._work = replace(work, admitted=admitted)
         over, timers = clock.over, clock.timers
+        definitive = work.call.clocks.lowered(
+            keys[over], timers.emitted[over], timers.step[over], timers.definitive[over]
+        )
         done = waiting.only(clock.wait[over])
         self._waits.keep(ordered, waiting.only(clock.pending))
         return Matched(
             latest=ordered.row[done.latest].astype(np.int64),
             members=np.where(done.members < 0, -1, ordered.row[done.members]).astype(np.int64),
             time=done.due,
-            definitive=timers.definitive[over],
+            definitive=definitive,
             emitted=timers.emitted[over],
             waited=np.full(len(over), Waited.WAIT, np.int8),
             step=self._steps(timers.step[over], rows),
             rank=ordered.start[-1] + np.arange(len(over)),
+        )
+
+    @staticmethod
+    def _definitive(work: _Work, rows: NDArray[np.int32], released: Released, positions: Integers) -> Integers:
+        """The query's definitive time when the events at these positions were released."""
+        return work.call.clocks.lowered(
+            work.call.numbers[rows],
+            released.emitted[positions],
+            released.step[positions],
+            released.definitive[positions],
         )
 
     @staticmethod
@@ -313,8 +421,8 @@ class QueryRunner:
         bound = np.full(len(clocked.table), NO_TIME, np.int64)
         reason[rows] = admitted.verdict
         bound[rows] = admitted.verdict_bound
-        reason[selection.use == Use.NULL_KEY] = 3
-        reason[selection.use == Use.NULL_TIME] = 4
+        reason[selection.use == Use.NULL_KEY] = _NULL_KEY
+        reason[selection.use == Use.NULL_TIME] = _NULL_TIME
         bad = np.flatnonzero(reason)
         reasons = _REASONS.take(pa.array(reason[bad]))
         return refused(
@@ -329,19 +437,21 @@ class QueryRunner:
         )
 
     def _account(
-        self, clocked: Clocked, selection: Selection, rows: Integers, work: _Work, was_pending: pa.Array
+        self, clocked: Clocked, selection: Selection, rows: Integers, work: _Work, was_pending: pa.Table
     ) -> Account:
         verdict = np.zeros(len(clocked.table), np.int8)
         verdict[rows] = work.admitted.released.verdict
-        name = self.query.title
-        account = count_records(name, one_chunk(clocked.table.column("_source")), selection.use, verdict)
-        pending = one_chunk(work.table.column("_source")).take(pa.array(work.admitted.released.pending))
-        for sources, change in ((was_pending, -1), (pending, 1)):
-            account.update(count_pending(name, sources, change))
+        adjusted = np.zeros(len(clocked.table), np.int8)
+        adjusted[rows] = work.call.clocks.verdicts.adjusted
+        name, sources = self.query.title, one_chunk(clocked.table.column("_source"))
+        account = count_records(name, sources, selection.use, verdict, adjusted)
+        pending = work.call.table.select(_counted(work.call.table)).take(pa.array(work.admitted.released.pending))
+        account.update(count_pending(name, was_pending, -1))
+        account.update(count_pending(name, pending, 1))
         return account
 
-    def _pending_sources(self) -> pa.Array:
-        return one_chunk(self._kept.column("_source")).filter(one_chunk(self._kept.column("_pending")))
+    def _pending_sources(self) -> pa.Table:
+        return self._kept.filter(self._kept.column("_pending")).select(_counted(self._kept))
 
     def forget(self, clock: int) -> None:
         """Keeps of the last call's rows what may still matter once the clock has reached `clock`."""
@@ -349,25 +459,28 @@ class QueryRunner:
         if work is None or clock == NO_TIME:
             return
         admitted, delay = work.admitted.released, self._policies.delay
-        definitive = definitive_times(work.bounds, self._everywhere, delay, clock)
+        definitive = definitive_times(work.call.bounds, self._everywhere, delay, clock)
+        definitive = np.minimum(definitive, self._clocks.definitive(work.call.clocks, clock, len(definitive)))
         kept = remembered_rows(admitted, work.superseded, definitive, self._windows)
         rows = np.concatenate([kept, admitted.pending])
-        own = [work.rows.time[rows], work.rows.ripe[rows], np.arange(len(rows)) >= len(kept)]
-        table = work.table.take(pa.array(rows))
+        own = [work.call.rows.time[rows], work.call.rows.ripe[rows], np.arange(len(rows)) >= len(kept)]
+        table = work.call.table.take(pa.array(rows))
         for field, values in zip(_OWN_FIELDS, own, strict=True):
             table = table.append_column(field, pa.array(values))
         self._kept = table.combine_chunks()
         self._bounds = self._remembered_bounds(work, clock)
+        self._clocks.forget(clock)
         self._work = None
 
     def _remembered_bounds(self, work: _Work, clock: int) -> pa.Table:
         """Timelines that are further than the clock and the heartbeats for every key bring them anyway."""
         delay = self._policies.delay
-        anyway = np.maximum(np.where(delay == NO_WAIT, NEVER, clock - delay), self._everywhere)
-        number, item = np.nonzero(work.bounds > anyway)
-        index = pa.array(_rows_of(number, work.numbers, len(work.bounds)))
-        columns = {f"key{place}": column.take(index) for place, column in enumerate(work.keys)}
-        columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(work.bounds[number, item])}
+        has_none = (delay == NO_WAIT) | (delay == BY_CLOCK)
+        anyway = np.maximum(np.where(has_none, NEVER, clock - delay), self._everywhere)
+        number, item = np.nonzero(work.call.bounds > anyway)
+        index = pa.array(_rows_of(number, work.call.numbers, len(work.call.bounds)))
+        columns = {f"key{place}": column.take(index) for place, column in enumerate(work.call.keys)}
+        columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(work.call.bounds[number, item])}
         return pa.table(columns)
 
     def definitive(self, key: tuple[object, ...], clock: int) -> int:
@@ -379,7 +492,12 @@ class QueryRunner:
             sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
             own = own.filter(reduce(pc.and_, map(pc.equal, *sides)))
         bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
-        return int(definitive_times(bounds, self._everywhere, self._policies.delay, clock)[0])
+        own = int(definitive_times(bounds, self._everywhere, self._policies.delay, clock)[0])
+        return min(own, self._clocks.at(key, clock))
+
+    def clocks(self) -> pa.Table:
+        """The timelines that keys share (`runtime.query_clocks.CLOCK_SCHEMA`)."""
+        return self._clocks.timelines()
 
     @property
     def retained(self) -> int:
@@ -393,12 +511,13 @@ class QueryRunner:
             "inputs": [item.event for item in self.query.inputs],
             "everywhere": self._everywhere.tolist(),
             "next_due": self.next_due,
+            "clocks": self._clocks.header(),
         }
 
     def tables(self) -> dict[str, pa.Table]:
         """The part of the state that is columns."""
         waits = {} if self.query.trailing is None else {"waits": self._waits.members}
-        return {"kept": self._kept, "bounds": self._bounds} | waits
+        return {"kept": self._kept, "bounds": self._bounds} | waits | self._clocks.tables()
 
     def restore(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
         """Goes on from `header` and `tables`; raises ValueError where they were made with other inputs or keys."""
@@ -410,5 +529,6 @@ class QueryRunner:
         self._bounds = tables["bounds"].cast(self._bounds.schema)
         if "waits" in tables:
             self._waits.restore(tables["waits"])
+        self._clocks.restore(header["clocks"], tables)
         self._everywhere = np.array(header["everywhere"], np.int64)
         self.next_due = int(header["next_due"])

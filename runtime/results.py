@@ -16,6 +16,7 @@ from querylang.expression import type_of
 from querylang.plan import EventType, Plan, QueryPlan
 from runtime.arrow import arrow_type
 from runtime.batch import NO_TIME, field_columns
+from runtime.time_policy import adjusts, has_ends
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -36,14 +37,20 @@ def fields_struct(plan: Plan, event: EventType) -> pa.DataType:
     return pa.struct([(item.name, arrow_type(item.type, plan)) for item in event.fields])
 
 
-def member_struct(plan: Plan, event: EventType) -> pa.DataType:
-    """One event of a match: type, times, coordinates, payload; null for an `or` name that is unset."""
+def member_struct(plan: Plan, query: QueryPlan, event: EventType) -> pa.DataType:
+    """One event of a match: type, times, coordinates, payload; null for an `or` name that is unset.
+
+    Where a policy may give events another time than their own, `adjusted` says why; where they may be intervals, `end` is
+    there, null for points and for what has no end yet.
+    """
     return pa.struct(
         [
             ("event", pa.string()),
             ("time", TIMESTAMP),
             ("source_time", TIMESTAMP),
             ("arrival", TIMESTAMP),
+            *([("adjusted", pa.string())] if adjusts(query) else []),
+            *([("end", TIMESTAMP)] if has_ends(query) else []),
             ("source", pa.string()),
             ("partition", pa.int32()),
             ("offset", pa.int64()),
@@ -83,7 +90,7 @@ def members_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
     if query.every is not None:
         return pa.struct([])
     events = {term.name: plan.event(query.inputs[term.input].event) for term in query.terms}
-    return pa.struct([(name, member_struct(plan, event)) for name, event in events.items()])
+    return pa.struct([(name, member_struct(plan, query, event)) for name, event in events.items()])
 
 
 def point_names(query: QueryPlan) -> list[str]:
@@ -138,6 +145,12 @@ LEDGER_SCHEMA = pa.schema(
 """Long form: how many records of a source a query received, used, filtered, ... (`runtime.ledger`)."""
 
 
+ADJUSTED_SCHEMA = pa.schema(
+    [("query", pa.string()), ("reason", pa.string()), ("time", pa.int64()), ("_step", pa.int64())]
+)
+"""One row an admitted record whose time is not its own: `time`, µs, is the one that it has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Results:
     """The outcome of one `Engine.process`: `matches` by query title; `ledger` holds the changes of this call."""
@@ -146,3 +159,4 @@ class Results:
     outputs: pa.Table = field(default_factory=OUTPUT_SCHEMA.empty_table)
     discarded: pa.Table | None = None
     ledger: pa.Table = field(default_factory=LEDGER_SCHEMA.empty_table)
+    adjusted: pa.Table = field(default_factory=ADJUSTED_SCHEMA.empty_table)

@@ -6,8 +6,10 @@ before records are shipped anywhere, and what no query wants need not be shipped
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +19,8 @@ from querylang.expression import Expression
 from querylang.plan import Plan, QueryPlan
 from runtime.batch import NO_TIME, Kind
 from runtime.expressions import as_array
-from runtime.keys import key_columns, key_sources
+from runtime.keys import key_columns, key_sources, substream_columns
+from runtime.time_policy import clock_inputs, is_by_substream, is_clocked, uses_source_time
 
 SECOND = 1_000_000
 LATEST_TIME = 320_000_000_000 * SECOND
@@ -64,6 +67,7 @@ class Selector:
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
         self._time_from = _time_sources(plan, query)
+        self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
         # by kind of record: those that are no events have negative numbers, which count from the end
         kinds = len(plan.events) + len(_BY_KIND)
         self._use = np.zeros(kinds, np.int8)
@@ -71,6 +75,7 @@ class Selector:
         self._beats = np.zeros(kinds, np.int64)
         self._keyed = np.zeros(kinds, np.bool_)
         self._needs_time = np.zeros(kinds, np.bool_)
+        self._exports = np.zeros(kinds, np.bool_)
         for other, meaning in _BY_KIND.items():
             self._use[other] = meaning
         for kind, event in enumerate(plan.events):
@@ -80,18 +85,23 @@ class Selector:
         for index, item in enumerate(self._query.inputs):
             if item.event == event:
                 self._input[kind] = index
-                self._needs_time[kind] |= item.wait is not None
+                self._needs_time[kind] |= uses_source_time(item)
+            if item.policy is not None and item.policy.imports == event:
+                self._exports[kind] = True
+                self._needs_time[kind] = True
             if item.heartbeat is not None and item.heartbeat.event == event:
                 self._beats[kind] |= 1 << index
                 self._needs_time[kind] = True
         self._keyed[kind] = bool(key_sources(self._query).get(event))
         if self._input[kind] >= 0:
             self._use[kind] = Use.EVENT
-        elif self._beats[kind]:
+        elif self._beats[kind] or self._exports[kind]:
             self._use[kind] = Use.HEARTBEAT
 
-    def select(self, table: pa.Table, kinds: NDArray[np.int64]) -> Selection:
-        """One verdict a record, before time comes in."""
+    def select(
+        self, table: pa.Table, kinds: NDArray[np.int64], beats_of: Mapping[int, tuple[str, int]] = MappingProxyType({})
+    ) -> Selection:
+        """One verdict a record, before time comes in. `beats_of`: control events that are heartbeats, by row: event type and time."""
         use, input_of = self._use[kinds], self._input[kinds]
         self._filter(table, input_of, use)
         time = self._source_times(table, kinds)
@@ -99,11 +109,31 @@ class Selector:
             if column.null_count:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
                 use[_is_concerned(use) & self._keyed[kinds] & missing] = Use.NULL_KEY
+        for inputs in self._substreams:
+            columns = substream_columns(table, kinds, self._plan, self._query, inputs)
+            for column in columns:
+                if column.null_count:
+                    missing = column.is_null().to_numpy(zero_copy_only=False)
+                    use[np.isin(input_of, inputs) & _is_concerned(use) & missing] = Use.NULL_KEY
         if len(time) and time.min() == NO_TIME:
             use[_is_concerned(use) & self._needs_time[kinds] & (time == NO_TIME)] = Use.NULL_TIME
         input_of[use != Use.EVENT] = -1
         beats = np.where(_is_concerned(use), self._beats[kinds], 0) if self._beats.any() else _NO_BEATS
+        if beats_of:
+            beats, time = self._with_beats(beats, time, beats_of)
         return Selection(use, input_of, beats, time)
+
+    def _with_beats(
+        self, beats: NDArray[np.int64], time: NDArray[np.int64], beats_of: Mapping[int, tuple[str, int]]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Control events as heartbeats of the inputs of their event type; shared clocks see to theirs themselves."""
+        beats, time = (beats.copy() if len(beats) else np.zeros(len(time), np.int64)), time.copy()
+        for row, (event, moment) in beats_of.items():
+            time[row] = moment
+            for index, item in enumerate(self._query.inputs):
+                if item.event == event and not is_clocked(item):
+                    beats[row] |= 1 << index
+        return beats, time
 
     def input_of(self, kinds: NDArray[np.int64]) -> NDArray[np.int16]:
         """The input that takes each kind of record, -1 for none; filters are not asked."""

@@ -19,12 +19,14 @@ from runtime.columns import event_of
 from runtime.engine import Engine
 from runtime.evaluation import Names
 from runtime.event_text import EventTextError, parse_event_text
+from runtime.judging import Shape
 from runtime.keys import key_columns
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results
 from runtime.selection import Selector, Use
 from runtime.text import event_text
+from runtime.time_policy import uses_source_time
 from runtime.times import format_time
 
 Key = tuple[Any, ...]
@@ -89,12 +91,13 @@ def replay_steps(
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """What one query makes of each record: its use, its time and its key."""
+    """What one query makes of each record: its use, its time, whether that counts, its key; whether it waits for more than its time."""
 
     use: Sequence[int]
     time: Sequence[int]
     keys: Sequence[Key]
     timed: Sequence[bool]
+    strict: Sequence[bool]
 
 
 class _Stepping:
@@ -107,6 +110,10 @@ class _Stepping:
         self.kinds = records.arrivals.system("kind").astype(np.int64)
         self.arrival = records.arrivals.system("arrival")
         self.roles = [self._role(index) for index in range(len(plan.queries))]
+        shapes = (
+            self.table.column("_shape").to_pylist() if "_shape" in self.table.column_names else [None] * len(self.kinds)
+        )
+        self.is_end = [shape == Shape.END_EDGE for shape in shapes]
         self.waiting: dict[tuple[int, Key], list[int]] = {}
         self.row_of = row_numbers(records)
 
@@ -115,9 +122,11 @@ class _Stepping:
         selection = Selector(self.plan, query).select(self.table, self.kinds)
         columns = [column.to_pylist() for column in key_columns(self.table, self.kinds, self.plan, query)]
         keys = [_key_of(cells) for cells in zip(*columns, strict=True)] if columns else [()] * len(self.kinds)
-        waits = [*(item.wait is not None for item in query.inputs), True]  # the last is for heartbeats: no input
+        waits = [*(uses_source_time(item) for item in query.inputs), True]  # the last is for heartbeats: no input
         timed = [waits[place] for place in selection.input.tolist()]
-        return _Role(selection.use.tolist(), selection.time.tolist(), keys, timed)
+        stricts = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
+        strict = [stricts[place] for place in selection.input.tolist()]
+        return _Role(selection.use.tolist(), selection.time.tolist(), keys, timed, strict)
 
     def record(self, index: int) -> Step:
         """One record through the engine."""
@@ -125,9 +134,13 @@ class _Stepping:
         discarded = {(row["query"], row["reason"]) for row in _discards(results)}
         concerned = [place for place, role in enumerate(self.roles) if role.use[index] in _CONCERNED]
         definitive = self._definitives(index)
+        adjusted = {row["query"]: (row["time"], row["reason"]) for row in results.adjusted.to_pylist()}
         for place in concerned:
-            self._wait(place, index, self.plan.queries[place].title in {name for name, _ in discarded})
+            title = self.plan.queries[place].title
+            moment, _ = adjusted.get(title, (None, None))
+            self._wait(place, index, moment, is_discarded=title in {name for name, _ in discarded})
         source_time, time = self._times(index, concerned)
+        first = next((adjusted[title] for title in self._titles(concerned) if title in adjusted), (time, None))
         self._released()
         return Step(
             at=int(self.arrival[index]),
@@ -135,7 +148,8 @@ class _Stepping:
             event=self._event_name(index),
             text=self._event_text(index),
             source_time=source_time,
-            time=time,
+            time=first[0],
+            adjusted=first[1],
             discarded=min((reason for _, reason in discarded), default=None),
             definitive=min(definitive, default=None),
             matches=self._matches(results),
@@ -173,11 +187,16 @@ class _Stepping:
             for key in table.column("key").to_pylist() if table is not None else []:
                 yield place, _key_of(key.values())
 
-    def _wait(self, place: int, index: int, is_discarded: bool) -> None:
+    def _titles(self, places: Sequence[int]) -> list[str]:
+        return [self.plan.queries[place].title for place in places]
+
+    def _wait(self, place: int, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
+        """Remembers the definitive time that an event waits for."""
         role = self.roles[place]
-        if role.use[index] == Use.EVENT and not is_discarded:
+        if role.use[index] == Use.EVENT and not is_discarded and not self.is_end[index]:
             time = role.time[index] if role.timed[index] else int(self.arrival[index])
-            self.waiting.setdefault((place, role.keys[index]), []).append(time)
+            time = time if adjusted is None else adjusted
+            self.waiting.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
 
     def _released(self) -> list[tuple[int, Key]]:
         """The (query, key)s of which definitive time has reached a waiting event, in order; those wait no more."""

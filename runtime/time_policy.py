@@ -1,7 +1,8 @@
-"""When an input's records count as happened: the settings of one timeline.
+"""When an input's records count as happened: what of a query's time policies the engine needs to know.
 
-Frozen settings only; what they do is in `runtime.admission`. `apama` is the preset that a query's inputs ask for by what they
-say (`wait`, `or Heartbeat`, `@OutOfOrder`). Lengths are microseconds.
+An input's policy is chosen for its source (`querylang.plan.TimePolicy`), or, without one, is what the query says: `wait`,
+`or Heartbeat`, `@OutOfOrder`. Timelines of the second kind belong to one input and one partition key; those of the
+first may be shared by many keys (`runtime.clocks`). What the settings do is in `runtime.judging` and `runtime.admission`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.plan import Input, QueryPlan, known
+from querylang.plan import Input, QueryPlan, known, plain_field
 from runtime.controls import NEVER
 
 DEFAULT_LEEWAY = 10_000_000
@@ -23,45 +24,116 @@ DEFAULT_REORDER = 10_000_000
 NO_WAIT = -1
 """Stands for "no `wait`" in columns of lengths: events happen when they arrive."""
 
-
-@dataclass(frozen=True, slots=True)
-class TimePolicy:
-    """The bound of one timeline is the largest of: punctuation received; the arrival clock less `max_delay`; with
-    `records_move_bound` the newest trusted time; ripe held times. `max_delay` None: time is arrival time."""
-
-    max_delay: int | None
-    records_move_bound: bool
+BY_CLOCK = -2
+"""Stands for "its source has a policy" there: `runtime.clocks` judges its records and says when they are definitive."""
 
 
-def apama(item: Input) -> TimePolicy:
-    """The policy of an Apama input: `wait` is the largest delay, `@OutOfOrder` keeps records from moving the bound."""
-    delay = None if item.wait is None else min(known(item.wait), NEVER)
-    return TimePolicy(max_delay=delay, records_move_bound=not item.out_of_order)
+def is_clocked(item: Input) -> bool:
+    """Whether a policy chosen for the source puts an input's records in order, not what the query says."""
+    return item.policy is not None and item.policy.timeline != "key"
+
+
+def uses_source_time(item: Input) -> bool:
+    """Whether an input's events happen at their source time, not at their arrival."""
+    return item.wait is not None or is_clocked(item)
+
+
+def adjusts(query: QueryPlan) -> bool:
+    """Whether an event of the query may get another time than its own."""
+    return any(item.policy is not None and item.policy.action != "drop" for item in query.inputs)
+
+
+def has_ends(query: QueryPlan) -> bool:
+    """Whether a query's events may be intervals."""
+    return any(item.policy is not None and item.policy.timeline == "input" for item in query.inputs)
+
+
+def key_places(query: QueryPlan, inputs: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Where the fields that these inputs' substreams are told apart by stand among the query's keys; None: not all are keys."""
+    policy = query.inputs[inputs[0]].policy
+    assert policy is not None, "only of inputs with a policy"
+    places = []
+    for index in inputs:
+        fields = [plain_field(key) for key in query.inputs[index].keys]
+        if not set(policy.over) <= set(fields):
+            return None
+        places.append(tuple(fields.index(field) for field in policy.over))
+    return places[0] if policy.timeline == "substream" and len(set(places)) == 1 else None
+
+
+def clock_inputs(query: QueryPlan) -> list[tuple[int, ...]]:
+    """The inputs that have a clock together: those of one policy, but each input by itself where timelines are inputs."""
+    groups: dict[object, list[int]] = {}
+    for index, item in enumerate(query.inputs):
+        if is_clocked(item):
+            assert item.policy is not None, "that is what clocked means"
+            groups.setdefault(index if item.policy.timeline == "input" else item.policy, []).append(index)
+    return [tuple(group) for group in groups.values()]
+
+
+def is_by_substream(query: QueryPlan, inputs: tuple[int, ...]) -> bool:
+    """Whether the values of fields tell the timelines of these inputs apart."""
+    policy = query.inputs[inputs[0]].policy
+    return policy is not None and policy.timeline == "substream"
+
+
+def shares_clock(query: QueryPlan) -> bool:
+    """Whether keys of the query depend on each other's records: all of them have to be in one place."""
+    return any(key_places(query, inputs) is None for inputs in clock_inputs(query))
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyColumns:
-    """The policies of a query's inputs as the admission kernel takes them, one entry an input."""
+    """The inputs' timelines by key as the admission kernel takes them, one entry an input.
+
+    `delay`: the largest delay, NO_WAIT or BY_CLOCK; `moves`: whether records move the bound; `early`: how far a record's
+    time may be ahead of its arrival (NEVER: as far as it likes); `leeway`, `reorder`: what is allowed at the start.
+    """
 
     delay: NDArray[np.int64]
     moves: NDArray[np.bool_]
+    early: NDArray[np.int64]
+    leeway: NDArray[np.int64]
+    reorder: NDArray[np.int64]
 
 
 def policy_columns(query: QueryPlan) -> PolicyColumns:
-    """One policy an input of the query."""
-    policies = [apama(item) for item in query.inputs]
-    delay = [NO_WAIT if policy.max_delay is None else policy.max_delay for policy in policies]
-    return PolicyColumns(np.array(delay, np.int64), np.array([policy.records_move_bound for policy in policies]))
+    """What holds for each input of the query."""
+    chosen = [None if is_clocked(item) else item.policy for item in query.inputs]
+    given = [
+        (None, None, None) if policy is None else (policy.early, policy.leeway, policy.reorder) for policy in chosen
+    ]
+    standard = (NEVER, DEFAULT_LEEWAY, DEFAULT_REORDER)
+    columns = np.array(
+        [
+            [fallback if value is None else value for value, fallback in zip(row, standard, strict=True)]
+            for row in given
+        ],
+        np.int64,
+    )
+    return PolicyColumns(
+        delay=np.array([_delay(item) for item in query.inputs], np.int64),
+        moves=np.array([not item.out_of_order for item in query.inputs]),
+        early=columns[:, 0].copy(),
+        leeway=columns[:, 1].copy(),
+        reorder=columns[:, 2].copy(),
+    )
+
+
+def _delay(item: Input) -> int:
+    if is_clocked(item):
+        return BY_CLOCK
+    return NO_WAIT if item.wait is None else min(known(item.wait), NEVER)
 
 
 def definitive_times(
     bounds: NDArray[np.int64], everywhere: NDArray[np.int64], delay: NDArray[np.int64], clock: int
 ) -> NDArray[np.int64]:
-    """A query's definitive time by key, at `clock`: the least over its inputs.
+    """How far a query's own timelines have come by key, at `clock`: the least over its inputs; NEVER: it has none.
 
     `bounds`: (keys, inputs), what each timeline has reached by punctuation and records; `everywhere`: per input, what
     punctuation for every key has reached.
     """
-    by_clock = np.where(delay == NO_WAIT, clock, clock - delay)
+    by_clock = np.where(delay == BY_CLOCK, NEVER, np.where(delay == NO_WAIT, clock, clock - delay))
     reached: NDArray[np.int64] = np.maximum(bounds, np.maximum(by_clock, everywhere)).min(axis=1)
     return reached

@@ -1,0 +1,126 @@
+"""All shared clocks of a query together: one verdict a record, and one moment at which an event is free of all of them.
+
+Takes a call's new records; asks each clock (`runtime.clocks`). A query without policies of its own has no clocks, and nothing
+here costs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan import Plan, QueryPlan
+from runtime.batch import NO_TIME
+from runtime.clock_steps import Verdicts
+from runtime.clocks import ClockRun, NewRecords, SharedClock
+from runtime.controls import NEVER
+from runtime.time_policy import clock_inputs
+
+Integers = NDArray[np.int64]
+
+CLOCK_SCHEMA = pa.schema(
+    [
+        ("query", pa.string()),
+        ("timeline", pa.string()),
+        ("bound", pa.int64()),
+        ("newest", pa.int64()),
+        ("heard", pa.int64()),
+    ]
+)
+"""One row a timeline: what it is called, its bound, newest time and last arrival (µs; null: none yet)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClocksRun:
+    """A call's verdicts by new row, and how each clock went through it."""
+
+    verdicts: Verdicts
+    runs: tuple[ClockRun, ...]
+
+    def ready(self, keys: Integers, time: Integers) -> tuple[Integers, Integers]:
+        """When each time is definitive for its key by all clocks (`runtime.admission.Ready`)."""
+        if not self.runs:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        moment, row = np.full(len(time), NO_TIME, np.int64), np.full(len(time), -1, np.int64)
+        for run in self.runs:
+            run.ready(keys, time, moment, row)
+        return moment, row
+
+    def lowered(self, keys: Integers, moment: Integers, row: Integers, bound: Integers) -> Integers:
+        """`bound`, but not beyond what the clocks had come to for the key at (`moment`, `row`)."""
+        if not self.runs:
+            return bound
+        lowest = bound.copy()
+        for run in self.runs:
+            run.lower(keys, moment, row, lowest)
+        return lowest
+
+
+class QueryClocks:
+    """The clocks of one query; see `runtime.clocks.SharedClock`."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._query = query
+        self._clocks = [SharedClock(plan, query, inputs) for inputs in clock_inputs(query)]
+
+    def run(self, new: NewRecords) -> ClocksRun:
+        """Judges the new records of inputs whose sources have a policy."""
+        count = len(new.time)
+        verdicts = Verdicts(
+            refused=np.zeros(count, np.int8),
+            adjusted=np.zeros(count, np.int8),
+            bound=np.full(count, NO_TIME, np.int64),
+            time=new.time.copy() if self._clocks else new.time,
+        )
+        return ClocksRun(verdicts, tuple(clock.run(new, verdicts) for clock in self._clocks))
+
+    def definitive(self, run: ClocksRun, clock: int, keys: int) -> Integers:
+        """How far all clocks have come at `clock`, by key; NEVER: there are none."""
+        reached = np.full(keys, NEVER, np.int64)
+        for shared, its_run in zip(self._clocks, run.runs, strict=True):
+            np.minimum(reached, shared.definitive(its_run, clock), out=reached)
+        return reached
+
+    def at(self, key: Sequence[Any], clock: int) -> int:
+        """The same for one key."""
+        return min((shared.at(key, clock) for shared in self._clocks), default=NEVER)
+
+    def forget(self, clock: int) -> None:
+        """Drops what can hold nothing back any more."""
+        for shared in self._clocks:
+            shared.forget(clock)
+
+    def header(self) -> list[dict[str, Any]]:
+        """The part of the state that is plain data."""
+        return [shared.header() for shared in self._clocks]
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The part of the state that is columns."""
+        return {f"clock{number}": shared.state for number, shared in enumerate(self._clocks)}
+
+    def restore(self, header: Sequence[dict[str, Any]], tables: dict[str, pa.Table]) -> None:
+        """Goes on from these; raises ValueError where they were made with other policies."""
+        if len(header) != len(self._clocks):
+            raise ValueError(f"query {self._query.title!r} had {len(header)} shared clocks, now {len(self._clocks)}")
+        for number, (shared, own) in enumerate(zip(self._clocks, header, strict=True)):
+            shared.restore(own, tables[f"clock{number}"])
+
+    def timelines(self) -> pa.Table:
+        """All timelines (CLOCK_SCHEMA)."""
+        return pa.concat_tables([CLOCK_SCHEMA.empty_table(), *map(self._rows, self._clocks)])
+
+    def _rows(self, shared: SharedClock) -> pa.Table:
+        rows = [
+            {
+                "query": self._query.title,
+                "timeline": "/".join(str(row[name]) for name in row if name == "source" or name.startswith("part")),
+                **{name: None if row[name] == NO_TIME else row[name] for name in ("bound", "newest", "heard")},
+            }
+            for row in shared.state.to_pylist()
+        ]
+        return pa.Table.from_pylist(rows, schema=CLOCK_SCHEMA)
