@@ -184,12 +184,12 @@ def replay(
     if as_json:
         _print_json(_result_object(result))
     elif format_ is Format.TABLE:
-        _print(result.table())
+        _print(f"{result.table()}\n\n{result.account()}")
     else:
         _print_lines(_objects(result, format_))
     if format_ in {Format.MATCHES, Format.OUTPUTS, Format.TABLE} and not as_json:
         _tell_idle(result.idle)
-        _tell_discards(result)
+        _tell_discards(result, has_account=format_ is Format.TABLE)
 
 
 def _objects(result: Replay, format_: Format) -> list[dict[str, Any]]:
@@ -214,10 +214,12 @@ def _tell_idle(idle: Iterable[QueryPlan]) -> None:
         _complain(missing(query))
 
 
-def _tell_discards(result: Replay) -> None:
+def _tell_discards(result: Replay, has_account: bool) -> None:
+    """Which rows could not be used and why; how many were discarded, where no account has said so."""
     if not len(result.discarded):
         return
-    _complain(result.summary())
+    if not has_account:
+        _complain(result.summary())
     told = [*_told_malformed(result), *_told_unknown_types(result)]
     for text in told[:MOST_TOLD]:
         _complain(f"  {text}")

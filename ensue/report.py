@@ -1,18 +1,21 @@
 """Tables of text, as documents print them: correlator time, event, source time, definitive time, output.
 
 Takes steps of a replay, or any rows; gives aligned text. Colour and width of the terminal are left out of it: what is
-printed may be compared.
+printed may be compared. The account under the table is `ensue.account`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from unicodedata import combining, east_asian_width
 
 from querylang.expression import type_of
 from querylang.plan import Plan
 from querylang.value_types import Type
 from runtime.cells import fitted_cell
+from runtime.controls import NEVER
 from runtime.evaluation import Names
 from runtime.plain import Plain
 from runtime.steps import Step
@@ -20,21 +23,79 @@ from runtime.text import text_of
 from runtime.times import format_time
 from runtime.values import Location
 
-HEADER = ("correlator time", "event", "source time", "definitive time", "output")
+WIDEST_EVENT = 100
+WIDEST_KEY = 40
+"""Longer cells are cut, so that the columns to their right stay in view."""
+
+_DAY = 86_400_000_000
+_YEARS = range(-719_162 * _DAY, 2_932_897 * _DAY)
+"""The years 1 to 9999: those that can be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How the times of one table are written: with the date if they are of several days, all with equally many digits.
+
+    `day`: that of all times, where they are of one.
+    """
+
+    day: str | None
+    digits: int
+
+    @staticmethod
+    def of(times: Sequence[int]) -> Clock:
+        """The shortest form that tells these times (microseconds) apart."""
+        days = {time // _DAY for time in times if time in _YEARS} or {0}
+        digits = next(digits for digits in (0, 3, 6) if all(time % 10 ** (6 - digits) == 0 for time in times))
+        return Clock(format_time(min(days) * _DAY).partition("T")[0] if len(days) == 1 else None, digits)
+
+    def text(self, micros: int | None) -> str:
+        """One cell; empty for None."""
+        if micros is None:
+            return ""
+        if micros not in _YEARS:
+            return "infinity" if micros >= NEVER else "beyond all dates"
+        day, _, time = format_time(micros).removesuffix("Z").partition("T")
+        time = time[: len("00:00:00.") + self.digits].removesuffix(".")
+        return f"{day} {time}" if self.day is None else time
 
 
 def steps_table(plan: Plan, steps: Sequence[Step]) -> str:
-    """One line a step; the date is left out where every time is of 1970-01-01."""
-    is_keyed = any(query.keys for query in plan.queries)
-    header = (*HEADER[:2], "key", *HEADER[2:]) if is_keyed else HEADER
-    times = [time for step in steps for time in (step.at, step.source_time, step.definitive) if time is not None]
-    is_clock = all(0 <= time < 86_400_000_000 for time in times)
-    rows = []
-    for step in _without_echoes(steps):
-        at, source, definitive = (_time(time, is_clock) for time in (step.at, step.source_time, step.definitive))
-        key = [_key(step.key or {})] if is_keyed else []
-        rows.append([at, shortened(step.text or ""), *key, source, definitive, "; ".join(step_outputs(plan, step))])
-    return text_table(header, rows)
+    """A line a step, and one more for each further output. The day of times that are all of one stands above the
+    table; 1970-01-01, the day of times without a date, does not."""
+    shown = _without_echoes(steps)
+    moments = (moment for step in shown for moment in (step.at, step.source_time, step.time, step.definitive))
+    clock = Clock.of([moment for moment in moments if moment is not None])
+    columns = _columns(plan, clock)
+    rows: list[Sequence[str]] = []
+    for step in shown:
+        first, *further = _told(plan, step, clock) or [""]
+        rows.append([*(cell(step) for cell in columns.values()), first])
+        rows += [[*("" for _ in columns), text] for text in further]
+    table = text_table([*columns, "output"], rows)
+    return table if clock.day in {None, "1970-01-01"} else f"{clock.day} (UTC)\n\n{table}"
+
+
+def _columns(plan: Plan, clock: Clock) -> dict[str, Callable[[Step], str]]:
+    """What the table has beside the output: keys where a query has some, times after adjustment where one can adjust."""
+    keys = {query.key_names for query in plan.queries if query.keys}
+    is_named = len(keys) > 1 or any(len(names) > 1 for names in keys)
+    columns: dict[str, Callable[[Step], str]] = {
+        "correlator time": lambda step: clock.text(step.at),
+        "event": lambda step: shortened(one_line(step.text or ""), WIDEST_EVENT),
+        "key": lambda step: shortened(one_line(_key(step.key or {}, is_named)), WIDEST_KEY),
+        "source time": lambda step: clock.text(step.source_time),
+        "adjusted time": lambda step: clock.text(step.time),
+        "definitive time": lambda step: clock.text(step.definitive),
+    }
+    is_there = {"key": bool(keys), "adjusted time": can_adjust(plan)}
+    return {name: cell for name, cell in columns.items() if is_there.get(name, True)}
+
+
+def can_adjust(plan: Plan) -> bool:
+    """Whether a policy of the plan may give an event another time."""
+    policies = (item.policy for query in plan.queries for item in query.inputs)
+    return any(policy is not None and policy.action != "drop" for policy in policies)
 
 
 def _without_echoes(steps: Sequence[Step]) -> list[Step]:
@@ -52,12 +113,24 @@ def _without_echoes(steps: Sequence[Step]) -> list[Step]:
     return kept
 
 
-def step_outputs(plan: Plan, step: Step) -> list[str]:
-    """What a step brought, as text: outputs, matches of queries without a block, the reason of a discard."""
+def _told(plan: Plan, step: Step, clock: Clock) -> list[str]:
+    """The output column: what became of the record, if it was not simply taken, and what came of it."""
+    told = step_outputs(plan, step, is_named=len({query.name for query in plan.queries}) > 1)
+    if step.adjusted is not None:
+        told.insert(0, f"adjusted: {step.adjusted}, {clock.text(step.source_time)} -> {clock.text(step.time)}")
+    return [one_line(text) for text in told]
+
+
+def step_outputs(plan: Plan, step: Step, *, is_named: bool = False) -> list[str]:
+    """What a step brought, as text: outputs, matches of queries without a block, the reason of a discard.
+
+    `is_named`: matches say of which query they are, as outputs cannot.
+    """
     told = [] if step.discarded is None else [f"discarded: {step.discarded}"]
     told += [_output(output) for output in step.outputs]
     silent = {query.name for query in plan.queries if not query.block}
-    return told + [match_text(plan, match) for match in step.matches if match["query"] in silent]
+    own = [match for match in step.matches if match["query"] in silent]
+    return told + [f"{match['query']}: " * is_named + match_text(plan, match) for match in own]
 
 
 def match_text(plan: Plan, match: Plain) -> str:
@@ -86,30 +159,47 @@ def _output(output: Plain) -> str:
             return str(output["text"])
 
 
-def _key(key: Plain) -> str:
-    """`7, true`: the values as `toString()` prints them."""
-    return ", ".join(text_of(_corners(value) if isinstance(value, dict) else value) for value in key.values())
+def _key(key: Plain, is_named: bool) -> str:
+    """The values as `toString()` prints them: `7`; of several `card=7, up=true`."""
+    texts = {name: text_of(_corners(value) if isinstance(value, dict) else value) for name, value in key.items()}
+    return ", ".join(f"{name}={text}" if is_named else text for name, text in texts.items())
 
 
 def _corners(members: dict[str, Any]) -> Location:
     return Location(*map(float, members.values()))
 
 
-def _time(micros: int | None, is_clock: bool) -> str:
-    if micros is None:
-        return ""
-    text = format_time(micros).removesuffix("Z")
-    text = text.removesuffix(".000000")
-    return text.partition("T")[2] if is_clock else text.replace("T", " ")
-
-
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned to the left, two spaces between them, a line under the header."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> str:
+    """Columns aligned to the left, or those named `right` to the right; two spaces between them, a line under the header."""
+    widths = [max(map(width_of, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        "  ".join(
+            _padded(cell, width, name in right) for cell, width, name in zip(line, widths, header, strict=True)
+        ).rstrip()
+        for line in lines
     )
+
+
+def _padded(cell: str, width: int, is_right: bool) -> str:
+    spaces = " " * (width - width_of(cell))
+    return spaces + cell if is_right else cell + spaces
+
+
+def width_of(text: str) -> int:
+    """How many columns of a terminal a text takes: letters of East Asian scripts two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def one_line(text: str) -> str:
+    """Text that stays in its cell: line breaks, tabs and other control characters as they are written in the language."""
+    return text if text.isprintable() else "".join(_visible(letter) for letter in text)
+
+
+def _visible(letter: str) -> str:
+    return letter if letter.isprintable() or letter == "\u00a0" else letter.encode("unicode_escape").decode()
 
 
 def shortened(text: str, most: int = 200) -> str:

@@ -18,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.account import account_text
 from ensue.parameters import Parameters, read_parameters
 from ensue.queries import Queries, load
 from ensue.report import counted, steps_table
@@ -114,7 +115,12 @@ class Replay:
         """The replay as a table for people; of a long one the rows with matches only."""
         if len(self.records.rows) <= MOST_ROWS:
             return steps_table(self.plan, self._steps)
-        return steps_table(self.plan, _match_steps(self))
+        told = f"matches only: {len(self.records.rows)} rows are too many to look at; `--format steps` has them all"
+        return f"{steps_table(self.plan, _match_steps(self))}\n\n({told})"
+
+    def account(self) -> str:
+        """What became of all records: a line, or a table where there are several queries or sources."""
+        return account_text(self.results.ledger)
 
     def summary(self) -> str:
         """One line: what became of the records."""
@@ -132,8 +138,9 @@ class Replay:
         return f"<Replay: {self.summary()}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the summary and the table."""
-        return f"<p>{escape(self.summary())}</p><pre>{escape(self.table())}</pre>"
+        """For notebooks: the summary, the table and the account."""
+        told = f"{self.table()}\n\n{self.account()}"
+        return f"<p>{escape(self.summary())}</p><pre>{escape(told)}</pre>"
 
 
 def run(

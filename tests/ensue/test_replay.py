@@ -257,10 +257,10 @@ def test_keys_in_the_table_are_written_as_in_the_language() -> None:
         "event B { integer n; boolean up; }\ninputs { B() key n, up retain 1; }\nfind B as b {}\n", rows
     )
     assert result.table().splitlines() == [
-        "correlator time  event          key          source time  definitive time  output",
-        "---------------  -------------  -----------  -----------  ---------------  -------------------",
-        "00:00:01         B(1,true)      1, true                   00:00:01         b=B(1,true)",
-        "00:00:02         B(null,false)  null, false                                discarded: null_key",
+        "correlator time  event          key               source time  definitive time  output",
+        "---------------  -------------  ----------------  -----------  ---------------  -------------------",
+        "00:00:01         B(1,true)      n=1, up=true                   00:00:01         b=B(1,true)",
+        "00:00:02         B(null,false)  n=null, up=false                                discarded: null_key",
     ]
 
 

@@ -1,0 +1,70 @@
+"""The account in words: for each query and source, what became of all that was received.
+
+Takes the ledger of a replay; gives one line where there is one account, a table where there are several. Both add up:
+received = used + adjusted + filtered + ... + discarded + pending, in the words of `runtime.ledger`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from ensue.report import text_table
+from runtime.ledger import DISCARDS, WORDS
+
+Counts = Mapping[str, int]
+
+
+def account_text(ledger: pa.Table) -> str:
+    """The account of a ledger (`runtime.results.LEDGER_SCHEMA`)."""
+    accounts: dict[tuple[str, str], dict[str, int]] = {}
+    for row in ledger.to_pylist():
+        accounts.setdefault((row["query"], row["source"]), {})[row["what"]] = row["count"]
+    match list(accounts.values()):
+        case []:
+            return "nothing received"
+        case [counts]:
+            return _line(counts)
+        case _:
+            return _table(accounts)
+
+
+def _line(counts: Counts) -> str:
+    """`8 received = 4 used + 2 adjusted (1 late, 1 out_of_order) + 1 tick + 1 discarded (early)`."""
+    reasons: dict[str, list[tuple[str, int]]] = {}
+    for word in WORDS[1:]:
+        if counts.get(word):
+            what, _, reason = label(word).partition(": ")
+            reasons.setdefault(what, []).append((reason, counts[word]))
+    parts = [f"{sum(count for _, count in found)} {what}{_reasons(found)}" for what, found in reasons.items()]
+    return f"{counts['received']} received = {' + '.join(parts)}"
+
+
+def _reasons(found: Sequence[tuple[str, int]]) -> str:
+    match found:
+        case [("", _)]:
+            return ""
+        case [(reason, _)]:
+            return f" ({reason})"
+        case _:
+            return f" ({', '.join(f'{count} {reason}' for reason, count in found)})"
+
+
+def _table(accounts: Mapping[tuple[str, str], Counts]) -> str:
+    """One line an account, with the words that occur; the query and the source only where there are several."""
+    words = [word for word in WORDS if any(counts.get(word) for counts in accounts.values())]
+    places = [place for place in (0, 1) if len({names[place] for names in accounts}) > 1]
+    header = [*(("query", "source")[place] for place in places), *map(label, words)]
+    rows = [
+        [*(names[place] for place in places), *(str(counts.get(word) or "") for word in words)]
+        for names, counts in accounts.items()
+    ]
+    return text_table(header, rows, right=frozenset(map(label, words)))
+
+
+def label(word: str) -> str:
+    """A word of the ledger as it is printed: `discarded: late`, `adjusted: late`, `used`."""
+    if word in DISCARDS:
+        return f"discarded: {word}"
+    return word.replace("adjusted_", "adjusted: ", 1)
