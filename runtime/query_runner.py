@@ -23,6 +23,7 @@ from runtime.batch import NO_TIME, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
 from runtime.clocks import NewRecords
 from runtime.controls import NEVER
+from runtime.edges import ends
 from runtime.every import selected
 from runtime.judging import Shape
 from runtime.keys import group_rows, key_columns, key_identity, number_keys, plain_columns, unique_numbers
@@ -214,7 +215,7 @@ class QueryRunner:
         )
         punctuation = self._punctuation(clocked, everything, numbers, rows)
         clocks = self._run_clocks(clocked, everything, new, kinds, keys, numbers, rows)
-        table = self._with_adjusted(table, clocks)
+        table = self._with_ends(self._with_adjusted(table, clocks), clocks)
         ready = Ready(*clocks.ready(numbers[:judged], everything.time[:judged]), _NONE, _NONE)
         call = _Call(table, keys, numbers, everything, bounds, punctuation, clocks, ready)
         if self.query.trailing is None:
@@ -271,6 +272,16 @@ class QueryRunner:
         adjusted = pa.chunked_array([*kept.chunks, pa.array(clocks.verdicts.adjusted), *waiting.chunks], pa.int8())
         place = table.schema.get_field_index("_adjusted")
         return table.set_column(place, "_adjusted", adjusted.combine_chunks())
+
+    def _with_ends(self, table: pa.Table, clocks: ClocksRun) -> pa.Table:
+        """The rows with the ends that end edges have brought."""
+        if "_end" not in table.column_names:
+            return table
+        is_admitted = np.zeros(len(table), np.bool_)
+        first = self._kept.num_rows
+        is_admitted[first : first + len(clocks.verdicts.refused)] = clocks.verdicts.refused == 0
+        place = table.schema.get_field_index("_end")
+        return table.set_column(place, "_end", ends(table, self._plan, is_admitted))
 
     def _adjusted(self, clocks: ClocksRun, rows: Integers) -> pa.Table:
         places = np.flatnonzero(clocks.verdicts.adjusted)
