@@ -28,7 +28,7 @@ from querylang.given_instances import with_instances
 from querylang.plan import Plan, QueryPlan
 from runtime.batch import column_name
 from runtime.plain import Plain, plain_matches, plain_outputs
-from runtime.replay import Records, matches_in_order, read_records, replay_records
+from runtime.replay import Records, matches_in_order, measured_replay, read_records
 from runtime.results import Results
 from runtime.steps import Step, replay_steps, row_numbers
 from runtime.tables import Columns, infer_schemas
@@ -43,7 +43,7 @@ MOST_ROWS = 2_000
 
 @dataclass(frozen=True)
 class Replay:
-    """The outcome of a replay. `results` are Arrow tables; the properties give what users read.
+    """The outcome of a replay. `results` and `figures` are Arrow tables; the properties give what users read.
 
     `idle`: the queries without an instance, for parameters that have no value.
     """
@@ -51,6 +51,7 @@ class Replay:
     plan: Plan
     records: Records
     results: Results
+    figures: pa.Table
     until: int | None
     flush: bool
     idle: tuple[QueryPlan, ...] = ()
@@ -91,6 +92,11 @@ class Replay:
     def ledger(self) -> pd.DataFrame:
         """What became of all records: `query`, `source`, `what`, `count`."""
         return self.results.ledger.to_pandas()
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """How the events fit the settings of time, at the end of the replay: `query`, `metric`, `outcome`, `value` (`runtime.metrics`)."""
+        return self.figures.to_pandas()
 
     @cached_property
     def steps(self) -> list[Plain]:
@@ -158,10 +164,10 @@ def run(
     template = template_for(loaded, tables, columns)
     plan = with_instances(template, read_parameters(parameters))
     records = read_records(tables, plan, columns)
-    results = replay_records(plan, records, until=moment, flush=flush)
+    results, figures = measured_replay(plan, records, until=moment, flush=flush)
     running = {query.name for query in plan.queries}
     idle = tuple(query for query in template.queries if query.name not in running)
-    return Replay(plan, records, results, moment, flush, idle)
+    return Replay(plan, records, results, figures, moment, flush, idle)
 
 
 def as_tables(events: Any) -> list[Any]:

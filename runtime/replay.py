@@ -22,6 +22,7 @@ from runtime.arrival_order import in_arrival_order
 from runtime.batch import NO_TIME, Arrivals
 from runtime.engine import Engine
 from runtime.keys import plain_columns
+from runtime.metrics import metrics_table, output_events
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
 from runtime.tables import Columns, read_rows
 
@@ -68,7 +69,14 @@ def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
 def replay_records(
     plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
 ) -> Results:
-    """Run the engine over records.
+    """Run the engine over records, see `measured_replay`, and give what came of them."""
+    return measured_replay(plan, records, until=until, flush=flush, matcher=matcher)[0]
+
+
+def measured_replay(
+    plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
+) -> tuple[Results, pa.Table]:
+    """Run the engine over records: results, and the figures of `runtime.metrics` at the end.
 
     After the last one time goes on until nothing is due any more; with `until` (microseconds) it stops there, what is
     due exactly then still runs; with `flush` false it stops at the last record.
@@ -80,7 +88,8 @@ def replay_records(
         found.append(engine.process(Arrivals.empty(plan), now=until))
     elif flush:
         found.append(engine.flush())
-    return in_order(plan, _concat(plan, found, engine.ledger()))
+    results = in_order(plan, _concat(plan, found, engine.ledger()))
+    return results, metrics_table(engine, output_events(results))
 
 
 def _numbered(results: Results, first: int) -> Results:
