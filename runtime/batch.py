@@ -35,6 +35,15 @@ class Kind(IntEnum):
     UNKNOWN_TYPE = -4
 
 
+class Shape(IntEnum):
+    """How an event lies in time: at its start alone, from its start to its end, or as one edge of what does."""
+
+    POINT = 0
+    INTERVAL = 1
+    START_EDGE = 2
+    END_EDGE = 3
+
+
 SYSTEM_FIELDS: tuple[pa.Field, ...] = (
     pa.field("_kind", pa.int16(), nullable=False),
     pa.field("_arrival", pa.int64(), nullable=False),
@@ -44,6 +53,10 @@ SYSTEM_FIELDS: tuple[pa.Field, ...] = (
     pa.field("_source_time", pa.int64(), nullable=False),
     pa.field("_text", pa.string()),
 )
+
+
+SHAPE_FIELDS: tuple[pa.Field, ...] = (pa.field("_end", pa.int64()), pa.field("_shape", pa.int8()))
+"""System columns of sources whose events may be intervals; absent elsewhere."""
 
 
 def column_name(field: str, type_: Type) -> str:
@@ -70,7 +83,8 @@ class Arrivals:
     it never decreases (readers clamp it). `_source`, `_partition`, `_offset`: where the record came from; together
     unique; the source is dictionary-encoded. `_source_time`: the time in the source's declared column, NO_TIME where
     there is none. `_text`: the control event, the reason why the record could not be read (with the record), or the
-    unknown type's name; the column may be absent.
+    unknown type's name; the column may be absent. `_end`, `_shape`: where an event that is no point ends, NO_TIME for the
+    others, and its `Shape`; absent where all are points.
     """
 
     table: pa.Table

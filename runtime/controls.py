@@ -16,7 +16,7 @@ from typing import Any
 from querylang.errors import nearest
 from querylang.plan import Plan
 from runtime.event_text import EventTextError, parse_event_text
-from runtime.moments import EXPECTED, LATEST, SECOND, parse_moment
+from runtime.moments import EXPECTED, SECOND, is_known_time, parse_moment
 
 NEVER = 4 * 10**18
 """A moment or length, in microseconds, beyond every time that can be written; "for ever" in admission."""
@@ -125,7 +125,7 @@ def _length(name: str, given: Any) -> int:
 def _moment(name: str, given: Any) -> int:
     text = given.strip() if isinstance(given, str) else None
     micros = _seconds(given) if text is None or text == "infinity" else parse_moment(text)
-    if micros is None or not (micros == NEVER or abs(micros) <= LATEST):
+    if micros is None or not (micros == NEVER or is_known_time(micros)):
         raise ControlError(f"{name}: {_shown(given)} is not {EXPECTED}, or infinity")
     return micros
 

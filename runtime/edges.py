@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan
 from runtime.arrow import one_chunk
-from runtime.batch import NO_TIME, column_name
+from runtime.batch import NO_TIME, Shape, column_name
 from runtime.compiled import kernel
-from runtime.judging import Shape
 from runtime.keys import number_keys
 
 Integers = NDArray[np.int64]

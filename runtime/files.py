@@ -116,10 +116,19 @@ def _one_line(error: Exception) -> str:
 
 def _describe_rows(columns: pa.Table, word: str) -> Describe:
     def describe(number: int) -> tuple[str, str]:
-        row = columns.slice(number - 1, 1).to_pylist()[0]
+        row = {name: cell_of(columns, name, number - 1) for name in columns.column_names}
         return f"{word} {number}", _as_json(row)
 
     return describe
+
+
+def cell_of(columns: pa.Table, name: str, row: int) -> Any:
+    """A cell as Python has it; a date that Python has not, as text."""
+    cell = columns.column(name)[row]
+    try:
+        return cell.as_py()
+    except (OverflowError, ValueError):
+        return cell.cast(pa.string()).as_py()
 
 
 def _as_json(value: Any) -> str:

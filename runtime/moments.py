@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 SECOND = 1_000_000
-LATEST = 320_000_000_000 * SECOND
-"""No moment lies further from 1970 than this (past the year 12000)."""
+EARLIEST = -62_135_596_800 * SECOND
+LATEST = 253_402_300_800 * SECOND - 1
+"""The years 1 to 9999: what ISO 8601 writes with four digits. No time of a record lies outside."""
 
 EXPECTED = "a time: ISO 8601, HH:MM:SS, or seconds since 1970"
 
@@ -23,14 +24,19 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
 def parse_moment(text: str) -> int | None:
-    """Microseconds UTC; None for what is no time, or lies beyond LATEST."""
+    """Microseconds UTC; None for what is no time, or lies outside of the years 1 to 9999."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         micros = round(Fraction(text) * SECOND)
-        return micros if abs(micros) <= LATEST else None
+        return micros if is_known_time(micros) else None
     if _CLOCK.fullmatch(text):
         text = f"1970-01-01T{text}"
     return _of_iso(text) if _ISO.fullmatch(text) else None
+
+
+def is_known_time(micros: int) -> bool:
+    """Whether it lies in the years 1 to 9999."""
+    return EARLIEST <= micros <= LATEST
 
 
 def micros_of(moment: datetime) -> int:

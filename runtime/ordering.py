@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from querylang.errors import nearest
 from querylang.plan import EventType, Input, Plan, QueryPlan, TimePolicy
+from querylang.value_types import SIMPLE
 from runtime.ordering_text import Ordering, parse_ordering
 from runtime.presets import OrderingError, apama, streaminsight
 
@@ -127,8 +128,8 @@ def _missing_fields(event: EventType, policy: TimePolicy) -> Iterator[str]:
     for name in policy.over:
         if name not in types:
             yield f"'over={name}', but the event type has {_named('field', types)}{_near(name, types)}"
-        elif not types[name].is_scalar:
-            yield f"'over={name}', but the field is a {types[name]}: only numbers, booleans and strings can be told apart"
+        elif types[name] not in SIMPLE:
+            yield f"'over={name}', but the field is a {types[name]}: it must be one that can be a key"
 
 
 def _import_misfits(plan: Plan, query: QueryPlan, imports: str) -> Iterator[str]:

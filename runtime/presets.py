@@ -18,7 +18,7 @@ from querylang.errors import InputError
 from querylang.plan import TimePolicy
 from querylang.plan_text import duration_text
 from runtime.controls import NEVER
-from runtime.moments import EXPECTED, LATEST
+from runtime.moments import EXPECTED, is_known_time
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -117,7 +117,7 @@ class Setting:
             case Kind.LENGTH | Kind.COUNT:
                 return _is_whole(value) and self.least <= value <= self.most
             case Kind.MOMENT:
-                return _is_whole(value) and abs(value) <= LATEST
+                return _is_whole(value) and is_known_time(value)
             case Kind.PACE:
                 return _number_of(value) is not None
             case Kind.WORD:

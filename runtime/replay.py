@@ -8,7 +8,7 @@ match time, and the order of candidates (oldest first). Reading is left to `runt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,28 +32,33 @@ CHUNK = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records of all tables in order of arrival; `rows`: the number of each in its table; `sources`: the tables'."""
+    """All records of all tables in order of arrival; `rows`: the number of each in its table; `sources`: the tables'.
+
+    `warnings`: what in the tables can hardly be meant, a line each.
+    """
 
     arrivals: Arrivals
     rows: NDArray[np.int64]
     sources: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def until(self, moment: int | None) -> Records:
         """The records that have arrived at a moment (microseconds); all of them for None."""
         if moment is None:
             return self
         count = int(np.searchsorted(self.arrivals.system("arrival"), moment, side="right"))
-        return Records(Arrivals(self.arrivals.table.slice(0, count)), self.rows[:count], self.sources)
+        return replace(self, arrivals=Arrivals(self.arrivals.table.slice(0, count)), rows=self.rows[:count])
 
 
 def read_records(tables: Sequence[Any], plan: Plan, columns: Columns | None = None) -> Records:
     """Read event tables and merge them by arrival; ties in the order in which the tables are given."""
     names = source_names(tables)
     parts = [read_rows(table, plan, columns or Columns(), name) for table, name in zip(tables, names, strict=True)]
-    merged = Arrivals.concat([Arrivals.empty(plan), *(arrivals for arrivals, _ in parts)]).table.unify_dictionaries()
-    rows = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in parts)])
+    merged = Arrivals.concat([Arrivals.empty(plan), *(part.arrivals for part in parts)]).table.unify_dictionaries()
+    rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
     ordered = in_arrival_order(merged.append_column("_row", pa.array(rows)), names).combine_chunks()
-    return Records(Arrivals(ordered.drop_columns("_row")), ordered.column("_row").to_numpy(), names)
+    warnings = tuple(part.warning for part in parts if part.warning is not None)
+    return Records(Arrivals(ordered.drop_columns("_row")), ordered.column("_row").to_numpy(), names, warnings)
 
 
 def source_names(tables: Sequence[Any]) -> tuple[str, ...]:

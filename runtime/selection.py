@@ -20,11 +20,8 @@ from querylang.plan import Plan, QueryPlan
 from runtime.batch import NO_TIME, Kind
 from runtime.expressions import as_array
 from runtime.keys import key_columns, key_sources, substream_columns
+from runtime.moments import EARLIEST, LATEST, SECOND
 from runtime.time_policy import clock_inputs, is_by_substream, is_clocked, uses_source_time
-
-SECOND = 1_000_000
-LATEST_TIME = 320_000_000_000 * SECOND
-"""No record's time lies further from 1970 than this (past the year 12000); such times count as null."""
 
 
 class Use(IntEnum):
@@ -177,12 +174,12 @@ def _time_sources(plan: Plan, query: QueryPlan) -> list[tuple[int, Expression]]:
 
 
 def microseconds(column: pa.Array) -> NDArray[np.int64]:
-    """Float or integer seconds since 1970 as microseconds, rounded to the nearest; NO_TIME where that is no time."""
+    """Float or integer seconds since 1970 as microseconds, rounded to the nearest; NO_TIME where that is no time, or outside
+    of the years 1 to 9999."""
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-    limit = LATEST_TIME // SECOND
     with np.errstate(invalid="ignore"):
-        usable = (values >= -limit) & (values <= limit)
+        usable = (values >= EARLIEST // SECOND) & (values < (LATEST + 1) // SECOND)
         if values.dtype == np.float64:
             time = np.rint(np.where(usable, values, 0.0) * SECOND).astype(np.int64)
         else:

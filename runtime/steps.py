@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from querylang.plan import Plan
-from runtime.batch import NO_TIME, Arrivals, Kind, column_name
+from runtime.batch import NO_TIME, Arrivals, Kind, Shape, column_name
 from runtime.columns import event_of
 from runtime.engine import Engine
 from runtime.evaluation import Names
 from runtime.event_text import EventTextError, parse_event_text
-from runtime.judging import Shape
 from runtime.keys import key_columns
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.replay import Records, in_order, matches_in_order

@@ -2,7 +2,7 @@
 
 Takes files (CSV, JSON lines, Parquet, YAML rows) and tables (pandas, Polars, Arrow) and a plan; gives `Arrivals`.
 Columns: `at` arrival time, `event` type or an event written as text, `ts` source time, `source`, `partition`,
-`offset` where the row came from, all others the events' fields by name. A row that cannot be read becomes a MALFORMED
+`offset` where the row came from, `start`, `end`, `shape` of events that last, all others the events' fields by name. A row that cannot be read becomes a MALFORMED
 record that says where and why; the rest goes on. A table that cannot be one raises InputError. Order, clocks and
 judgement are left to the engine.
 """
@@ -10,7 +10,8 @@ judgement are left to the engine.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +26,18 @@ from querylang.plan import EventType, Field, Plan, plain_field
 from querylang.value_types import Kind as TypeKind
 from querylang.value_types import Type
 from runtime.arrow import arrow_type
-from runtime.batch import NO_TIME, Arrivals, Kind, arrivals_schema, column_name
+from runtime.batch import NO_TIME, SHAPE_FIELDS, Arrivals, Kind, arrivals_schema, column_name
 from runtime.columns import to_cell
 from runtime.convert import agrees, convert
 from runtime.event_column import event_index, read_event_column
 from runtime.expressions import as_array
-from runtime.files import RawTable, iter_raw, read_raw
+from runtime.files import RawTable, cell_of, iter_raw, read_raw
+from runtime.implausible import warning_of
 from runtime.schemas import PLACES, infer_schemas
 from runtime.selection import microseconds
-from runtime.times import parse_times
+from runtime.shapes import read_shapes
+from runtime.time_policy import uses_source_time
+from runtime.times import NUMBER, parse_times
 from runtime.values import Event
 
 __all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
@@ -64,16 +68,23 @@ def read_arrivals(
     name). Without an arrival column the table is history: rows arrive at their source time, in its order. Raises
     InputError for what is no table, and for a column that the plan needs and the table lacks.
     """
-    return read_rows(table, plan, Columns(arrival, type, source_time), source)[0]
+    return read_rows(table, plan, Columns(arrival, type, source_time), source).arrivals
 
 
-def read_rows(
-    table: Any, plan: Plan, columns: Columns, source: str | None = None
-) -> tuple[Arrivals, NDArray[np.int64]]:
-    """As `read_arrivals`, with the number that each record has in its table, from 1."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The records of a table; `numbers`: that of each in its table, from 1; `warning`: what can hardly be meant, for people."""
+
+    arrivals: Arrivals
+    numbers: NDArray[np.int64]
+    warning: str | None = None
+
+
+def read_rows(table: Any, plan: Plan, columns: Columns, source: str | None = None) -> Rows:
+    """As `read_arrivals`, with what else there is to know about the table."""
     reading = _Reading(read_raw(table, source), plan, columns)
     arrivals = reading.arrivals()
-    return arrivals, reading.rows
+    return Rows(arrivals, reading.rows, reading.warning)
 
 
 def iter_arrivals(
@@ -111,11 +122,15 @@ class _Reading:
         self.reasons: dict[int, str] = {}
         self.arrival = self._declared(columns.arrival, "at")
         self.type = self._declared(columns.type, "event")
-        self.source_time = self._declared(columns.source_time, "ts")
+        self.lasting = _lasting_events(plan)
+        self.source_time = self._declared(columns.source_time, "ts") or (
+            self._declared(None, "start") if self.lasting else None
+        )
         self.is_history = self.arrival is None
         self.kinds = np.empty(self.count, np.int16)
         self.text: NDArray[np.object_] | None = None
         self.written: dict[int, Event] = {}
+        self.warning: str | None = None
 
     def arrivals(self) -> Arrivals:
         self._read_kinds()
@@ -123,8 +138,12 @@ class _Reading:
         self._check_types()
         fields = self._fields()
         source_time = self._source_times()
-        moments = self._history(fields, source_time) if self.is_history else self._arrival_times()
-        return self._assemble(fields, source_time, moments)
+        happened = self._happened(fields, source_time)
+        shapes = self._shapes(happened)
+        moments = happened if self.is_history else self._arrival_times()
+        rows = self._rows_of(_timed_events(self.plan))
+        self.warning = warning_of(self.raw.name, self.raw.numbers, happened, moments, rows)
+        return self._assemble({**fields, **shapes}, source_time, moments)
 
     def _declared(self, name: str | None, standard: str) -> str | None:
         if name is None:
@@ -224,7 +243,7 @@ class _Reading:
             owners[list(self.written)] = False
         if converted.bad is not None:
             for row in np.flatnonzero(converted.bad & owners):
-                cell = self.raw.columns.column(field.name)[int(row)].as_py()
+                cell = cell_of(self.raw.columns, field.name, int(row))
                 self._refuse(int(row), f"{cell!r} is not a value of {field.name!r} ({field.type})")
         if owners.all():
             return converted.values
@@ -266,8 +285,13 @@ class _Reading:
         return kind >= 0 and any(field.name == name for field in self.plan.events[kind].fields)
 
     def _refuse_time(self, row: int, name: str) -> None:
-        cell = self.raw.columns.column(name)[row].as_py()
-        self._refuse(row, f"{name!r} is empty" if cell is None else f"{cell!r} in {name!r} is not a time")
+        cell = cell_of(self.raw.columns, name, row)
+        if cell is None:
+            self._refuse(row, f"{name!r} is empty")
+            return
+        is_number = re.fullmatch(NUMBER, str(cell).strip()) is not None
+        why = "lies outside of the years 1 to 9999; is it in milliseconds?" if is_number else "is not a time"
+        self._refuse(row, f"{cell!r} in {name!r} {why}")
 
     def _arrival_times(self) -> NDArray[np.int64]:
         assert self.arrival is not None, "a table with arrivals has the column"
@@ -277,8 +301,8 @@ class _Reading:
                 self._refuse_time(int(row), self.arrival)
         return micros
 
-    def _history(self, fields: Mapping[str, pa.Array], source_time: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Every row's own time."""
+    def _happened(self, fields: Mapping[str, pa.Array], source_time: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Every row's own source time."""
         moments = source_time.copy()
         for name, source in _time_sources(self.plan):
             rows = self.kinds == event_index(self.plan, name)
@@ -286,6 +310,21 @@ class _Reading:
                 own = microseconds(as_array(source, pa.table(dict(fields)), self.plan, self.plan.event(name)))
                 moments = np.where(rows, own, moments)
         return moments
+
+    def _shapes(self, start: NDArray[np.int64]) -> dict[str, pa.Array]:
+        """The columns of events that last, where there are such; `start`: when each row's event begins."""
+        given = {name: self._column(name) for name in ("end", "shape") if name in self.names}
+        if not given or not self.lasting:
+            return {}
+        found = read_shapes(given.get("end"), given.get("shape"), self._rows_of(self.lasting), start)
+        for row, problem in found.problems.items():
+            self._refuse(row, problem)
+        return {"_end": pa.array(found.end), "_shape": pa.array(found.shape)}
+
+    def _rows_of(self, events: Collection[str]) -> NDArray[np.bool_]:
+        """The rows of these event types."""
+        numbers = [number for number, event in enumerate(self.plan.events) if event.name in events]
+        return np.isin(self.kinds, numbers)
 
     # --------------------------------------------------------------------------------------------------- assembly
 
@@ -304,6 +343,8 @@ class _Reading:
             "_text": pa.nulls(self.count, pa.string()) if self.text is None else pa.array(self.text, pa.string()),
         }
         schema = arrivals_schema(self.plan)
+        for field in SHAPE_FIELDS:
+            schema = schema.append(field) if field.name in fields else schema
         for field in schema:
             if field.name not in columns:
                 columns[field.name] = fields.get(field.name, pa.nulls(self.count, field.type))
@@ -443,12 +484,25 @@ def _needs_source_time(plan: Plan, event: str, is_history: bool) -> bool:
     """Whether some query reads the time of this type's events from the source's declared column."""
     for query in plan.queries:
         for item in query.inputs:
-            if item.wait is None and not is_history:
+            if not (uses_source_time(item) or is_history):
                 continue
             for taken in (item, item.heartbeat):
                 if taken is not None and taken.event == event and taken.time_from is None:
                     return True
     return False
+
+
+def _timed_events(plan: Plan) -> set[str]:
+    """The event types whose source time some query looks at."""
+    inputs = [item for query in plan.queries for item in query.inputs]
+    beats = {item.heartbeat.event for item in inputs if item.heartbeat is not None}
+    return beats | {item.event for item in inputs if uses_source_time(item)}
+
+
+def _lasting_events(plan: Plan) -> set[str]:
+    """The event types whose events some query takes as intervals."""
+    inputs = [item for query in plan.queries for item in query.inputs]
+    return {item.event for item in inputs if item.policy is not None and item.policy.timeline == "input"}
 
 
 def _did_you_mean(name: str, names: Iterable[str]) -> str:

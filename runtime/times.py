@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from querylang.errors import InputError
 from runtime.batch import NO_TIME
+from runtime.moments import EARLIEST, LATEST, is_known_time
 
 MICROSECONDS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,7 +39,15 @@ class Moments:
 
 
 def parse_times(column: pa.Array) -> Moments:
-    """Read a column of any type as times; what is no time is marked, never raised."""
+    """Read a column of any type as times; what is no time, or outside of the years 1 to 9999, is marked, never raised."""
+    moments = _parsed(column)
+    outside = (moments.micros != NO_TIME) & ((moments.micros < EARLIEST) | (moments.micros > LATEST))
+    if not outside.any():
+        return moments
+    return Moments(np.where(outside, NO_TIME, moments.micros), moments.bad | outside)
+
+
+def _parsed(column: pa.Array) -> Moments:
     kind = column.type
     if pa.types.is_null(kind):
         return Moments(np.full(len(column), NO_TIME), np.zeros(len(column), np.bool_))
@@ -62,7 +71,9 @@ def parse_time(text: str) -> int:
 
 
 def format_time(micros: int) -> str:
-    """ISO 8601 with microseconds and Z: `1970-01-01T10:00:35.000000Z`."""
+    """ISO 8601 with microseconds and Z: `1970-01-01T10:00:35.000000Z`; a bound may lie before the year 1 or behind 9999."""
+    if not is_known_time(micros):
+        return f"{np.datetime64(micros, 'us')}Z"
     moment = _EPOCH + timedelta(microseconds=micros)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
