@@ -12,125 +12,34 @@ first, which is the total order.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.admission_simple import admit_simply
+from runtime.admission_tables import (
+    NO_CLOCKS,
+    Came,
+    Punctuation,
+    Ready,
+    Released,
+    Rows,
+    Timers,
+    in_key_order,
+    is_ready,
+    no_timers,
+    ready_of,
+    release,
+)
 from runtime.batch import NO_TIME
-from runtime.compiled import borrowing, inlined, kernel
+from runtime.compiled import borrowing
 from runtime.controls import NEVER
+from runtime.heaps import pop, push
 from runtime.judging import Settings, judge
 from runtime.time_policy import BY_CLOCK, NO_WAIT, PolicyColumns
 
 Integers = NDArray[np.int64]
-
-
-class Standing(IntEnum):
-    """What a row is before admission."""
-
-    WINDOW = 0  # released in an earlier call
-    PENDING = 1  # admitted in an earlier call, not definitive then
-    NEW = 2
-
-
-class Waited(IntEnum):
-    """Why an event was not definitive when it arrived."""
-
-    NONE = 0  # released in the step of its own record
-    WAIT = 1  # for definitive time: the clock, another record, a heartbeat
-    REORDER = 2  # for the end of a reorder buffer
-    LEEWAY = 3  # it was delayed and held; something prompt released it before its buffer ended
-
-
-class Rows(NamedTuple):
-    """All rows of a call, kept ones first; `key_rows[start[k]:start[k + 1]]` are those of key k, in order of arrival.
-
-    The other columns are by row: `standing`, `input` (-1: none), `beats` (bits of the inputs that the record is a heartbeat of; empty:
-    of none at all), `time`, `arrival`, and `ripe`: when the buffer of a held event ends, NO_TIME for all others.
-    """
-
-    start: Integers
-    key_rows: NDArray[np.int32]
-    standing: NDArray[np.int8]
-    input: NDArray[np.int16]
-    beats: Integers
-    time: Integers
-    arrival: Integers
-    ripe: Integers
-    first_new: int
-
-
-class Punctuation(NamedTuple):
-    """Heartbeats for every key, and the leeway in force: from row `leeway_row[j]` on, `leeway[j]` and `reorder[j]`, by input."""
-
-    beat_row: Integers
-    beat_mask: Integers
-    beat_time: Integers
-    beat_arrival: Integers
-    leeway_row: Integers
-    leeway: Integers
-    reorder: Integers
-
-
-class Ready(NamedTuple):
-    """When the clocks that keys share have reached each row's time, and each timer's: a moment and the number of the new
-    record that brings it, -1 for a timer; NEVER: not before another record. Empty where there are no such clocks."""
-
-    moment: Integers
-    row: Integers
-    timer_moment: Integers
-    timer_row: Integers
-
-
-class Timers(NamedTuple):
-    """Moments that the query waits for: those of key k are `start[k]` to `start[k + 1]`; `time`: when each is due.
-
-    `emitted`, `definitive`, `step` are filled as those of released events, where `time` has become definitive; `emitted`
-    of the others is NO_TIME. Timer t is number `first + t`: at equal times it stands behind all events.
-    """
-
-    start: Integers
-    time: Integers
-    emitted: Integers
-    definitive: Integers
-    step: Integers
-    first: int
-
-
-def no_timers(keys: int, rows: int) -> Timers:
-    """None at all, for so many keys and rows."""
-    none = np.empty(0, np.int64)
-    return Timers(np.zeros(keys + 1, np.int64), none, none, none, none, rows)
-
-
-NO_CLOCKS = Ready(*(np.empty(0, np.int64) for _ in range(4)))
-"""What there is to say where every timeline belongs to one key."""
-
-
-class Released(NamedTuple):
-    """Events by position: `order[start[k]:fresh[k]]` are key k's window rows, from `fresh[k]` to `start[k + 1]` the released ones;
-    `time` and `input` are those of the events, so that nobody has to look them up by row.
-
-    `emitted`, `definitive`, `waited`, `step` stand at the positions of released rows. `step` is the number of the new
-    row whose step released it, -1 for a timer. `pending[pending_start[k]:...]` are the rows still pending, in order.
-    `verdict` and the bound that refused stand by new row. `definitive` is that of the key's own timelines, NEVER without any.
-    """
-
-    start: Integers
-    fresh: Integers
-    order: NDArray[np.int32]
-    time: Integers
-    input: NDArray[np.int16]
-    emitted: Integers
-    definitive: Integers
-    waited: NDArray[np.int8]
-    step: Integers
-    verdict: NDArray[np.int8]
-    verdict_bound: Integers
-    pending_start: Integers
-    pending: NDArray[np.int32]
 
 
 class Admitted(NamedTuple):
@@ -190,23 +99,32 @@ def admit(
         pending=np.empty(count, np.int32),
     )
     awaited = no_timers(keys, len(rows.time)) if timers is None else timers
-    scratch, facts = _scratch(rows, awaited, len(delay)), _facts(rows, delay, everywhere)
-    next_due, last_due = _admit(
-        rows,
-        _in_key_order(rows),
-        punctuation,
-        policies.delay,
-        policies.moves,
-        policies.early,
-        bounds,
-        everywhere,
-        limit,
-        awaited,
-        ready,
-        facts,
-        scratch,
-        released,
-    )
+    came, scratch = in_key_order(rows), _scratch(rows, awaited, len(delay))
+    if _is_simple(rows, policies, punctuation, bounds, everywhere):
+        own = delay[delay != BY_CLOCK]
+        longest = max(0, int(own.max())) if len(own) else -1
+        room = scratch.pending_time, scratch.pending_number
+        next_due, last_due = admit_simply(
+            rows, came, delay, policies.early, longest, limit, awaited, ready, *room, released
+        )
+    else:
+        facts = _facts(rows, delay, everywhere)
+        next_due, last_due = _admit(
+            rows,
+            came,
+            punctuation,
+            delay,
+            policies.moves,
+            policies.early,
+            bounds,
+            everywhere,
+            limit,
+            awaited,
+            ready,
+            facts,
+            scratch,
+            released,
+        )
     for at in range(len(punctuation.beat_row)):
         for item in range(len(delay)):
             if punctuation.beat_mask[at] >> item & 1:
@@ -220,25 +138,13 @@ def admit(
 _BY_POSITION = ("order", "time", "input", "emitted", "definitive", "waited", "step")
 
 
-class _Came(NamedTuple):
-    """Arrival, time and input of rows, one key after the other: `Rows.key_rows` looked up."""
-
-    arrival: Integers
-    time: Integers
-    input: NDArray[np.int16]
-
-
-@kernel
-def _in_key_order(rows: Rows) -> _Came:
-    """Arrival, time and input one key after the other, so that the loop over keys reads memory in order."""
-    count = len(rows.key_rows)
-    came = _Came(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16))
-    for at in range(count):
-        row = rows.key_rows[at]
-        came.arrival[at] = rows.arrival[row]
-        came.time[at] = rows.time[row]
-        came.input[at] = rows.input[row]
-    return came
+def _is_simple(
+    rows: Rows, policies: PolicyColumns, punctuation: Punctuation, bounds: Integers, everywhere: Integers
+) -> bool:
+    """Whether nothing but the arrival clock moves a key's own timelines: see `runtime.admission_simple`."""
+    moves = policies.moves & (policies.delay >= 0)
+    is_moved = everywhere.max() != NO_TIME or (bounds.size > 0 and bounds.max() != NO_TIME)
+    return not (moves.any() or is_moved or len(rows.beats) or len(punctuation.beat_row))
 
 
 class _Facts(NamedTuple):
@@ -279,45 +185,6 @@ def _scratch(rows: Rows, timers: Timers, inputs: int) -> _Scratch:
 
 
 @borrowing
-def _push(times: Integers, numbers: Integers, size: int, time: int, number: int) -> None:
-    """Adds to the heap of `size` entries, least (time, number) on top."""
-    at = size
-    while at > 0:
-        above = (at - 1) >> 1
-        if times[above] < time or (times[above] == time and numbers[above] < number):
-            break
-        times[at] = times[above]
-        numbers[at] = numbers[above]
-        at = above
-    times[at] = time
-    numbers[at] = number
-
-
-@borrowing
-def _pop(times: Integers, numbers: Integers, size: int) -> None:
-    """Takes the top from the heap of `size` entries."""
-    last = size - 1
-    time, number = times[last], numbers[last]
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= last:
-            break
-        right = below + 1
-        if right < last and (
-            times[right] < times[below] or (times[right] == times[below] and numbers[right] < numbers[below])
-        ):
-            below = right
-        if time < times[below] or (time == times[below] and number <= numbers[below]):
-            break
-        times[at] = times[below]
-        numbers[at] = numbers[below]
-        at = below
-    times[at] = time
-    numbers[at] = number
-
-
-@borrowing
 def _is_unmoved(bounds: Integers) -> bool:
     """Whether only the clock has moved a key's timelines."""
     moved = 0
@@ -347,7 +214,7 @@ def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
                 partition.bound[item] = oldest
                 reached = oldest
                 ripened = True
-            _pop(partition.held_time[item], partition.held_ripe[item], held[item])
+            pop(partition.held_time[item], partition.held_ripe[item], held[item])
             held[item] -= 1
         least = min(least, reached)
     return least, ripened
@@ -372,14 +239,6 @@ def _next_due(partition: _Partition) -> tuple[int, int]:
     return release, soonest
 
 
-@inlined
-def _ready(ready: Ready, rows: Rows, timers: Timers, number: int) -> tuple[int, int]:
-    """When the shared clocks let the oldest pending event go, or the timer."""
-    if number >= timers.first:
-        return ready.timer_moment[number - timers.first], ready.timer_row[number - timers.first]
-    return ready.moment[rows.key_rows[number]], ready.row[rows.key_rows[number]]
-
-
 @borrowing
 def _due(partition: _Partition, ready: Ready, rows: Rows, timers: Timers) -> tuple[int, int]:
     """When something happens to the oldest pending event of a key: the moment, and the number of the new record that brings it, -1
@@ -387,7 +246,7 @@ def _due(partition: _Partition, ready: Ready, rows: Rows, timers: Timers) -> tup
     moment, soonest = _next_due(partition)
     row = -1
     if len(ready.moment) > 0:
-        shared, by = _ready(ready, rows, timers, partition.pending_number[0])
+        shared, by = ready_of(ready, rows, timers, partition.pending_number[0])
         if shared >= moment:
             moment, row = shared, by
     if soonest < moment:
@@ -395,19 +254,10 @@ def _due(partition: _Partition, ready: Ready, rows: Rows, timers: Timers) -> tup
     return moment, row
 
 
-@inlined
-def _is_ready(ready: Ready, rows: Rows, timers: Timers, number: int, now: int, row: int) -> bool:
-    """Whether the shared clocks let an event or timer go at (now, row)."""
-    if len(ready.moment) == 0:
-        return True
-    moment, by = _ready(ready, rows, timers, number)
-    return moment < now or (moment == now and by <= row)
-
-
 @borrowing
 def _hold(partition: _Partition, item: int, time: int, ripe: int) -> None:
     """Adds a held time to its input's."""
-    _push(partition.held_time[item], partition.held_ripe[item], partition.held[item], time, ripe)
+    push(partition.held_time[item], partition.held_ripe[item], partition.held[item], time, ripe)
     partition.held[item] += 1
 
 
@@ -427,44 +277,10 @@ def _why(released_by_own_record: bool, was_held: bool) -> int:
     return 3 if was_held else 1
 
 
-@inlined
-def _release(
-    rows: Rows,
-    came: _Came,
-    released: Released,
-    timers: Timers,
-    number: int,
-    out: int,
-    now: int,
-    reached: int,
-    waited: int,
-    step: int,
-) -> int:
-    """Writes down the release of an event, or that a timer is over; gives the next free position.
-
-    `number`: the event's place among `Rows.key_rows`, or the timer's.
-    """
-    if number >= timers.first:
-        timer = number - timers.first
-        timers.emitted[timer] = now
-        timers.definitive[timer] = reached
-        timers.step[timer] = step
-    else:
-        released.order[out] = rows.key_rows[number]
-        released.time[out] = came.time[number]
-        released.input[out] = came.input[number]
-        released.emitted[out] = now
-        released.definitive[out] = reached
-        released.waited[out] = waited
-        released.step[out] = step
-        out += 1
-    return out
-
-
 @borrowing
 def _admit(
     rows: Rows,
-    came: _Came,
+    came: Came,
     punctuation: Punctuation,
     delay: Integers,
     moves: NDArray[np.bool_],
@@ -513,14 +329,14 @@ def _admit(
         released.fresh[key] = out
         while at < end and key_rows[at] < first_new:
             row = key_rows[at]
-            _push(pending_time, pending_number, size, times[at], at)
+            push(pending_time, pending_number, size, times[at], at)
             size += 1
             if rows.ripe[row] != NO_TIME:
                 _hold(partition, inputs_of[at], times[at], rows.ripe[row])
                 quiet = False
             at += 1
         for timer in range(timers.start[key], timers.start[key + 1]):
-            _push(pending_time, pending_number, size, timers.time[timer], timers.first + timer)
+            push(pending_time, pending_number, size, timers.time[timer], timers.first + timer)
             size += 1
 
         while True:
@@ -547,11 +363,11 @@ def _admit(
                 while (
                     size > 0
                     and pending_time[0] <= reached
-                    and _is_ready(ready, rows, timers, pending_number[0], due, by)
+                    and is_ready(ready, rows, timers, pending_number[0], due, by)
                 ):
                     waited = 2 if ripened else 1
-                    out = _release(rows, came, released, timers, pending_number[0], out, due, reached, waited, by)
-                    _pop(pending_time, pending_number, size)
+                    out = release(rows, came, released, timers, pending_number[0], out, due, reached, waited, by)
+                    pop(pending_time, pending_number, size)
                     size -= 1
 
             # then the heartbeat, or the record
@@ -595,7 +411,7 @@ def _admit(
                         else:
                             partition.bound[item] = moment
                 if admitted:
-                    _push(pending_time, pending_number, size, moment, current)
+                    push(pending_time, pending_number, size, moment, current)
                     size += 1
 
             # and what that made definitive
@@ -605,13 +421,13 @@ def _admit(
             while (
                 size > 0
                 and pending_time[0] <= reached
-                and _is_ready(ready, rows, timers, pending_number[0], now, row - first_new)
+                and is_ready(ready, rows, timers, pending_number[0], now, row - first_new)
             ):
                 other = pending_number[0]
                 held_back = other < timers.first and rows.ripe[key_rows[other]] != NO_TIME
                 waited = _why(other == current, held_back)
-                out = _release(rows, came, released, timers, other, out, now, reached, waited, row - first_new)
-                _pop(pending_time, pending_number, size)
+                out = release(rows, came, released, timers, other, out, now, reached, waited, row - first_new)
+                pop(pending_time, pending_number, size)
                 size -= 1
 
         if size > 0:
@@ -621,7 +437,7 @@ def _admit(
             if pending_number[0] < timers.first:
                 released.pending[left] = key_rows[pending_number[0]]
                 left += 1
-            _pop(pending_time, pending_number, size)
+            pop(pending_time, pending_number, size)
             size -= 1
     released.start[keys] = out
     released.pending_start[keys] = left

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan, QueryPlan, known
-from runtime.admission import Waited
+from runtime.admission_tables import Waited
 from runtime.arrow import arrow_type, one_chunk
 from runtime.batch import NO_TIME, column_name
 from runtime.compiled import kernel

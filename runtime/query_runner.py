@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.admission import Admitted, Punctuation, Ready, Released, Rows, Standing, Timers, Waited, admit
+from runtime.admission import Admitted, admit
+from runtime.admission_tables import Punctuation, Ready, Released, Rows, Standing, Timers, Waited
 from runtime.arrow import arrow_type, one_chunk
-from runtime.batch import NO_TIME, SYSTEM_FIELDS, field_columns
+from runtime.batch import NO_TIME, SYSTEM_FIELDS, Shape, field_columns
 from runtime.block import run_block
 from runtime.clocks import NewRecords
 from runtime.controls import NEVER
 from runtime.edges import ends
 from runtime.every import selected
-from runtime.judging import Shape
 from runtime.keys import group_rows, key_columns, key_identity, number_keys, plain_columns, unique_numbers
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table

@@ -1,0 +1,49 @@
+"""A heap of (time, number) pairs in two arrays, the least on top; for kernels, which may not make arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.compiled import borrowing
+
+Integers = NDArray[np.int64]
+
+
+@borrowing
+def push(times: Integers, numbers: Integers, size: int, time: int, number: int) -> None:
+    """Adds to the heap of `size` entries, least (time, number) on top."""
+    at = size
+    while at > 0:
+        above = (at - 1) >> 1
+        if times[above] < time or (times[above] == time and numbers[above] < number):
+            break
+        times[at] = times[above]
+        numbers[at] = numbers[above]
+        at = above
+    times[at] = time
+    numbers[at] = number
+
+
+@borrowing
+def pop(times: Integers, numbers: Integers, size: int) -> None:
+    """Takes the top from the heap of `size` entries."""
+    last = size - 1
+    time, number = times[last], numbers[last]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= last:
+            break
+        right = below + 1
+        if right < last and (
+            times[right] < times[below] or (times[right] == times[below] and numbers[right] < numbers[below])
+        ):
+            below = right
+        if time < times[below] or (time == times[below] and number <= numbers[below]):
+            break
+        times[at] = times[below]
+        numbers[at] = numbers[below]
+        at = below
+    times[at] = time
+    numbers[at] = number
