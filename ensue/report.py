@@ -14,12 +14,14 @@ from unicodedata import combining, east_asian_width
 from querylang.expression import type_of
 from querylang.plan import Plan
 from querylang.value_types import Type
+from runtime.batch import NO_TIME
 from runtime.cells import fitted_cell
 from runtime.controls import NEVER
 from runtime.evaluation import Names
 from runtime.plain import Plain
 from runtime.steps import Step
 from runtime.text import text_of
+from runtime.time_policy import adjusts
 from runtime.times import format_time
 from runtime.values import Location
 
@@ -28,8 +30,6 @@ WIDEST_KEY = 40
 """Longer cells are cut, so that the columns to their right stay in view."""
 
 _DAY = 86_400_000_000
-_YEARS = range(-719_162 * _DAY, 2_932_897 * _DAY)
-"""The years 1 to 9999: those that can be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,17 @@ class Clock:
     @staticmethod
     def of(times: Sequence[int]) -> Clock:
         """The shortest form that tells these times (microseconds) apart."""
-        days = {time // _DAY for time in times if time in _YEARS} or {0}
-        digits = next(digits for digits in (0, 3, 6) if all(time % 10 ** (6 - digits) == 0 for time in times))
+        written = [time for time in times if NO_TIME < time < NEVER]
+        days = {time // _DAY for time in written} or {0}
+        digits = next(digits for digits in (0, 3, 6) if all(time % 10 ** (6 - digits) == 0 for time in written))
         return Clock(format_time(min(days) * _DAY).partition("T")[0] if len(days) == 1 else None, digits)
 
     def text(self, micros: int | None) -> str:
-        """One cell; empty for None."""
-        if micros is None:
+        """One cell; empty where there is no time yet, `infinity` after the end of all times."""
+        if micros is None or micros == NO_TIME:
             return ""
-        if micros not in _YEARS:
-            return "infinity" if micros >= NEVER else "beyond all dates"
+        if micros >= NEVER:
+            return "infinity"
         day, _, time = format_time(micros).removesuffix("Z").partition("T")
         time = time[: len("00:00:00.") + self.digits].removesuffix(".")
         return f"{day} {time}" if self.day is None else time
@@ -88,14 +89,8 @@ def _columns(plan: Plan, clock: Clock) -> dict[str, Callable[[Step], str]]:
         "adjusted time": lambda step: clock.text(step.time),
         "definitive time": lambda step: clock.text(step.definitive),
     }
-    is_there = {"key": bool(keys), "adjusted time": can_adjust(plan)}
+    is_there = {"key": bool(keys), "adjusted time": any(map(adjusts, plan.queries))}
     return {name: cell for name, cell in columns.items() if is_there.get(name, True)}
-
-
-def can_adjust(plan: Plan) -> bool:
-    """Whether a policy of the plan may give an event another time."""
-    policies = (item.policy for query in plan.queries for item in query.inputs)
-    return any(policy is not None and policy.action != "drop" for policy in policies)
 
 
 def _without_echoes(steps: Sequence[Step]) -> list[Step]:

@@ -11,6 +11,7 @@ import ensue
 from ensue.report import Clock, shortened, steps_table, text_table, width_of
 from querylang import compile_text
 from querylang.plan import Plan, TimePolicy
+from runtime.batch import NO_TIME
 from runtime.controls import NEVER
 from runtime.steps import Step
 
@@ -190,7 +191,8 @@ def test_a_policy_that_only_drops_has_no_column_of_adjusted_times() -> None:
         ([DAY - SECOND, DAY], ["1970-01-01 23:59:59", "1970-01-02 00:00:00"]),
         ([-SECOND, 0], ["1969-12-31 23:59:59", "1970-01-01 00:00:00"]),
         ([-719_162 * DAY], ["00:00:00"]),
-        ([0, NEVER, 2_932_897 * DAY], ["00:00:00", "infinity", "beyond all dates"]),
+        ([0, NEVER, NO_TIME], ["00:00:00", "infinity", ""]),
+        ([0, 2_932_897 * DAY], ["1970-01-01 00:00:00", "10000-01-01 00:00:00"]),
     ],
 )
 def test_times_are_as_short_as_they_can_be(times: list[int], shown: list[str]) -> None:
