@@ -139,7 +139,7 @@ class SharedClock:
         if idle < NEVER:
             run_quiet(timelines, groups, curve, idle, is_import, new.limit)
         if self.policy.is_final and new.limit >= NEVER:
-            self._end(curve, new.now)
+            self._end(curve, new.now, len(new.time))
         self._remember(identities, timelines)
         if idle < NEVER:  # what quiet will bring, unless a record comes before
             ahead = timelines._replace(bound=timelines.bound.copy(), heard=timelines.heard.copy())
@@ -147,10 +147,10 @@ class SharedClock:
             run_quiet(ahead, groups_ahead, curve, idle, is_import, NEVER - 1)
         return ClockRun(curve, groups, self._growth, group)
 
-    def _end(self, curve: Curve, now: int) -> None:
-        """The input is over."""
+    def _end(self, curve: Curve, now: int, row: int) -> None:
+        """The input is over: after all records, behind the last one in number."""
         at = int(curve.end[-1])
-        curve.moment[at], curve.row[at], curve.bound[at] = now, -1, NEVER
+        curve.moment[at], curve.row[at], curve.bound[at] = now, row, NEVER
         curve.end[-1] += 1
         self._common = NEVER
 

@@ -21,6 +21,7 @@ from runtime.arrow import one_chunk
 from runtime.batch import NO_TIME, Arrivals, Kind
 from runtime.controls import NEVER, ControlError, HeartbeatControl, parse_control
 from runtime.ledger import Account, ledger_table
+from runtime.moments import EARLIEST, LATEST
 from runtime.query_clocks import CLOCK_SCHEMA
 from runtime.query_runner import Clocked, Leeway, QueryOutcome, QueryRunner
 from runtime.refused import refused_at_source
@@ -72,11 +73,15 @@ class Engine:
         return None if due >= NEVER else due
 
     def definitive(self, query: str, key: tuple[object, ...]) -> int | None:
-        """The definitive time of the query of that title for a key, at the engine's clock; None before anything has arrived."""
+        """The definitive time of the query of that title for a key, at the engine's clock; None before there is any.
+
+        A bound beyond all times is the last moment of the year 9999.
+        """
         if self._clock == NO_TIME:
             return None
         runner = next(runner for runner in self._runners if runner.query.title == query)
-        return runner.definitive(key, self._clock)
+        reached = runner.definitive(key, self._clock)
+        return None if reached == NO_TIME else max(EARLIEST, min(reached, LATEST))
 
     def retained(self) -> int:
         """How many events are remembered: in windows, and pending."""

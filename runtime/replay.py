@@ -92,13 +92,14 @@ def measured_replay(
     if until is not None:
         found.append(engine.process(Arrivals.empty(plan), now=until))
     elif flush:
-        found.append(engine.flush())
+        found.append(_numbered(engine.flush(), len(table)))
     results = in_order(plan, _concat(plan, found, engine.ledger()))
     return results, metrics_table(engine, output_events(results))
 
 
 def _numbered(results: Results, first: int) -> Results:
-    """Steps numbered through all calls: those of this one begin at `first`; timers stay as they are."""
+    """Steps numbered through all calls: those of this one begin at `first`; timers stay as they are. The end of the input comes behind
+    the last record."""
 
     def numbered(table: pa.Table) -> pa.Table:
         place = table.schema.get_field_index("_step")

@@ -16,6 +16,7 @@ from querylang.expression import type_of
 from querylang.plan import EventType, Plan, QueryPlan
 from runtime.arrow import arrow_type
 from runtime.batch import NO_TIME, field_columns
+from runtime.moments import EARLIEST, LATEST
 from runtime.time_policy import adjusts, has_ends
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -27,9 +28,9 @@ The engine gives rows in no promised order: sorting is for whoever shows them (`
 
 
 def moments(micros: NDArray[np.int64]) -> pa.Array:
-    """Microseconds as timestamps; NO_TIME is null."""
+    """Microseconds as timestamps; NO_TIME is null, and what lies outside of the years 1 to 9999 is their first or last moment."""
     missing = micros == NO_TIME
-    return pa.array(micros, mask=missing if missing.any() else None).cast(TIMESTAMP)
+    return pa.array(np.clip(micros, EARLIEST, LATEST), mask=missing if missing.any() else None).cast(TIMESTAMP)
 
 
 def fields_struct(plan: Plan, event: EventType) -> pa.DataType:

@@ -86,6 +86,7 @@ def replay_steps(
         yield from stepping.timers(until)
     elif flush:
         yield from stepping.timers(None)
+        yield from stepping.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,12 @@ class _Stepping:
             following = self.engine.next_wake()
             assert following is None or following > due, "what was due has been run"
             yield from self._timer_steps(due, results)
+
+    def end(self) -> Iterator[Step]:
+        """What the end of the input brings, where that is a bound beyond all times."""
+        results = self.engine.flush()
+        if self.engine.clock is not None:
+            yield from self._timer_steps(self.engine.clock, results)
 
     def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
         matches, outputs = self._matches(results), plain_outputs(in_order(self.plan, results).outputs)
