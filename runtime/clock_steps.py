@@ -171,6 +171,7 @@ def run_quiet(timelines: Timelines, groups: Groups, curve: Curve, idle: int, is_
 def run_records(
     feed: Feed,
     settings: Settings,
+    other: Settings,
     is_import: bool,
     timelines: Timelines,
     groups: Groups,
@@ -178,7 +179,10 @@ def run_records(
     curve: Curve,
     verdicts: Verdicts,
 ) -> int:
-    """Judges all records; gives how far punctuation for all timelines has come, `common` before."""
+    """Judges all records; gives how far punctuation for all timelines has come, `common` before.
+
+    `other`: the settings of timeline 1 where timeline 0 takes over its bound (`is_import`).
+    """
     everywhere = len(curve.start) - 1
     for at in range(len(feed.row)):
         row, timeline, arrival = feed.row[at], feed.timeline[at], feed.arrival[at]
@@ -199,7 +203,10 @@ def run_records(
             floor = max(timelines.bound[timeline], common)
             if settings.late < NEVER:
                 floor = max(floor, arrival - settings.late)
-            judged = judge(settings, floor, feed.time[at], arrival, feed.shape[at], feed.end[at])
+            own = settings
+            if is_other:
+                own = other
+            judged = judge(own, floor, feed.time[at], arrival, feed.shape[at], feed.end[at])
             timelines.heard[timeline] = arrival
             if not is_other:
                 verdicts.bound[row] = judged.bound
@@ -212,10 +219,10 @@ def run_records(
                 timelines.newest[timeline] = max(timelines.newest[timeline], judged.time)
                 timelines.counted[timeline] += 1
                 generates = is_other or not is_import
-                if generates and moves(settings, timelines.counted[timeline], timelines.since[timeline], judged.time):
+                if generates and moves(own, timelines.counted[timeline], timelines.since[timeline], judged.time):
                     timelines.counted[timeline] = 0
                     timelines.since[timeline] = judged.time
-                    reached = timelines.newest[timeline] - settings.disorder
+                    reached = timelines.newest[timeline] - own.disorder
                     if reached > timelines.bound[timeline]:
                         timelines.bound[timeline] = reached
                         rises = True

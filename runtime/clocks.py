@@ -9,7 +9,7 @@ are told apart by fields of the key. What is done with the records afterwards is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -101,8 +101,11 @@ class SharedClock:
         self._sources = tuple(dict.fromkeys(name for index in inputs for name in query.inputs[index].sources))
         self._settings = _settings(policy)
         self._events = [query.inputs[index].event for index in inputs]
-        names = [event.name for event in plan.events]
-        self._imports = -1 if policy.imports is None else names.index(policy.imports)
+        self._imports, self._other = -1, self._settings
+        if policy.imports is not None:
+            names = [event.name for event in plan.events]
+            origin, self._other = _origin(query, policy.imports, policy)
+            self._imports = names.index(origin)
         self._common = NO_TIME
         if policy.start is not None and policy.max_delay is not None:
             self._common = policy.start - policy.max_delay
@@ -129,6 +132,7 @@ class SharedClock:
         self._common = run_records(
             self._feed(new, rows, number),
             self._settings,
+            self._other,
             is_import,
             timelines,
             groups,
@@ -338,6 +342,16 @@ class SharedClock:
             raise ValueError(f"the ordering had timelines by {header['timeline']}, now by {self.policy.timeline}")
         self._common = int(header["common"])
         self._state = state.cast(self._state.schema)
+
+
+def _origin(query: QueryPlan, imports: str, policy: TimePolicy) -> tuple[str, Settings]:
+    """The event type whose time is taken in the end, and its settings; one that is no input has punctuation after each event."""
+    policies = {item.event: item.policy for item in query.inputs}
+    while (own := policies.get(imports)) is not None and own.imports is not None:
+        imports = own.imports
+    if own is not None:
+        return imports, _settings(own)
+    return imports, _settings(replace(policy, every=1, every_span=None, disorder=0))
 
 
 def _settings(policy: TimePolicy) -> Settings:

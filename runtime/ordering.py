@@ -13,10 +13,21 @@ from dataclasses import dataclass, replace
 from querylang.errors import nearest
 from querylang.plan import EventType, Input, Plan, QueryPlan, TimePolicy
 from querylang.value_types import SIMPLE
-from runtime.ordering_text import Ordering, parse_ordering
+from runtime.ordering_text import GivenOrderings, Ordering, Orderings, parse_ordering, parse_orderings
 from runtime.presets import OrderingError, apama, streaminsight
 
-__all__ = ["Ordering", "OrderingError", "SourceOrdering", "parse_ordering", "with_ordering"]
+__all__ = [
+    "GivenOrderings",
+    "Ordering",
+    "OrderingError",
+    "Orderings",
+    "SourceOrdering",
+    "for_reading",
+    "parse_ordering",
+    "parse_orderings",
+    "policy_of",
+    "with_ordering",
+]
 
 Found = tuple[str | None, str]
 """A source and what is wrong with its policy."""
@@ -56,6 +67,19 @@ def with_ordering(plan: Plan, orderings: Sequence[SourceOrdering], unseen: Colle
     return replace(plan, queries=tuple(queries))
 
 
+def policy_of(orderings: Orderings, source: str) -> TimePolicy | None:
+    """What was chosen for a source: by its name, else for all."""
+    return orderings.get(source, orderings.get(None))
+
+
+def for_reading(plan: Plan, policy: TimePolicy | None) -> Plan:
+    """The plan as if all events came from a source with this policy: it says which columns a table of that source needs."""
+    queries = [
+        replace(query, inputs=tuple(replace(item, policy=policy) for item in query.inputs)) for query in plan.queries
+    ]
+    return replace(plan, queries=tuple(queries))
+
+
 def _bound(item: Input, chosen: Sequence[SourceOrdering]) -> Input:
     policy = chosen[0].policy
     if policy is not None and policy.imports == item.event:
@@ -91,7 +115,7 @@ def _misfits(
             yield ordering.source, f"{place}: {sources} can both bring this type, and have different orderings"
     for ordering in chosen:
         if ordering.policy is not None:
-            for reason in _reasons(plan, query, item, ordering.policy, unseen):
+            for reason in _reasons(plan, item, ordering.policy, unseen):
                 yield ordering.source, f"{place}: {reason}"
 
 
@@ -99,7 +123,7 @@ def _effect(policy: TimePolicy | None) -> TimePolicy:
     return apama() if policy is None else policy
 
 
-def _reasons(plan: Plan, query: QueryPlan, item: Input, policy: TimePolicy, unseen: Collection[str]) -> Iterator[str]:
+def _reasons(plan: Plan, item: Input, policy: TimePolicy, unseen: Collection[str]) -> Iterator[str]:
     """Why an input cannot have a policy."""
     if policy.timeline != "key":
         for clause in _own_order(item):
@@ -111,7 +135,7 @@ def _reasons(plan: Plan, query: QueryPlan, item: Input, policy: TimePolicy, unse
     if not (item.event in unseen and not event.fields):
         yield from _missing_fields(event, policy)
     if policy.imports is not None:
-        yield from _import_misfits(plan, query, policy.imports)
+        yield from _import_misfits(plan, policy.imports)
 
 
 def _own_order(item: Input) -> Iterator[str]:
@@ -132,13 +156,10 @@ def _missing_fields(event: EventType, policy: TimePolicy) -> Iterator[str]:
             yield f"'over={name}', but the field is a {types[name]}: it must be one that can be a key"
 
 
-def _import_misfits(plan: Plan, query: QueryPlan, imports: str) -> Iterator[str]:
+def _import_misfits(plan: Plan, imports: str) -> Iterator[str]:
     events = [event.name for event in plan.events]
     if imports not in events:
         yield f"'import={imports}', but the queries know {_named('event type', events)}{_near(imports, events)}"
-    elif query.input_of(imports) is None:
-        inputs = [item.event for item in query.inputs]
-        yield f"'import={imports}', but that is no input of the query, which has {_named('input', inputs)}"
 
 
 def _near(name: str, names: Collection[str]) -> str:

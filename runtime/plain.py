@@ -62,10 +62,22 @@ def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain | None]:
         "time": plain_times(member.field("time")),
         "source_time": plain_times(member.field("source_time")),
         "arrival": plain_times(member.field("arrival")),
+        **_ordering(member),
         "row": [row_of(*place) for place in places],
         "fields": [plain_value(fields) for fields in cells(member.field("fields"))],
     }
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _ordering(member: pa.StructArray) -> dict[str, list[Any]]:
+    """Why events have another time than their own, and when they end, where the query's policies can bring that."""
+    names = [field.name for field in member.type]
+    columns: dict[str, list[Any]] = {}
+    if "adjusted" in names:
+        columns["adjusted"] = member.field("adjusted").to_pylist()
+    if "end" in names:
+        columns["end"] = plain_times(member.field("end"))
+    return columns
 
 
 def plain_outputs(table: pa.Table) -> list[Plain]:
