@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ensue.result import Replay
+    from runtime.ordering import GivenOrderings
     from spark_backend.deployment import Handle
 
 __all__ = [
@@ -43,6 +44,7 @@ def replay(
     type: str | None = None,  # noqa: A002  the word that users write
     source_time: str | None = None,
     parameters: Parameters = None,
+    ordering: GivenOrderings = None,
     until: str | float | None = None,
     flush: bool = True,
 ) -> Replay:
@@ -52,13 +54,16 @@ def replay(
     rows, or a list of tables, merged by arrival. `arrival`, `type`, `source_time` name other columns than `at`,
     `event`, `ts`. `parameters`: values for the queries' parameters, `{query: {instance: {parameter: value}}}`, for one
     instance `{query: {parameter: value}}`, for the only query that takes any `{parameter: value}`; a mapping, a YAML
-    file or YAML text. After the last row time goes on until nothing is due any more; `until` (a time) stops it there,
+    file or YAML text. `ordering`: how records are put in order, `"stream_analytics late=5s over=card"` or `{"policy":
+    "stream_analytics", "late": "5s", "over": ["card"]}`; without it as the queries say; a mapping of sources' names to such is for
+    these sources alone. After the last row time goes on until nothing is due any more; `until` (a time) stops it there,
     `flush=False` at the last row. Raises QueryErrors and InputError.
     """
     from ensue.result import run
     from runtime.tables import Columns
 
-    return run(queries, events, Columns(arrival, type, source_time), parameters=parameters, until=until, flush=flush)
+    columns = Columns(arrival, type, source_time)
+    return run(queries, events, columns, parameters=parameters, ordering=ordering, until=until, flush=flush)
 
 
 def match(
@@ -69,12 +74,13 @@ def match(
     type: str | None = None,  # noqa: A002  the word that users write
     source_time: str | None = None,
     parameters: Parameters = None,
+    ordering: GivenOrderings = None,
 ) -> DataFrame:
-    """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns and parameters as in `replay`."""
+    """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns, parameters and ordering as in `replay`."""
     from ensue import spark
     from runtime.tables import Columns
 
-    return spark.match(frames, queries, Columns(arrival, type, source_time), parameters)
+    return spark.match(frames, queries, Columns(arrival, type, source_time), parameters, ordering)
 
 
 def stream(
@@ -87,17 +93,20 @@ def stream(
     type: str | None = None,  # noqa: A002  the word that users write
     source_time: str | None = None,
     parameters: Parameters = None,
+    ordering: GivenOrderings = None,
 ) -> DataFrame:
     """A streaming DataFrame of tagged rows (matches, outputs, discards, accounts) from streaming DataFrames.
 
     `control`: a streaming DataFrame with `at` and `event`, control events as text. `clock`: `arrival` or `processing`.
-    Columns and parameters as in `replay`.
+    Columns, parameters and ordering as in `replay`; the sources' names are those of `frames`.
     """
     from ensue import spark
     from runtime.tables import Columns
 
     columns = Columns(arrival, type, source_time)
-    return spark.stream(frames, queries, columns, control=control, clock=clock, parameters=parameters)
+    return spark.stream(
+        frames, queries, columns, control=control, clock=clock, parameters=parameters, ordering=ordering
+    )
 
 
 def deploy(path: str | Path) -> Handle:

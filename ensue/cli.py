@@ -59,6 +59,14 @@ Parameters = Annotated[
     str | None,
     typer.Option(metavar="YAML", help="Values of parameters: a file, or text like `{least: 10.0}`."),
 ]
+Ordering = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="POLICY",
+        help="How records are put in order: `apama`, `stream_analytics late=5s ...`, `streaminsight every=1 ...`; "
+        "`SOURCE: POLICY ...` for one source. May be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -163,6 +171,7 @@ def replay(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Let time go on to this moment.")] = None,
     no_flush: Annotated[bool, typer.Option("--no-flush", help="Stop at the last row.")] = False,
     parameters: Parameters = None,
+    ordering: Ordering = None,
     arrival: Arrival = None,
     type_: TypeColumn = None,
     source_time: SourceTime = None,
@@ -178,9 +187,11 @@ def replay(
         type=type_,
         source_time=source_time,
         parameters=parameters,
+        ordering=ordering,
         until=until,
         flush=not no_flush,
     )
+    _tell_warnings(result)
     if as_json:
         _print_json(_result_object(result))
     elif format_ is Format.TABLE:
@@ -212,6 +223,11 @@ def _tell_idle(idle: Iterable[QueryPlan]) -> None:
 
     for query in idle:
         _complain(missing(query))
+
+
+def _tell_warnings(result: Replay) -> None:
+    for warning in result.warnings:
+        _complain(f"warning: {warning}")
 
 
 def _tell_discards(result: Replay, has_account: bool) -> None:
@@ -254,6 +270,7 @@ def match(
     type_: TypeColumn = None,
     source_time: SourceTime = None,
     parameters: Parameters = None,
+    ordering: Ordering = None,
     as_json: Json = False,
 ) -> None:
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
@@ -265,7 +282,7 @@ def match(
     for path in events:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    frame = spark.match_files(load(file), events, Columns(arrival, type_, source_time), parameters)
+    frame = spark.match_files(load(file), events, Columns(arrival, type_, source_time), parameters, ordering)
     frame.write.parquet(str(out.resolve()))
     count = frame.sparkSession.read.parquet(str(out.resolve())).count()
     if as_json:
@@ -309,6 +326,21 @@ def run(
 
 
 @app.command()
+def status(
+    file: Annotated[Path, typer.Argument(metavar="DEPLOYMENT.yaml")],
+    as_json: Json = False,
+) -> None:
+    """What a deployment's job does: how far time has come and who holds it back, the accounts, sizes, rates."""
+    from ensue import status as words
+
+    found = words.status(file)
+    if as_json:
+        _print_json(found.to_plain())
+    else:
+        _print(words.text(found))
+
+
+@app.command()
 def verify(
     file: QueryFile,
     events: Events,
@@ -317,13 +349,23 @@ def verify(
     type_: TypeColumn = None,
     source_time: SourceTime = None,
     parameters: Parameters = None,
+    ordering: Ordering = None,
     as_json: Json = False,
 ) -> None:
     """Embedded, batch and stream must give the same on this data; exit code 1 where they do not."""
     import ensue
     from ensue.verify import compare
 
-    result = ensue.replay(file, events, arrival=arrival, type=type_, source_time=source_time, parameters=parameters)
+    result = ensue.replay(
+        file,
+        events,
+        arrival=arrival,
+        type=type_,
+        source_time=source_time,
+        parameters=parameters,
+        ordering=ordering,
+    )
+    _tell_warnings(result)
     verdict = compare(result, batches)
     if as_json:
         _print_json(verdict.to_plain())

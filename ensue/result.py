@@ -27,8 +27,10 @@ from querylang.given import NOTHING, Given
 from querylang.given_instances import with_instances
 from querylang.plan import Plan, QueryPlan
 from runtime.batch import column_name
+from runtime.ordered_tables import read_ordered
+from runtime.ordering import GivenOrderings, parse_orderings
 from runtime.plain import Plain, plain_matches, plain_outputs
-from runtime.replay import Records, matches_in_order, measured_replay, read_records
+from runtime.replay import Records, matches_in_order, measured_replay
 from runtime.results import Results
 from runtime.steps import Step, replay_steps, row_numbers
 from runtime.tables import Columns, infer_schemas
@@ -55,6 +57,11 @@ class Replay:
     until: int | None
     flush: bool
     idle: tuple[QueryPlan, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What in the tables can hardly be meant, a line each."""
+        return self.records.warnings
 
     @cached_property
     def matches(self) -> pd.DataFrame:
@@ -155,6 +162,7 @@ def run(
     columns: Columns,
     *,
     parameters: Parameters = None,
+    ordering: GivenOrderings = None,
     until: str | float | None = None,
     flush: bool = True,
 ) -> Replay:
@@ -162,8 +170,8 @@ def run(
     loaded, tables = load(queries), as_tables(events)
     moment = None if until is None else parse_time(str(until))
     template = template_for(loaded, tables, columns)
-    plan = with_instances(template, read_parameters(parameters))
-    records = read_records(tables, plan, columns)
+    given = with_instances(template, read_parameters(parameters))
+    plan, records = read_ordered(tables, given, columns, parse_orderings(ordering))
     results, figures = measured_replay(plan, records, until=moment, flush=flush)
     running = {query.name for query in plan.queries}
     idle = tuple(query for query in template.queries if query.name not in running)

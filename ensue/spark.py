@@ -19,6 +19,8 @@ from ensue.queries import Queries, load
 from ensue.result import plan_for
 from querylang.expression import Type
 from querylang.plan import Plan
+from runtime.ordered_tables import plan_for_files, refuse_unknown
+from runtime.ordering import GivenOrderings, SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.schemas import PLACES, type_of_kind
 from runtime.tables import Columns
 from spark_backend import bounded, streaming
@@ -29,9 +31,15 @@ from spark_backend.session import get_session
 Frames = DataFrame | Mapping[str, DataFrame]
 
 
-def match(frames: Frames, queries: Queries | str | Path, columns: Columns, parameters: Parameters = None) -> DataFrame:
+def match(
+    frames: Frames,
+    queries: Queries | str | Path,
+    columns: Columns,
+    parameters: Parameters = None,
+    ordering: GivenOrderings = None,
+) -> DataFrame:
     """See `ensue.match`."""
-    plan = _plan_for_frames(load(queries), frames, columns, parameters)
+    plan = _ordered(_plan_for_frames(load(queries), frames, columns, parameters), frames, columns, ordering)
     source = "table" if isinstance(frames, DataFrame) else None
     return bounded.match(frames, plan, reading=None if columns == Columns() else _reading(columns, source))
 
@@ -44,16 +52,24 @@ def stream(
     control: DataFrame | None,
     clock: str,
     parameters: Parameters = None,
+    ordering: GivenOrderings = None,
 ) -> DataFrame:
     """See `ensue.stream`."""
-    plan = _plan_for_frames(load(queries), frames, columns, parameters)
+    plan = _ordered(_plan_for_frames(load(queries), frames, columns, parameters), frames, columns, ordering)
     reading = {name: _reading(columns, name) for name in _named(frames)}
     return streaming.stream(frames, plan, control=control, clock=clock, reading=reading)
 
 
-def match_files(queries: Queries, paths: Sequence[Path], columns: Columns, parameters: Parameters = None) -> DataFrame:
+def match_files(
+    queries: Queries,
+    paths: Sequence[Path],
+    columns: Columns,
+    parameters: Parameters = None,
+    ordering: GivenOrderings = None,
+) -> DataFrame:
     """The matches in files of events, in batch; workers read the files."""
-    plan = plan_for(queries, paths, columns, read_parameters(parameters))
+    given = plan_for(queries, paths, columns, read_parameters(parameters))
+    plan = plan_for_files(paths, given, columns, parse_orderings(ordering))
     session = get_session("ensue match")
     tagged = bounded.match_files(session, paths, plan, reading=_reading(columns, None))
     return matches_frame(tagged, plan)
@@ -65,6 +81,23 @@ def _reading(columns: Columns, source: str | None) -> Reading:
 
 def _named(frames: Frames) -> Mapping[str, DataFrame]:
     return {"table": frames} if isinstance(frames, DataFrame) else frames
+
+
+def _ordered(plan: Plan, frames: Frames, columns: Columns, ordering: GivenOrderings) -> Plan:
+    """The plan with the policies of its sources: the DataFrames by their names, or what their column `source` will name."""
+    orderings = parse_orderings(ordering)
+    if not orderings:
+        return plan
+    named = _named(frames)
+    refuse_unknown(orderings, list(named))
+    inputs = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
+    given = []
+    for name, frame in named.items():
+        is_typed = (columns.type or "event") in frame.columns
+        source = None if "source" in frame.columns else name
+        events = None if is_typed or len(inputs) > 1 else tuple(inputs)
+        given.append(SourceOrdering(source, policy_of(orderings, name), events))
+    return with_ordering(plan, given)
 
 
 def _plan_for_frames(queries: Queries, frames: Frames, columns: Columns, parameters: Parameters) -> Plan:

@@ -1,14 +1,14 @@
 """Ordering policies as users write them: `stream_analytics late=5s over=card,region`, or the same as a mapping.
 
-Takes text, or a mapping with `policy` (of a deployment file, a case, a call); gives a `TimePolicy`, or raises `OrderingError`
-with every mistake: unknown words with the nearest known one, values with what they must be. What can be set, and how
-far, stands in `runtime.presets`. Needs the language and the standard library only.
+Takes text, or a mapping with `policy` (of a deployment file, a case, a call); gives a `TimePolicy`, or several by source, or
+raises `OrderingError` with every mistake: unknown words with the nearest known one, values with what they must be. What can
+be set, and how far, stands in `runtime.presets`. Needs the language and the standard library only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -34,10 +34,19 @@ from runtime.presets import (
 Ordering = str | Mapping[str, Any] | TimePolicy
 """A policy as text, as a mapping with `policy`, or made already."""
 
+GivenOrderings = Ordering | Mapping[str, Ordering] | Sequence[str] | None
+"""One policy, or policies by source, as users give them."""
+
+Orderings = Mapping[str | None, TimePolicy]
+"""By source the policy that was chosen for it; None: for all sources that are not named."""
+
+_OF_SOURCE = re.compile(r"\s*(?P<source>[^=]*?\S)\s*:\s+(?P<policy>.*)", re.DOTALL)
 _SETTING = re.compile(r"([^\s=]+)\s*=\s*(.*?)\s*(?=\s[^\s=]+\s*=|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)")
 _ENDLESS = (FOR_EVER, "infinity", "inf")
 _FLAGS = {"yes": True, "true": True, "no": False, "false": False}
+
+_KNOWN = {"policy", *(setting.name for settings in SETTINGS.values() for setting in settings)}
 
 FOREIGN_WORDS = {
     "asa": "stream_analytics",
@@ -60,6 +69,39 @@ FOREIGN_WORDS = {
 
 class _NoValue(Exception):
     """A value that is none of its setting's; its text says what is written there, or more."""
+
+
+def parse_orderings(given: GivenOrderings) -> Orderings:
+    """Read what was chosen for one or many sources: a policy, policies by source, or texts, of which `SOURCE: POLICY ...`
+    is for one source. Raises OrderingError."""
+    match given:
+        case None:
+            return {}
+        case Mapping() if not _KNOWN & given.keys():
+            return {str(source): _of_source(str(source), policy) for source, policy in given.items()}
+        case str() | Mapping() | TimePolicy():
+            texts: Sequence[Any] = [given]
+        case _:
+            texts = list(given)
+    found: dict[str | None, TimePolicy] = {}
+    for text in texts:
+        named = _OF_SOURCE.fullmatch(text) if isinstance(text, str) else None
+        source = None if named is None else named["source"]
+        if source in found:
+            raise OrderingError([(source, f"{_called(source)} has two policies")])
+        found[source] = parse_ordering(text) if named is None else _of_source(named["source"], named["policy"])
+    return found
+
+
+def _called(source: str | None) -> str:
+    return "the input" if source is None else f"the source '{source}'"
+
+
+def _of_source(source: str, given: Any) -> TimePolicy:
+    try:
+        return parse_ordering(given)
+    except OrderingError as error:
+        raise OrderingError([(source, f"{_called(source)}: {message}") for _, message in error.found]) from None
 
 
 def parse_ordering(given: Ordering) -> TimePolicy:

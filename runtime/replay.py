@@ -50,10 +50,16 @@ class Records:
         return replace(self, arrivals=Arrivals(self.arrivals.table.slice(0, count)), rows=self.rows[:count])
 
 
-def read_records(tables: Sequence[Any], plan: Plan, columns: Columns | None = None) -> Records:
-    """Read event tables and merge them by arrival; ties in the order in which the tables are given."""
+def read_records(
+    tables: Sequence[Any], plan: Plan, columns: Columns | None = None, plans: Sequence[Plan] | None = None
+) -> Records:
+    """Read event tables and merge them by arrival; ties in the order in which the tables are given.
+
+    `plans`: for each table the plan that says which columns it needs, where that is not `plan`.
+    """
     names = source_names(tables)
-    parts = [read_rows(table, plan, columns or Columns(), name) for table, name in zip(tables, names, strict=True)]
+    each = zip(tables, plans or [plan] * len(tables), names, strict=True)
+    parts = [read_rows(table, own, columns or Columns(), name) for table, own, name in each]
     merged = Arrivals.concat([Arrivals.empty(plan), *(part.arrivals for part in parts)]).table.unify_dictionaries()
     rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
     ordered = in_arrival_order(merged.append_column("_row", pa.array(rows)), names).combine_chunks()

@@ -1,0 +1,99 @@
+"""Event tables with ordering policies: records, and the plan that says how each source's are put in order.
+
+Takes tables, a plan and the policies chosen; gives the plan for these tables. Which source can bring which events is seen in
+the tables: a source is a table, or what its column `source` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querylang.errors import nearest
+from querylang.plan import Plan
+from runtime.batch import Arrivals
+from runtime.ordering import OrderingError, Orderings, SourceOrdering, for_reading, policy_of, with_ordering
+from runtime.replay import Records, read_records, source_names
+from runtime.tables import Columns, iter_arrivals
+
+Brought = Mapping[str, Sequence[str]]
+"""By source the event types that it brings."""
+
+
+def read_ordered(
+    tables: Sequence[Any], plan: Plan, columns: Columns | None, orderings: Orderings
+) -> tuple[Plan, Records]:
+    """Read event tables; the plan for them has the policies in it. Raises InputError, OrderingError."""
+    if not orderings:
+        return plan, read_records(tables, plan, columns)
+    names = source_names(tables)
+    records = read_records(tables, plan, columns, plans=[_for_table(plan, orderings, name) for name in names])
+    return ordered(plan, orderings, names, events_by_source([records.arrivals], plan)), records
+
+
+def plan_for_files(paths: Sequence[Path], plan: Plan, columns: Columns, orderings: Orderings) -> Plan:
+    """The same plan as `read_ordered` gives, of files that are read part by part and not kept."""
+    if not orderings:
+        return plan
+    names = source_names(paths)
+    if orderings.keys() == {None} and orderings[None].timeline in ("key", "input"):
+        return with_ordering(plan, [SourceOrdering(None, orderings[None])])  # the names of sources do not matter
+    parts = (
+        part
+        for path, name in zip(paths, names, strict=True)
+        for part in iter_arrivals(
+            path,
+            _for_table(plan, orderings, name),
+            arrival=columns.arrival,
+            type=columns.type,
+            source_time=columns.source_time,
+            source=name,
+        )
+    )
+    return ordered(plan, orderings, names, events_by_source(parts, plan))
+
+
+def _for_table(plan: Plan, orderings: Orderings, name: str) -> Plan:
+    return for_reading(plan, policy_of(orderings, name))
+
+
+def ordered(plan: Plan, orderings: Orderings, names: Sequence[str], brought: Brought) -> Plan:
+    """The plan with the policies of sources that bring these events; `names`: the tables'. Raises OrderingError."""
+    refuse_unknown(orderings, [*names, *brought])
+    order = {name: place for place, name in enumerate(names)}
+    given = [
+        SourceOrdering(source, policy_of(orderings, source), tuple(brought[source]))
+        for source in sorted(brought, key=lambda source: (order.get(source, len(order)), source))
+    ]
+    seen = {event for events in brought.values() for event in events}
+    others = tuple(event.name for event in plan.events if event.name not in seen)
+    return with_ordering(plan, [*given, SourceOrdering(None, orderings.get(None), others)])
+
+
+def refuse_unknown(orderings: Orderings, names: Sequence[str]) -> None:
+    """Raises OrderingError for policies of sources that are not there."""
+    found: list[tuple[str | None, str]] = []
+    for source in orderings:
+        if source is not None and source not in names:
+            meant = nearest(source, names)
+            hint = f"did you mean '{meant}'?" if meant is not None else f"there are {', '.join(dict.fromkeys(names))}"
+            found.append((source, f"there is no source '{source}'; {hint}"))
+    if found:
+        raise OrderingError(found)
+
+
+def events_by_source(parts: Iterable[Arrivals], plan: Plan) -> dict[str, list[str]]:
+    """The event types that the records of each source have, in the plan's order."""
+    found: dict[str, set[int]] = {}
+    for part in parts:
+        kinds = part.system("kind").astype(np.int64)
+        sources = part.table.column("_source").combine_chunks()
+        codes = sources.indices.to_numpy(zero_copy_only=False)
+        pairs = np.unique(np.stack([codes, kinds])[:, kinds >= 0], axis=1)
+        names = sources.dictionary.to_pylist()
+        for code, kind in pairs.T.tolist():
+            found.setdefault(names[code], set()).add(kind)
+    return {source: [plan.events[kind].name for kind in sorted(kinds)] for source, kinds in found.items()}
