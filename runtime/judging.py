@@ -31,15 +31,6 @@ class Action(IntEnum):
     CLIP = 2  # the same, if it reaches beyond the bound
 
 
-class Shape(IntEnum):
-    """How an event lies in time."""
-
-    POINT = 0
-    INTERVAL = 1
-    START_EDGE = 2
-    END_EDGE = 3
-
-
 class Settings(NamedTuple):
     """A timeline's settings as numbers, µs. `early`, `late`: NEVER: no limit. `every`: records from one move of the bound to
     the next, 0: by `span` of event time; both 0: records move nothing. `idle`: NEVER: quiet moves nothing."""
