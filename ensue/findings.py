@@ -67,11 +67,13 @@ def check_files(files: Sequence[Path]) -> Report:
 def _check_deployment(path: Path) -> None:
     from querylang.compiler import compile_checked
     from querylang.given_instances import with_instances
+    from spark_backend.orderings import with_source_orderings
     from spark_backend.settings import load_deployment
 
     deployment = load_deployment(path)
     plan = compile_checked(querylang.check_paths(deployment.queries))
     with_instances(plan, deployment.parameters, is_check=True)
+    with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
 
 
 def _single(found: EnsueError) -> Sequence[EnsueError]:

@@ -14,6 +14,7 @@ from querylang.errors import QueryErrors
 from querylang.given_instances import with_instances
 from querylang.plan import Plan, QueryPlan
 from runtime.schemas import infer_schemas
+from spark_backend.orderings import with_source_orderings
 from spark_backend.record import Schemas
 from spark_backend.settings import Deployment, Source
 
@@ -32,7 +33,7 @@ class Compiled:
 def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled:
     """What the deployment runs; raises QueryErrors or InputError."""
     template, schemas = _compiled(deployment, kept)
-    plan = with_instances(template, deployment.parameters)
+    plan = with_source_orderings(with_instances(template, deployment.parameters), deployment)
     running = {query.name for query in plan.queries}
     return Compiled(plan, schemas, tuple(query for query in template.queries if query.name not in running))
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from querylang.given import NOTHING, Given
+from querylang.plan import TimePolicy
 from runtime.durations import parse_duration
+from spark_backend.ordering_nodes import read_ordering
 from spark_backend.yaml_document import Mistakes, Node, listed, near, read_document, read_given
 
 SOURCE_FORMATS = ("parquet", "csv", "json")
@@ -61,7 +63,10 @@ class Clock(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A folder of files. `event`: all rows are of this type; `type_field`, `source_time`, `arrival` name columns."""
+    """A folder of files. `event`: all rows are of this type; `type_field`, `source_time`, `arrival` name columns.
+
+    `ordering`: how its records are put in order, None: as the queries say; `ordering_line`: where in the file that stands.
+    """
 
     name: str
     format: str
@@ -71,6 +76,8 @@ class Source:
     source_time: str | None = None
     arrival: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ordering: TimePolicy | None = None
+    ordering_line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +205,12 @@ class _Reader:
         self._refuse_later(found)
         if "event" in found and "type_field" in found:
             found["type_field"].wrong(f"'{name}' has both 'event' and 'type_field'; one of them says the type")
-        return self._files(name, node, found)
+        source = self._files(name, node, found)
+        if "ordering" not in found:
+            return source
+        return replace(source, ordering=read_ordering(found["ordering"]), ordering_line=found["ordering"].line)
 
     def _refuse_later(self, found: Mapping[str, Node]) -> None:
-        if "ordering" in found:
-            found["ordering"].wrong("'ordering' is not supported yet; the queries say how events are ordered")
         if "decode" in found:
             found["decode"].one_of({"columns": "columns"}, unsupported=("json", "avro"))
 
@@ -217,7 +225,16 @@ class _Reader:
             found["path"].wrong(self._no_folder(name, path, found["path"].written()))
         options = found["options"].mapping(SOURCE_OPTIONS) if "options" in found else {}
         words = {key: found[key].text() for key in ("event", "type_field", "source_time", "arrival") if key in found}
-        return Source(name, format_ or "", path, **words, options=self._options(options))
+        return Source(
+            name,
+            format_ or "",
+            path,
+            event=words.get("event"),
+            type_field=words.get("type_field"),
+            source_time=words.get("source_time"),
+            arrival=words.get("arrival"),
+            options=self._options(options),
+        )
 
     def _no_folder(self, name: str, path: Path, written: str) -> str:
         if path.exists():

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from querylang.errors import InputError
+import querylang
+from querylang.errors import FileErrors, InputError
+from runtime.ordering import parse_ordering
+from spark_backend.orderings import with_source_orderings
 from spark_backend.settings import Clock, load_deployment
 
 GOOD = """\
@@ -92,7 +95,6 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("[queries/*.query]", "queries/card.query", "2: no query file is there: 'queries/card.query'; did you mean 'cards.query'?"),
         ("out/matches", "/secret/place/discarded", "14: 'discarded' and 'matches' are written to the same folder"),
         ("    event: Withdrawal\n", "    event: Withdrawal\n    type_field: kind\n", "8: 'withdrawals' has both 'event' and 'type_field'; one of them says the type"),
-        ("    event: Withdrawal\n", "    ordering: {policy: apama}\n", "7: 'ordering' is not supported yet; the queries say how events are ordered"),
         ("name: cards", "name: [cards", "2: is not YAML: expected ',' or ']', but got ':'"),
         ("name: cards", "name:", "1: 'name' must be a text, not empty"),
         ("clock: arrival", "parameters: eu", "15: 'parameters' must be a mapping of names to values, not 'eu'"),
@@ -104,6 +106,75 @@ def test_a_mistake_has_its_line_and_what_was_expected(folder: Path, old: str, ne
     assert old in GOOD
     found = mistakes(folder, GOOD.replace(old, new))
     assert found[0] == expected
+
+
+ORDERED = GOOD.replace("    arrival: at\n", "    arrival: at\n    ordering: ORDERING\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "ordering"),
+    [
+        ("{policy: stream_analytics, late: 5s, out_of_order: 2 s, action: drop, over: [card, region]}", "stream_analytics late=5s out_of_order=2s action=drop over=card,region"),
+        ("{policy: stream_analytics, late: -1, early: none, start: 2024-01-01 10:00:00, partitions: 4}", "stream_analytics late=-1 early=none start=2024-01-01T10:00:00Z partitions=4"),
+        ("{policy: streaminsight, every: 5, delay: -1tick, final: yes, early: ~}", "streaminsight every=5 delay=-1tick final=yes"),
+        ("\n      policy: streaminsight\n      import: Other", "streaminsight import=Other"),
+        ("{policy: stream_analytics, late: '${LATE}'}", "stream_analytics late=7s"),
+        ("stream_analytics late=5s over=card", "stream_analytics late=5s over=card"),
+        ("apama", "apama"),
+    ],
+)  # fmt: skip
+def test_a_source_has_an_ordering(folder: Path, written: str, ordering: str) -> None:
+    (folder / "deploy.yaml").write_text(ORDERED.replace("ORDERING", written))
+    (source,) = load_deployment(folder / "deploy.yaml", {"OUT": "/out", "LATE": "7s"}).sources
+    assert (source.ordering, source.arrival) == (parse_ordering(ordering), "at")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("{policy: asa}", ["10: 'policy' must be apama, stream_analytics or streaminsight, not 'asa'; did you mean 'stream_analytics'?"]),
+        ("{late: 5s}", ["10: 'policy' is missing: it is apama, stream_analytics or streaminsight"]),
+        ("stream_analytics lat=5s", ["10: 'lat' is no setting of stream_analytics; did you mean 'late'?"]),
+        (
+            "\n      policy: stream_analytics\n      late: 1:30\n      out_of_order: 10 min\n      final: yes",
+            [
+                "12: 'late' must be a length of time from 0 seconds to 20 days 23 hours 59 minutes 59 seconds, or -1 (for ever), not '1:30'",
+                "13: 'out_of_order' must be a length of time from 0 seconds to 9 minutes 59 seconds, not 10 minutes",
+                "14: 'final' is a setting of streaminsight, not of stream_analytics, which has late, out_of_order, early, action, over, partitions, start",
+            ],
+        ),
+        ("{policy: stream_analytics, late: 5s, late: 6s}", ["10: 'late' stands twice in 'ordering'"]),
+        ("{policy: stream_analytics, late: {a: 1}}", ["10: 'late' must be a text, not a mapping"]),
+        ("{policy: stream_analytics, late: '${OUT}'}", ["10: 'late' must be a length of time from 0 seconds to 20 days 23 hours 59 minutes 59 seconds, or -1 (for ever), not what '${OUT}' stands for"]),
+        ("", ["10: 'ordering' must be a text, not empty"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_an_ordering_has_its_line(folder: Path, written: str, expected: list[str]) -> None:
+    assert mistakes(folder, ORDERED.replace("ORDERING", written)) == expected
+
+
+def test_an_ordering_that_does_not_fit_the_queries_has_its_line(folder: Path) -> None:
+    query = "event Withdrawal { string card; } query Q { inputs { Withdrawal() within 9.0 wait 9.0; } find Withdrawal as a -> Withdrawal as b { } }"
+    (folder / "queries" / "cards.query").write_text(query)
+    (folder / "deploy.yaml").write_text(ORDERED.replace("ORDERING", "stream_analytics over=crd"))
+    deployment = load_deployment(folder / "deploy.yaml", {"OUT": "/out"})
+    with pytest.raises(FileErrors) as caught:
+        with_source_orderings(querylang.compile_paths(deployment.queries).plan, deployment)
+    place = "query 'Q', input 'Withdrawal': "
+    assert caught.value.found == (
+        (10, f"{place}`wait` says how events are put in order, and so does the policy 'stream_analytics' of its source; only 'apama' goes with it"),
+        (10, f"{place}'over=crd', but the event type has the field card; did you mean 'card'?"),
+    )  # fmt: skip
+
+
+def test_the_plan_of_a_deployment_has_its_sources_orderings(folder: Path) -> None:
+    query = "event Withdrawal { string card; } query Q { inputs { Withdrawal() within 9.0; } find Withdrawal as a -> Withdrawal as b { } }"
+    (folder / "queries" / "cards.query").write_text(query)
+    (folder / "deploy.yaml").write_text(ORDERED.replace("ORDERING", "stream_analytics over=card"))
+    deployment = load_deployment(folder / "deploy.yaml", {"OUT": "/out"})
+    plan = with_source_orderings(querylang.compile_paths(deployment.queries).plan, deployment)
+    (item,) = plan.queries[0].inputs
+    assert (item.policy, item.sources) == (parse_ordering("stream_analytics over=card"), ("withdrawals",))
 
 
 def test_all_mistakes_are_told_in_order_of_lines(folder: Path) -> None:

@@ -1,0 +1,46 @@
+"""`ordering:` of a source in a deployment file: every mistake has its line.
+
+Takes the value's node; gives the policy. What can be set stands in `runtime.presets`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from querylang.plan import TimePolicy
+from runtime.ordering import OrderingError, parse_ordering
+from spark_backend.yaml_document import Node
+
+
+def read_ordering(node: Node) -> TimePolicy | None:
+    """A policy as text or as a mapping; None after a mistake."""
+    is_mapping = isinstance(node.raw, yaml.MappingNode)
+    entries = node.mapping() if is_mapping else {}
+    before = len(node.mistakes.found)
+    given: Any = {name: _value(entry) for name, entry in entries.items()} if is_mapping else node.text()
+    if len(node.mistakes.found) > before or given == "":
+        return None
+    try:
+        return parse_ordering(given)
+    except OrderingError as error:
+        for setting, message in error.found:
+            _tell(entries.get(setting or "", node), message)
+    return None
+
+
+def _value(node: Node) -> Any:
+    """As written, whatever type YAML would give it: the policies' own words are read by them."""
+    if isinstance(node.raw, yaml.SequenceNode):
+        return [item.text() for item in node.items()]
+    return None if node.is_empty() else node.text()
+
+
+def _tell(node: Node, message: str) -> None:
+    """A value from the environment is not shown."""
+    written = [item.written() for item in node.items()]
+    is_secret = any("${" in text for text in written)
+    node.wrong(
+        f"{message.partition(', not ')[0]}, not what '{', '.join(written)}' stands for" if is_secret else message
+    )
