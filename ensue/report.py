@@ -16,8 +16,8 @@ from querylang.plan import Plan
 from querylang.value_types import Type
 from runtime.batch import NO_TIME
 from runtime.cells import fitted_cell
-from runtime.controls import NEVER
 from runtime.evaluation import Names
+from runtime.moments import LATEST
 from runtime.plain import Plain
 from runtime.steps import Step
 from runtime.text import text_of
@@ -45,7 +45,7 @@ class Clock:
     @staticmethod
     def of(times: Sequence[int]) -> Clock:
         """The shortest form that tells these times (microseconds) apart."""
-        written = [time for time in times if NO_TIME < time < NEVER]
+        written = [time for time in times if NO_TIME < time < LATEST]
         days = {time // _DAY for time in written} or {0}
         digits = next(digits for digits in (0, 3, 6) if all(time % 10 ** (6 - digits) == 0 for time in written))
         return Clock(format_time(min(days) * _DAY).partition("T")[0] if len(days) == 1 else None, digits)
@@ -54,7 +54,7 @@ class Clock:
         """One cell; empty where there is no time yet, `infinity` after the end of all times."""
         if micros is None or micros == NO_TIME:
             return ""
-        if micros >= NEVER:
+        if micros >= LATEST:
             return "infinity"
         day, _, time = format_time(micros).removesuffix("Z").partition("T")
         time = time[: len("00:00:00.") + self.digits].removesuffix(".")
@@ -65,7 +65,7 @@ def steps_table(plan: Plan, steps: Sequence[Step]) -> str:
     """A line a step, and one more for each further output. The day of times that are all of one stands above the
     table; 1970-01-01, the day of times without a date, does not."""
     shown = _without_echoes(steps)
-    moments = (moment for step in shown for moment in (step.at, step.source_time, step.time, step.definitive))
+    moments = (moment for step in shown for moment in (step.at, step.source_time, step.end, step.time, step.definitive))
     clock = Clock.of([moment for moment in moments if moment is not None])
     columns = _columns(plan, clock)
     rows: list[Sequence[str]] = []
@@ -83,14 +83,19 @@ def _columns(plan: Plan, clock: Clock) -> dict[str, Callable[[Step], str]]:
     is_named = len(keys) > 1 or any(len(names) > 1 for names in keys)
     columns: dict[str, Callable[[Step], str]] = {
         "correlator time": lambda step: clock.text(step.at),
-        "event": lambda step: shortened(one_line(step.text or ""), WIDEST_EVENT),
+        "event": lambda step: "" if _is_unreadable(step) else shortened(one_line(step.text or ""), WIDEST_EVENT),
         "key": lambda step: shortened(one_line(_key(step.key or {}, is_named)), WIDEST_KEY),
-        "source time": lambda step: clock.text(step.source_time),
+        "source time": lambda step: clock.text(step.source_time) + _to_end(step, clock),
         "adjusted time": lambda step: clock.text(step.time),
         "definitive time": lambda step: clock.text(step.definitive),
     }
     is_there = {"key": bool(keys), "adjusted time": any(map(adjusts, plan.queries))}
     return {name: cell for name, cell in columns.items() if is_there.get(name, True)}
+
+
+def _to_end(step: Step, clock: Clock) -> str:
+    """Behind the start of what lasts its end: `10:00:05 .. 10:00:20`."""
+    return "" if step.end is None else f" .. {clock.text(step.end)}"
 
 
 def _without_echoes(steps: Sequence[Step]) -> list[Step]:
@@ -110,10 +115,17 @@ def _without_echoes(steps: Sequence[Step]) -> list[Step]:
 
 def _told(plan: Plan, step: Step, clock: Clock) -> list[str]:
     """The output column: what became of the record, if it was not simply taken, and what came of it."""
+    if _is_unreadable(step):
+        return [f"discarded: malformed, {one_line(step.text or '')}"]
     told = step_outputs(plan, step, is_named=len({query.name for query in plan.queries}) > 1)
     if step.adjusted is not None:
         told.insert(0, f"adjusted: {step.adjusted}, {clock.text(step.source_time)} -> {clock.text(step.time)}")
     return [one_line(text) for text in told]
+
+
+def _is_unreadable(step: Step) -> bool:
+    """Whether the text of a step is the reason why its row is no record."""
+    return step.discarded == "malformed"
 
 
 def step_outputs(plan: Plan, step: Step, *, is_named: bool = False) -> list[str]:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from querylang.plan import QueryPlan
 from runtime.batch import NO_TIME
-from runtime.controls import NEVER
 from runtime.engine import Engine
+from runtime.moments import LATEST
 from runtime.results import Results
 from runtime.time_policy import is_clocked, shares_clock
 
@@ -90,7 +90,7 @@ def _delay(engine: Engine, query: QueryPlan, wall: int | None) -> float | None:
     """Seconds; None before anything has come, after the end of all times, and for keys whose clocks are their own."""
     now = engine.clock if wall is None else wall
     bound = _least_bound(engine, query)
-    if now is None or bound is None or bound == NO_TIME or bound >= NEVER:
+    if now is None or bound is None or bound == NO_TIME or bound >= LATEST:
         return None
     return (now - bound) / 1_000_000
 

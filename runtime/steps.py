@@ -39,8 +39,8 @@ _CONCERNED = (*_JUDGED, Use.NULL_KEY, Use.NULL_TIME)
 class Step:
     """What one record, or one timer of one key, did. Moments are microseconds UTC.
 
-    `row`: the record's number in its table, None for a timer. `text`: the event as `toString` prints it. `time`: the
-    event's time after adjustment. `definitive`: the query's definitive time for the key afterwards. `key`: the
+    `row`: the record's number in its table, None for a timer. `text`: the event as `toString` prints it. `end`: that of an
+    interval or an end edge, which begins at `source_time`. `time`: the event's time after adjustment. `definitive`: the query's definitive time for the key afterwards. `key`: the
     partition key of a timer, or of a record under the first query that it concerns.
     """
 
@@ -49,6 +49,7 @@ class Step:
     event: str | None = None
     text: str | None = None
     source_time: int | None = None
+    end: int | None = None
     time: int | None = None
     adjusted: str | None = None
     discarded: str | None = None
@@ -114,6 +115,7 @@ class _Stepping:
             self.table.column("_shape").to_pylist() if "_shape" in self.table.column_names else [None] * len(self.kinds)
         )
         self.is_end = [shape == Shape.END_EDGE for shape in shapes]
+        self.ends = self.table.column("_end") if "_end" in self.table.column_names else None
         self.waiting: dict[tuple[int, Key], list[int]] = {}
         self.row_of = row_numbers(records)
 
@@ -148,6 +150,7 @@ class _Stepping:
             event=self._event_name(index),
             text=self._event_text(index),
             source_time=source_time,
+            end=None if self.ends is None else _moment(self.ends[index].as_py()),
             time=first[0],
             adjusted=first[1],
             discarded=min((reason for _, reason in discarded), default=None),

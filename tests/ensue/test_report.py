@@ -12,7 +12,7 @@ from ensue.report import Clock, shortened, steps_table, text_table, width_of
 from querylang import compile_text
 from querylang.plan import Plan, TimePolicy
 from runtime.batch import NO_TIME
-from runtime.controls import NEVER
+from runtime.moments import LATEST
 from runtime.steps import Step
 
 QUERY = """
@@ -191,8 +191,7 @@ def test_a_policy_that_only_drops_has_no_column_of_adjusted_times() -> None:
         ([DAY - SECOND, DAY], ["1970-01-01 23:59:59", "1970-01-02 00:00:00"]),
         ([-SECOND, 0], ["1969-12-31 23:59:59", "1970-01-01 00:00:00"]),
         ([-719_162 * DAY], ["00:00:00"]),
-        ([0, NEVER, NO_TIME], ["00:00:00", "infinity", ""]),
-        ([0, 2_932_897 * DAY], ["1970-01-01 00:00:00", "10000-01-01 00:00:00"]),
+        ([0, LATEST, NO_TIME], ["00:00:00", "infinity", ""]),
     ],
 )
 def test_times_are_as_short_as_they_can_be(times: list[int], shown: list[str]) -> None:
@@ -209,6 +208,22 @@ def test_the_one_day_of_all_times_stands_above_the_table() -> None:
 def test_a_row_of_the_table_stays_a_row() -> None:
     table = steps_table(plan_of(PLAIN), [Step(at=0, text='A("x\ny")', outputs=[{"kind": "print", "text": "1\n\t2"}])])
     assert cells(table)[1:] == ['00:00:00 | A("x\\ny") |  |  | 1\\n\\t2']
+
+
+def test_of_a_row_that_could_not_be_read_the_reason_is_shown() -> None:
+    line = cells(ensue.replay(PLAIN, [{"at": 1, "id": 1}, {"at": 2, "id": "x"}]).table())[2]
+    reason = 'row 2: \'x\' is not a value of \'id\' (integer): {"at": 2, "id": "x"}'
+    assert line == f"00:00:02 |  |  | 00:00:02 | discarded: malformed, {reason}"
+
+
+def test_of_what_lasts_the_end_is_shown() -> None:
+    events = [{"at": 9, "id": 1, "start": 5, "end": 8}, {"at": 9, "id": 2, "start": 7, "end": None}]
+    result = ensue.replay(PLAIN.replace("{}", '{ print "out"; }'), events, ordering="streaminsight final=yes")
+    assert cells(result.table())[1:] == [
+        "00:00:09 | A(1) | 00:00:05 .. 00:00:08 | 00:00:05 |",
+        "00:00:09 | A(2) | 00:00:07 | 00:00:07 | out",
+        "00:00:09 |  |  | infinity | out",
+    ]
 
 
 def test_long_events_are_cut_and_outputs_are_not() -> None:
