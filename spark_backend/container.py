@@ -26,15 +26,18 @@ def pack(use: str, version: int, header: Mapping[str, Any], parts: Sequence[byte
     return b"".join((_MAGIC, _LENGTH.pack(len(text)), text, *parts))
 
 
-def unpack(use: str, version: int, data: bytes) -> tuple[dict[str, Any], list[memoryview]]:
-    """The inverse of `pack`, without copying the parts; raises ContainerError for another use or version."""
+def unpack(use: str, version: int, data: bytes, older: Sequence[int] = ()) -> tuple[dict[str, Any], list[memoryview]]:
+    """The inverse of `pack`, without copying the parts; raises ContainerError for another use or version.
+
+    `older`: versions that are read too.
+    """
     view = memoryview(data)
     start = len(_MAGIC) + _LENGTH.size
     if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < start:
         raise ContainerError(f"not a {use} value of Ensue")
     (length,) = _LENGTH.unpack(view[len(_MAGIC) : start])
     outer = json.loads(bytes(view[start : start + length]))
-    if outer["use"] != use or outer["version"] != version:
+    if outer["use"] != use or outer["version"] not in (version, *older):
         raise ContainerError(
             f"{outer['use']} value of version {outer['version']}; this release reads {use} of version {version}"
         )

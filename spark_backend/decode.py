@@ -67,8 +67,8 @@ def schema_of(plan: Plan, tag: Tag, query: str = "") -> pa.Schema:
             return without_empty_structs(without_order(discard_schema(plan).empty_table())).schema
         case Tag.LEDGER:
             return LEDGER_SCHEMA
-        case Tag.METRIC:
-            raise ValueError("metrics have no table for users")
+        case Tag.METRIC | Tag.SOURCE | Tag.TIMELINE:
+            raise ValueError("what buckets tell of themselves is no table for users")
 
 
 def decode(tagged: DataFrame, plan: Plan, tag: Tag, query: str = "") -> DataFrame:

@@ -1,18 +1,20 @@
 """A deployment at work: from the file to a running Spark query, and back to accounts and errors in plain words.
 
 Takes the path of a deployment file; gives a handle (`deploy`) or runs until what is there has been taken (`run`).
-Exactly once and restartable: Spark's checkpoint holds offsets and state, the sinks' files and the ledger are written by
-micro-batch number, and the record beside the checkpoint refuses to go on with something else.
+Exactly once and restartable: Spark's checkpoint holds offsets and state, the sinks' files, the ledger and the progress are
+written by micro-batch number, and the record beside the checkpoint refuses to go on with something else.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,20 +23,22 @@ from querylang.errors import InputError
 from querylang.plan import Plan, QueryPlan
 from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error
+from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger, write_atomically
+from spark_backend.groups import shared_order
 from spark_backend.program import Program
-from spark_backend.reading import FLUSH_WORD, Reading
+from spark_backend.progress import JobProgress
+from spark_backend.reading import Reading
 from spark_backend.record import Record, Schemas, all_sources, read_record, refuse_difference, write_record
 from spark_backend.session import own_session
 from spark_backend.settings import Deployment, Source, load_deployment
-from spark_backend.sinks import Accounts, FileFormat, FileSink, Written, remove_leftovers, write_atomically, write_batch
+from spark_backend.sinks import FileFormat, FileSink, Written, remove_leftovers, write_batch
 from spark_backend.sources import file_stream, packed_files, packed_signals
+from spark_backend.status import OWN, Status, accounts, progress_files, read_status
 from spark_backend.stopping import StopRequest
 from spark_backend.streaming import tagged_stream
 from spark_backend.tagged import Tag, read_table
+from spark_backend.transport import Call
 from spark_backend.yaml_document import listed, near
-
-Ledger = dict[tuple[str, str, str], int]
-"""Counts by query, source and word."""
 
 PATTERNS = {"parquet": "*.parquet", "csv": "*.csv", "json": "*.{json,jsonl,ndjson}"}
 """The names of the files that a source of each format reads, unless its options say otherwise."""
@@ -76,17 +80,6 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """`message`: Spark's own words for what the query is doing."""
-
-    name: str
-    is_active: bool
-    message: str
-    batch: int | None
-    ledger: Ledger
-
-
-@dataclass(frozen=True, slots=True)
 class _Job:
     """All that is needed to start the query, as often as one likes."""
 
@@ -99,7 +92,7 @@ class _Job:
     @property
     def own_folder(self) -> Path:
         """Where Ensue keeps things inside the checkpoint."""
-        return self.deployment.checkpoint / "ensue"
+        return self.deployment.checkpoint / OWN
 
     @property
     def signals(self) -> Path:
@@ -108,7 +101,17 @@ class _Job:
 
     @property
     def accounts(self) -> Accounts:
-        return Accounts(self.own_folder / "ledger")
+        return accounts(self.own_folder)
+
+    @property
+    def progress(self) -> BatchFiles:
+        return progress_files(self.own_folder)
+
+    @property
+    def held(self) -> int:
+        """Records that were read, and wait for slower sources."""
+        found = self.progress.latest()
+        return 0 if found is None else JobProgress.from_plain(found[1]["progress"]).held
 
     @property
     def sinks(self) -> dict[str, FileSink]:
@@ -117,47 +120,46 @@ class _Job:
             for name, sink in self.deployment.sinks.items()
         }
 
-    def signal(self, word: str) -> None:
+    def signal(self, call: Call) -> None:
         """Call every bucket, once."""
         number = sum(1 for _ in self.signals.iterdir())
-        write_atomically(self.signals / f"{number:08d}-{word}", word)  # Spark passes over empty files
+        write_atomically(self.signals / f"{number:08d}-{call}", call)  # Spark passes over empty files
 
 
 class Handle:
     """A running deployment."""
 
-    def __init__(self, job: _Job, query: StreamingQuery) -> None:
+    def __init__(self, job: _Job, query: StreamingQuery, at_work: AtWork) -> None:
         self._job = job
         self._query = query
+        self._at_work = at_work
 
     def await_termination(self, seconds: float | None = None) -> bool:
         """Wait for the end; whether it has come. Raises what ended it, in plain words where they are known."""
         try:
             ended = self._query.awaitTermination(None if seconds is None else max(1, round(seconds)))
         except StreamingQueryException as error:
+            self._at_work.end()
             raise plain_error(error) from error
-        return True if ended is None else ended
+        if ended is not False:
+            self._at_work.end()
+        return ended is not False
 
     def stop(self) -> None:
         """Stop after what is being written; the next run goes on from there."""
         self._query.stop()
+        self._at_work.end()
 
     def status(self) -> Status:
-        """What runs and what it has taken so far."""
-        last = self._query.lastProgress
-        return Status(
-            name=self._job.deployment.name,
-            is_active=self._query.isActive,
-            message=str(self._query.status["message"]),
-            batch=None if last is None else int(last["batchId"]),
-            ledger=self._job.accounts.total(),
-        )
+        """What runs, how far it has come, and what it has taken so far."""
+        message = str(self._query.status["message"])
+        return read_status(self._job.deployment, message, is_active=self._query.isActive)
 
 
 def deploy(path: Path | str, progress: Progress | None = None) -> Handle:
     """Start a deployment; it runs until it is stopped. Raises InputError or QueryErrors before anything starts."""
     job = _prepare(path)
-    return Handle(job, _start(job, progress or _ignore, is_bounded=False))
+    return _start(job, progress or _ignore, is_bounded=False)
 
 
 def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: Progress | None = None) -> RunReport:
@@ -177,10 +179,10 @@ def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: 
 
     started = time.monotonic()
     with StopRequest() as stop:
-        _await(job, _start(job, report, is_bounded=once), stop)
-        if flush and not stop.has_come:
-            job.signal(FLUSH_WORD)
-            _await(job, _start(job, report, is_bounded=True), stop)
+        _await(_start(job, report, is_bounded=once), stop)
+        if once and (flush or job.held) and not stop.has_come:
+            job.signal(Call.FLUSH if flush else Call.CATCH_UP)
+            _await(_start(job, report, is_bounded=True), stop)
     matches: dict[str, int] = {query.title: 0 for query in job.program.plan().queries}
     for batch in reports:
         for query, count in batch.matches.items():
@@ -201,8 +203,7 @@ def _ignore(_: BatchReport) -> None:
     pass
 
 
-def _await(job: _Job, query: StreamingQuery, stop: StopRequest) -> None:
-    handle = Handle(job, query)
+def _await(handle: Handle, stop: StopRequest) -> None:
     try:
         while not stop.has_come and not handle.await_termination(1):
             pass
@@ -227,9 +228,18 @@ def _prepare(path: Path | str) -> _Job:
     record = _settled(deployment, program, compiled.schemas, kept)
     job = _Job(deployment, program, record, own_session(f"ensue {deployment.name}"), compiled.idle)
     job.signals.mkdir(parents=True, exist_ok=True)
+    _tell_parallelism(compiled.plan)
     if deployment.control is not None:
         deployment.control.path.mkdir(parents=True, exist_ok=True)
     return job
+
+
+def _tell_parallelism(plan: Plan) -> None:
+    """Once at the start: which queries more buckets and cores do not help."""
+    for query in plan.queries:
+        order = shared_order(query)
+        if order is not None:
+            logging.getLogger("ensue").warning("query %s: %s, runs as one task", query.title, order)
 
 
 def _settled(deployment: Deployment, program: Program, schemas: Schemas, kept: Record | None) -> Record:
@@ -271,7 +281,7 @@ def _refuse_folder_without_files(source: Source) -> None:
         )
 
 
-def _start(job: _Job, report: Progress, *, is_bounded: bool) -> StreamingQuery:
+def _start(job: _Job, report: Progress, *, is_bounded: bool) -> Handle:
     session, program = job.session, job.program
     if is_bounded:
         program = replace(program, idle=None)  # what is there is taken: the wall clock says nothing about it
@@ -279,7 +289,7 @@ def _start(job: _Job, report: Progress, *, is_bounded: bool) -> StreamingQuery:
     goes_on = program.needs_timeouts and not is_bounded
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(goes_on).lower())
     if goes_on:
-        job.signal("start")  # no timeout fires before a bucket has been called once
+        job.signal(Call.START)  # no timeout fires before a bucket has been called once
     tagged = tagged_stream(_packed(job, program), program)
     writer = tagged.writeStream.queryName(job.deployment.name).outputMode("append")
     writer = writer.option("checkpointLocation", str(job.deployment.checkpoint.resolve()))
@@ -287,7 +297,9 @@ def _start(job: _Job, report: Progress, *, is_bounded: bool) -> StreamingQuery:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{job.deployment.trigger // 1000} milliseconds")
-    return writer.foreachBatch(_BatchWriter(job, report).write).start()
+    at_work = AtWork(job.own_folder)
+    at_work.begin()
+    return Handle(job, writer.foreachBatch(_BatchWriter(job, report, program.idle).write).start(), at_work)
 
 
 def _packed(job: _Job, program: Program) -> DataFrame:
@@ -306,6 +318,7 @@ def _packed(job: _Job, program: Program) -> DataFrame:
             source.arrival,
             root=root,
             prefix=prefixes.get(source.name, ""),
+            name=source.name,
             place=place,
             is_control=is_control,
         )
@@ -329,10 +342,11 @@ def prefixes_of(sources: Sequence[Source]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _BatchWriter:
-    """Writes micro-batches: sinks, then accounts, then the report."""
+    """Writes micro-batches: sinks, then accounts and progress, then the report. `idle`: as the run has it."""
 
     job: _Job
     report: Progress
+    idle: int | None
     is_first: bool = field(default=True)
 
     def write(self, tagged: DataFrame, batch: int) -> None:
@@ -345,13 +359,27 @@ class _BatchWriter:
             self.is_first = False
         changes = ledger_changes(written)
         self.job.accounts.add(batch, changes)
-        self.report(batch_report(self.job.program, batch, written, changes, time.monotonic() - started))
+        told = batch_report(self.job.program, batch, written, changes, time.monotonic() - started)
+        self._note_progress(batch, written, told)
+        self.report(told)
+
+    def _note_progress(self, batch: int, written: list[Written], told: BatchReport) -> None:
+        before = self.job.progress.latest(before=batch)
+        come = JobProgress.from_plain(None if before is None else before[1]["progress"])
+        come = come.after(tables(written), idle=self.idle, records=told.records, matches=sum(told.matches.values()))
+        queries = {query.title: shared_order(query) for query in self.job.program.plan().queries}
+        self.job.progress.write(batch, {"queries": queries, "progress": come.to_plain()})
+
+
+def tables(written: list[Written]) -> list[tuple[Tag, pa.Table]]:
+    """What the driver was given itself, with what it is."""
+    return [(row.tag, read_table(row.data)) for row in written if row.data is not None]
 
 
 def ledger_changes(written: list[Written]) -> Ledger:
     """The accounts of one micro-batch."""
     changes: Ledger = {}
-    for table in (read_table(row.data) for row in written if row.tag is Tag.LEDGER and row.data is not None):
+    for table in (table for tag, table in tables(written) if tag is Tag.LEDGER):
         for row in table.to_pylist():
             key = (row["query"], row["source"], row["what"])
             changes[key] = changes.get(key, 0) + row["count"]
@@ -365,7 +393,7 @@ def batch_report(program: Program, batch: int, written: list[Written], changes: 
         if row.tag is Tag.MATCH:
             matches[row.query] = matches.get(row.query, 0) + row.rows
     first = program.plan().queries[0].title  # every query receives every record
-    metrics = [read_table(row.data) for row in written if row.tag is Tag.METRIC and row.data is not None]
+    metrics = [table for tag, table in tables(written) if tag is Tag.METRIC]
     return BatchReport(
         batch=batch,
         records=sum(count for (query, _, what), count in changes.items() if query == first and what == "received"),

@@ -1,12 +1,15 @@
 """Partition groups: queries that key the same event types by the same fields share shuffle, transport and engine.
 
 Takes a plan; gives its groups, in order of their first query, each as a plan of its own over the same event types. A
-group knows which records it wants, which bucket each goes to, and how records are counted that go nowhere.
+group knows which records it wants, which bucket each goes to, and how records are counted that go nowhere. Queries whose
+records are put in order by a clock that keys share (a source partition's, an event type's) are groups of their own: all
+that such a group takes is in one bucket.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,11 +19,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.admission import Verdict
 from runtime.batch import Arrivals, Kind
+from runtime.judging import Verdict
 from runtime.keys import bucket_of, key_identity
 from runtime.ledger import Account, count_records
 from runtime.selection import Selector, Use
+from runtime.time_policy import is_clocked, shares_clock
 
 EVERY_BUCKET = -1
 """Stands for "a copy to each bucket" among bucket numbers."""
@@ -34,16 +38,25 @@ _REFUSED_AT_SOURCE = (Use.MALFORMED, Use.UNKNOWN_TYPE)
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """`plan` holds the group's queries alone, `selectors` one a query; `number` counts groups from 0."""
+    """`plan` holds the group's queries alone, `selectors` one a query; `number` counts groups from 0.
+
+    `identity`: what the queries have in common, for good. `is_shared`: their keys depend on each other's records.
+    """
 
     number: int
     plan: Plan
     selectors: tuple[Selector, ...]
+    identity: str
+    is_shared: bool
 
     @property
     def query(self) -> QueryPlan:
         """A query that stands for all of the group where only keys matter."""
         return self.plan.queries[0]
+
+    def only_bucket(self, buckets: int) -> int | None:
+        """The bucket to which all goes; groups spread over the buckets by their identity. None: records go by their keys."""
+        return zlib.crc32(self.identity.encode()) % buckets if self.is_shared else None
 
     def takes_all(self, arrivals: Arrivals) -> bool:
         """Whether all records are events of inputs without a filter, for every query: there is nothing to select."""
@@ -71,10 +84,14 @@ class PartitionGroup:
         What has no key (unreadable, of an unknown type, null in its key) has one bucket by its offset; control events
         and heartbeats without a key go to all.
         """
-        place = bucket_of(arrivals, self.plan, self.query, buckets)
-        homeless = place < 0
-        if homeless.any():
-            place = np.where(homeless, arrivals.system("offset") % buckets, place)
+        only = self.only_bucket(buckets)
+        if only is None:
+            place = bucket_of(arrivals, self.plan, self.query, buckets)
+            homeless = place < 0
+            if homeless.any():
+                place = np.where(homeless, arrivals.system("offset") % buckets, place)
+        else:
+            place, homeless = np.full(len(arrivals), only), arrivals.system("kind") == Kind.CONTROL
         if self.takes_all(arrivals):
             return Route(place, np.ones(len(place), np.bool_), Account())
         uses = self.uses(arrivals)
@@ -112,14 +129,30 @@ def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: N
 
 def partition_groups(plan: Plan) -> tuple[PartitionGroup, ...]:
     """The groups of a plan's queries, in order of first appearance."""
-    members: dict[str, list[QueryPlan]] = {}
+    members: dict[tuple[str, bool], list[QueryPlan]] = {}
     for query in plan.queries:
-        members.setdefault(json.dumps(key_identity(query)), []).append(query)
+        members.setdefault((json.dumps(key_identity(query)), shares_clock(query)), []).append(query)
     return tuple(
         PartitionGroup(
             number,
             Plan(plan.events, tuple(queries), () if number else plan.stopped),
             tuple(Selector(plan, query) for query in queries),
+            *identity,
         )
-        for number, queries in enumerate(members.values())
+        for number, (identity, queries) in enumerate(members.items())
     )
+
+
+_BY = {
+    "partition": "by source partition",
+    "substream": "by substreams that its keys do not tell apart",
+    "input": "by event type",
+}
+
+
+def shared_order(query: QueryPlan) -> str | None:
+    """By what a query's records are put in order, where that leaves it one task; None: it has a task a bucket."""
+    if not shares_clock(query):
+        return None
+    timelines = dict.fromkeys(item.policy.timeline for item in query.inputs if item.policy and is_clocked(item))
+    return "ordered " + " and ".join(_BY[timeline] for timeline in timelines)

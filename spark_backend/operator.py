@@ -17,6 +17,7 @@ import pyarrow as pa
 from spark_backend.program import load_program
 from spark_backend.step import run_step
 from spark_backend.tagged import TAGGED_SCHEMA, TaggedRow
+from spark_backend.transport import Call
 
 STATE_DDL = "data binary"
 """One binary value; fixed for good, as are the bucket's type and the kind of timeout."""
@@ -38,7 +39,8 @@ def run_bounded(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) ->
     """For `mapInArrow` over packed rows sorted by bucket: all of a bucket at once, without state."""
     loaded = load_program(program)
     for bucket, rows in groupby(_pairs(batches), key=itemgetter(0)):
-        step = run_step(loaded, bucket, None, [data for _, data in rows], 0, flush=flush)
+        call = Call.FLUSH if flush else Call.CATCH_UP
+        step = run_step(loaded, bucket, None, [data for _, data in rows], 0, call=call)
         yield tagged_batch(bucket, step.rows)
 
 

@@ -21,13 +21,10 @@ from querylang.plan import Input, Plan, QueryPlan
 from runtime.batch import Arrivals, Kind
 from runtime.tables import iter_arrivals
 from spark_backend.program import Program, load_program
-from spark_backend.transport import pack_arrivals, pack_signal
+from spark_backend.transport import Call, pack_arrivals, pack_signal
 
 ROWS_AT_ONCE = 500_000
 """Rows of a DataFrame that are packed together."""
-
-FLUSH_WORD = "flush"
-"""Stands in the name of a signal file that lets time run out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +32,10 @@ class Reading:
     """The names of columns that say when and what, as the reader takes them; `event`: every row is of this type.
 
     `root`: the folder of a source; a file in a folder below it is called by its path from there, so that files of one
-    name are told apart, with `prefix` before it. Without it a file is called by its name, as in a replay. `place`: of
-    records that agree in their coordinates otherwise, those of the lower place come first. `is_control`: the control stream; what is no
-    event of the plan there is meant for the engine, which says what is wrong with it.
+    name are told apart, with `prefix` before it. Without it a file is called by its name, as in a replay. `name`: how the
+    clock calls the source. `place`: of records that agree in their coordinates otherwise, those of the lower place come
+    first. `is_control`: the control stream; what is no event of the plan there is meant for the engine, which says what is
+    wrong with it.
     """
 
     event: str | None = None
@@ -47,6 +45,7 @@ class Reading:
     source: str | None = None
     root: str | None = None
     prefix: str = ""
+    name: str = ""
     place: int = 0
     is_control: bool = False
 
@@ -109,7 +108,7 @@ def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) ->
             file = PurePosixPath(local_path(path))
             names = source if how.root is None else [how.prefix + str(file.relative_to(how.root))]
             named = replace(how, source=names[0]) if names else how
-            yield from _packed(named.arrivals(str(file), loaded.plan()), loaded, how)
+            yield from _packed(named.arrivals(str(file), loaded.plan()), loaded, how, by_partition=True)
 
 
 def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -126,12 +125,13 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
     first = (int(number or 0) << 40) + 1
     for table in _gathered(batches):
+        by_partition = "partition" in table.column_names
         if "offset" not in table.column_names:
             numbered = _with_coordinates(_by_arrival(table, how.arrival or "at"), task, first)
             first += len(table)
-            yield from _packed(how.arrivals(numbered, loaded.plan()), loaded, how)
         else:
-            yield from _packed(how.arrivals(table, loaded.plan()), loaded, how)
+            numbered = table
+        yield from _packed(how.arrivals(numbered, loaded.plan()), loaded, how, by_partition)
 
 
 def pack_signals(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,13 +139,21 @@ def pack_signals(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     loaded = load_program(program)
     for batch in batches:
         for path in batch.column(0).to_pylist():
-            yield pack_signal(loaded.buckets, flush=FLUSH_WORD in PurePosixPath(path).name)
+            yield pack_signal(loaded.buckets, Call(PurePosixPath(path).name.partition("-")[2]))
 
 
-def _packed(parts: Iterator[Arrivals], program: Program, how: Reading) -> Iterator[pa.RecordBatch]:
+def _packed(parts: Iterator[Arrivals], program: Program, how: Reading, by_partition: bool) -> Iterator[pa.RecordBatch]:
     for arrivals in parts:
         if len(arrivals):
-            yield pack_arrivals(arrivals, program.groups(), program.buckets, place=how.place, is_control=how.is_control)
+            yield pack_arrivals(
+                arrivals,
+                program.groups(),
+                program.buckets,
+                source=how.name or how.source or "table",
+                place=how.place,
+                is_control=how.is_control,
+                by_partition=by_partition,
+            )
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -15,9 +15,9 @@ from typing import Any
 
 from querylang.errors import InputError
 from querylang.expression import Type
+from spark_backend.files import write_atomically
 from spark_backend.program import Program
 from spark_backend.settings import Deployment, Source
-from spark_backend.sinks import write_atomically
 
 RECORD_VERSION = 1
 _FILE = "ensue.json"

@@ -11,7 +11,6 @@ Matches of several queries go to one folder a query, named by it, inside the sin
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -56,6 +55,9 @@ SINK_OF = {
 }
 """Which sink, by its name in a deployment file, takes which kind of tagged row."""
 
+FOR_DRIVER = {Tag.LEDGER, Tag.METRIC, Tag.SOURCE, Tag.TIMELINE}
+"""What the driver gets itself, not only as a count."""
+
 WRITTEN_DDL = "kind string, query string, rows long, file string, data binary"
 WRITTEN_SCHEMA = pa.schema(
     [
@@ -71,7 +73,7 @@ WRITTEN_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One table of one task: `file` where it went to a sink; `data` for accounts and metrics."""
+    """One table of one task: `file` where it went to a sink; `data` of what is FOR_DRIVER."""
 
     tag: Tag
     query: str
@@ -134,7 +136,7 @@ def write_tables(program: str, sinks: str, name: str, batches: Iterator[pa.Recor
             if sink is not None:
                 folder = folder_of(sink, tag, query, len(plan.queries))
                 file = files.write(folder, sink.format, table_of(data, tag, query, plan))
-            told.append(Written(tag, query, row["rows"], file, data if tag in {Tag.LEDGER, Tag.METRIC} else None))
+            told.append(Written(tag, query, row["rows"], file, data if tag in FOR_DRIVER else None))
     yield _told(told)
 
 
@@ -243,46 +245,3 @@ class _Json:
 
     def close(self) -> None:
         self._file.close()
-
-
-# ------------------------------------------------------------------------------------------------------- the driver
-
-
-class Accounts:
-    """The totals of the ledger beside a checkpoint, one file a micro-batch: a repeated one is counted once."""
-
-    KEPT = 10
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def total(self, before: int | None = None) -> dict[tuple[str, str, str], int]:
-        """Counts by query, source and word, of all micro-batches (before one)."""
-        numbers = [int(path.stem) for path in self._folder.glob("*.json") if before is None or int(path.stem) < before]
-        if not numbers:
-            return {}
-        rows = json.loads(self._path(max(numbers)).read_text("utf-8"))
-        return {(query, source, what): count for query, source, what, count in rows}
-
-    def add(self, batch: int, changes: Mapping[tuple[str, str, str], int]) -> None:
-        """The changes of one micro-batch."""
-        total = self.total(before=batch)
-        for key, count in changes.items():
-            total[key] = total.get(key, 0) + count
-        rows = [[*key, count] for key, count in sorted(total.items()) if count]
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path(batch), json.dumps(rows))
-        self._path(batch - self.KEPT).unlink(missing_ok=True)
-
-    def _path(self, batch: int) -> Path:
-        return self._folder / f"{batch:010d}.json"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The file is there with all of its text, or as it was before."""
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -2,12 +2,13 @@
 
 Takes a program, the bucket's number, its saved state, its packed rows and the batch's timestamp; gives the new state,
 tagged tables and the moment at which it wants to be called without records. The engine does all that has to do with
-queries; here is only which engines there are, what "now" is, and how the bucket's value is laid out.
+queries; here is only which engines there are, what "now" is, and which records have their turn: those of a source that
+was read further than the others wait here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from time import perf_counter
@@ -15,27 +16,21 @@ from time import perf_counter
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from querylang.errors import InputError
-from runtime.batch import NO_TIME, Arrivals
+from runtime.batch import Arrivals
 from runtime.controls import NEVER
 from runtime.engine import Engine
 from runtime.ledger import Account, ledger_table
 from runtime.results import Results
-from spark_backend.container import ContainerError, pack, unpack
+from spark_backend.bucket_state import Saved, close_state, open_state
+from spark_backend.clocks import Clocks, Turn
 from spark_backend.groups import PartitionGroup, count_uses
+from spark_backend.measures import measured
 from spark_backend.program import Program
 from spark_backend.settings import Clock
-from spark_backend.tagged import Tag, TaggedRow, tagged_rows
-from spark_backend.transport import HOME, Part, unpack_row
-
-STATE_VERSION = 1
-_USE = "state"
-
-METRIC_SCHEMA = pa.schema(
-    [("bucket", pa.int32()), ("rows", pa.int64()), ("state_bytes", pa.int64()), ("seconds", pa.float64())]
-)
-"""One row a call of the operator: records taken, size of the state left, time spent."""
+from spark_backend.tagged import TaggedRow, tagged_rows
+from spark_backend.transport import HOME, Call, Packed, Part, unpack_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,63 +42,78 @@ class Step:
     wake: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A bucket's state, opened: engines by group; the latest arrival (µs) and the batch (ms) that brought it.
-
-    `held`: control events whose arrival the events have not reached yet.
-    """
-
-    engines: tuple[Engine, ...]
-    heard: int | None
-    seen: int
-    held: tuple[Part, ...] = ()
-
-
 def run_step(
-    program: Program, bucket: int, state: bytes | None, rows: Sequence[bytes], timestamp: int, *, flush: bool = False
+    program: Program,
+    bucket: int,
+    state: bytes | None,
+    rows: Sequence[bytes],
+    timestamp: int,
+    *,
+    call: Call | None = None,
 ) -> Step:
-    """Take `rows` at `timestamp` (ms); `flush` then lets time run out, as a row may ask for too.
+    """Take `rows` at `timestamp` (ms); `call`: what is asked of the bucket, as a row may do too.
 
     Raises InputError for a state of another version or number of buckets.
     """
     started = perf_counter()
     index = program.plan_index(bucket)
-    packed = sorted((unpack_row(row, program.plan(index)) for row in rows), key=attrgetter("place"))
-    saved = open_state(program, bucket, state)
-    clocks = [row.clock for row in packed if row.clock is not None]
-    if clocks:
-        saved = replace(saved, heard=max(clocks), seen=timestamp)
-    now = _now(program, saved, timestamp)
-    flush = flush or any(row.flush for row in packed)
-    has_own_clock = program.clock is Clock.PROCESSING
-    controls = [*saved.held, *(part for row in packed if row.is_control for part in row.parts)]
-    due, held = _divided(controls, NEVER if flush or has_own_clock else now)
-    saved = replace(saved, held=held)
-    parts = [*(part for row in packed if not row.is_control for part in row.parts), *due]
-    call = _Call(parts, now, is_home=bucket % program.buckets == HOME, has_own_clock=has_own_clock, flush=flush)
+    groups, is_home = program.groups(index), bucket % program.buckets == HOME
+    packed = [unpack_row(row, program.plan(index)) for row in rows]
+    calls = {call, *(row.call for row in packed)}
+    before = open_state(program, bucket, state)
+    clocks = _clocks(before.clocks, packed, timestamp, is_caught_up=not calls.isdisjoint({Call.CATCH_UP, Call.FLUSH}))
+    now = timestamp * 1000 if program.clock is Clock.PROCESSING else clocks.now(timestamp, program.idle)
+    waiting = [*before.held, *(part for row in packed for part in row.parts)]
+    due, held = divided(waiting, _turn(program, clocks, calls, timestamp))
+    saved = replace(before, clocks=clocks, held=held)
+    work = _Work(due, now, is_home, program.clock is Clock.PROCESSING, Call.FLUSH in calls)
     results = [Results(ledger=row.ledger) for row in packed]
-    for group, engine in zip(program.groups(index), saved.engines, strict=True):
-        results.extend(call.results(group, engine))
+    for group, engine in zip(groups, saved.engines, strict=True):
+        results.extend(work.results(group, engine))
+    results.append(Results(ledger=_waiting_account(groups, before.held, held, is_home)))
     tagged = [row for result in results for row in tagged_rows(result)]
     data = close_state(program, saved)
-    metric = _metric(bucket, sum(len(part.arrivals) for part in parts), len(data), perf_counter() - started)
-    return Step(data, (*tagged, metric), _wake(program, saved, timestamp))
+    metrics = measured(program, bucket, saved, timestamp, state_bytes=len(data), seconds=perf_counter() - started)
+    return Step(data, (*tagged, *metrics), _wake(program, saved, timestamp))
 
 
-def _divided(parts: Sequence[Part], now: int | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-    """What has arrived at `now`, and what has not: control events are taken in order of arrival with the events."""
-    sides: tuple[list[Part], list[Part]] = ([], [])
-    for part in parts:
-        arrived = part.arrivals.system("arrival") <= (NO_TIME if now is None else now)
-        for side, rows in zip(sides, (arrived, ~arrived), strict=True):
-            if rows.any():
-                side.append(replace(part, arrivals=part.arrivals.take(np.flatnonzero(rows))))
-    return tuple(sides[0]), tuple(sides[1])
+def _clocks(before: Clocks, packed: Sequence[Packed], timestamp: int, *, is_caught_up: bool) -> Clocks:
+    clocks = before.after((item for row in packed for item in row.heard), timestamp)
+    return clocks.caught_up(timestamp) if is_caught_up else clocks
+
+
+def _turn(program: Program, clocks: Clocks, calls: set[Call | None], timestamp: int) -> Turn:
+    if program.clock is Clock.PROCESSING or Call.FLUSH in calls:
+        return Turn.of_all()
+    if Call.CATCH_UP in calls:
+        return Turn.of_all(clocks.furthest)
+    return clocks.turn(timestamp, program.idle)
+
+
+def divided(parts: Iterable[Part], turn: Turn) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """What has its turn, in the order of sources, and what has not: that in one part a source, group and kind."""
+    due: list[Part] = []
+    held: dict[tuple[int, bool, str, int], list[Part]] = {}
+    for part in sorted(parts, key=attrgetter("place")):
+        limit = turn.limit(part.source, part.arrivals)
+        has_turn = None if isinstance(limit, int) and limit == NEVER else part.arrivals.system("arrival") < limit
+        if has_turn is None or has_turn.all():
+            due.append(part)
+            continue
+        if has_turn.any():
+            due.append(_rows_of(part, has_turn))
+        kind = (part.group, part.is_copy, part.source, part.place)
+        held.setdefault(kind, []).append(_rows_of(part, ~has_turn))
+    joined = [replace(some[0], arrivals=Arrivals.concat([part.arrivals for part in some])) for some in held.values()]
+    return tuple(due), tuple(joined)
+
+
+def _rows_of(part: Part, rows: NDArray[np.bool_]) -> Part:
+    return replace(part, arrivals=part.arrivals.take(np.flatnonzero(rows)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _Work:
     """What all engines of a bucket are called with. `has_own_clock`: records arrive at `now`, whatever they say."""
 
     parts: Sequence[Part]
@@ -147,68 +157,32 @@ def _arriving_at(arrivals: Arrivals, now: int | None) -> Arrivals:
     return Arrivals(arrivals.table.set_column(position, arrivals.table.schema.field(position), moments))
 
 
-def _now(program: Program, saved: Saved, timestamp: int) -> int | None:
-    """The moment, µs, that the clock has reached; engines never go back."""
-    if program.clock is Clock.PROCESSING:
-        return timestamp * 1000
-    if program.idle is None or saved.heard is None:
-        return saved.heard
-    return saved.heard + max(0, (timestamp - saved.seen) * 1000 - program.idle)
+def _waiting_account(
+    groups: Sequence[PartitionGroup], before: Sequence[Part], after: Sequence[Part], is_home: bool
+) -> pa.Table:
+    """Records that wait for their turn are pending; their engine counts them as received when it gets them."""
+    account: Account = Account()
+    for parts, sign in ((before, -1), (after, 1)):
+        for part in parts:
+            if part.is_copy and not is_home:
+                continue
+            for item in pc.value_counts(part.arrivals.table.column("_source")).to_pylist():
+                for query in groups[part.group].plan.queries:
+                    for word in ("received", "pending"):
+                        account[query.title, item["values"], word] += sign * item["counts"]
+    return ledger_table(account)
 
 
 def _wake(program: Program, saved: Saved, timestamp: int) -> int | None:
+    """When time alone does something next: an engine's timers, or the turn of what waits."""
     if not program.needs_timeouts:
         return None
-    due = min((wake for engine in saved.engines if (wake := engine.next_wake()) is not None), default=None)
-    if due is None:
+    moments = [wake for engine in saved.engines if (wake := engine.next_wake()) is not None]
+    moments += [int(part.arrivals.system("arrival").min()) + 1 for part in saved.held]
+    if not moments:
         return None
-    if program.clock is Clock.ARRIVAL:
-        assert saved.heard is not None, "what is pending has arrived"
-        due += saved.seen * 1000 - saved.heard + (program.idle or 0)
-    return max(1, -(-due // 1000) - timestamp)
-
-
-def _metric(bucket: int, rows: int, state_bytes: int, seconds: float) -> TaggedRow:
-    values = {"bucket": [bucket], "rows": [rows], "state_bytes": [state_bytes], "seconds": [seconds]}
-    return TaggedRow(Tag.METRIC, "", pa.table(values, schema=METRIC_SCHEMA))
-
-
-def open_state(program: Program, bucket: int, state: bytes | None) -> Saved:
-    """The engines of a bucket: new ones, or as they were left."""
-    groups = program.groups(program.plan_index(bucket))
-    # what is told once, the first bucket tells
-    plans = [group.plan if bucket % program.buckets == HOME else replace(group.plan, stopped=()) for group in groups]
-    if state is None:
-        return Saved(tuple(Engine(plan, program.matcher, program.sources) for plan in plans), None, 0)
-    try:
-        header, parts = unpack(_USE, STATE_VERSION, state)
-    except ContainerError as error:
-        raise InputError(f"the state of bucket {bucket} cannot be read: {error}") from error
-    snapshots, held = parts[: header["groups"]], parts[header["groups"] :]
-    if header["buckets"] != program.buckets or header["groups"] != len(groups):
-        raise InputError(
-            f"the state of bucket {bucket} was written for {header['buckets']} buckets and {header['groups']} partition"
-            f" groups; this run has {program.buckets} and {len(groups)}"
-        )
-    engines = tuple(
-        Engine.restore(plan, bytes(part), program.matcher, program.sources)
-        for plan, part in zip(plans, snapshots, strict=True)
-    )
-    controls = tuple(
-        Part(group, is_copy, Arrivals.from_bytes(bytes(part)))
-        for (group, is_copy), part in zip(header["held"], held, strict=True)
-    )
-    return Saved(engines, header["heard"], header["seen"], controls)
-
-
-def close_state(program: Program, saved: Saved) -> bytes:
-    """The value to keep."""
-    header = {
-        "buckets": program.buckets,
-        "groups": len(saved.engines),
-        "heard": saved.heard,
-        "seen": saved.seen,
-        "held": [[part.group, part.is_copy] for part in saved.held],
-    }
-    held = [part.arrivals.to_bytes() for part in saved.held]
-    return pack(_USE, STATE_VERSION, header, [*(engine.snapshot() for engine in saved.engines), *held])
+    if program.clock is Clock.PROCESSING:
+        due: int | None = -(-min(moments) // 1000)
+    else:
+        due = saved.clocks.when(min(moments), program.idle)
+    return None if due is None else max(1, due - timestamp)

@@ -36,6 +36,8 @@ class Tag(StrEnum):
     DISCARDED = "discarded"
     LEDGER = "ledger"
     METRIC = "metric"
+    SOURCE = "source"
+    TIMELINE = "timeline"
 
 
 @dataclass(frozen=True, slots=True)

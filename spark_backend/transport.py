@@ -3,7 +3,7 @@
 Takes `Arrivals` as a reader made them; gives rows `(bucket, data)`, and on the other side the Arrivals again. Only
 these rows go through the shuffle: the JVM never sees a record. What no query wants stays behind and is counted.
 Columns that hold one value in a whole batch (a file's name, a null text) travel once, in the schema. Every bucket gets
-one row a batch, with records or not: it tells how far the arrival clock has come.
+one row a batch, with records or not: it tells how far the batch has brought each source partition.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from runtime.batch import SYSTEM_FIELDS, Arrivals, arrivals_schema
+from runtime.batch import SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
 from runtime.ledger import Account, ledger_table
 from runtime.results import LEDGER_SCHEMA
+from spark_backend.clocks import Heard
 from spark_backend.container import pack, unpack
 from spark_backend.groups import EVERY_BUCKET, PartitionGroup, Route
 
-PACKED_VERSION = 1
+PACKED_VERSION = 2
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
 PACKED_DDL = "bucket int, data binary"
 _USE = "packed"
@@ -34,26 +36,41 @@ HOME = 0
 """The bucket in which what every bucket gets is counted."""
 
 
+CONTROL = "control"
+"""The name of the control stream; no source of events has it."""
+
+
+class Call(StrEnum):
+    """What a row without records asks of a bucket; a later one asks for all that the ones before it do."""
+
+    START = "start"
+    """To look at its clock: no timeout fires before a bucket has been called once."""
+    CATCH_UP = "catch-up"
+    """To take what waits for other sources: all that was there is read."""
+    FLUSH = "flush"
+    """To take everything, and to let time run out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Records for one partition group; `is_copy`: every bucket has these, and bucket HOME counts them."""
+    """Records for one partition group; `is_copy`: every bucket has these, and bucket HOME counts them.
+
+    `source`: whose they are, as the clock tells sources apart. `place`: where it stands among all of them.
+    """
 
     group: int
     is_copy: bool
+    source: str
+    place: int
     arrivals: Arrivals
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What one row says: the arrival clock (µs) or None, whether time shall run out, records, accounts of others.
+    """What one row says: how far it brings the clocks of sources, a call or None, records, accounts of others."""
 
-    `place`: where the source stands among all of them. `is_control`: the records are of the control stream; they tell nothing about how far the events have come.
-    """
-
-    place: int
-    clock: int | None
-    flush: bool
-    is_control: bool
+    heard: tuple[Heard, ...]
+    call: Call | None
     parts: tuple[Part, ...]
     ledger: pa.Table
 
@@ -66,10 +83,20 @@ class _Piece:
 
 
 def pack_arrivals(
-    arrivals: Arrivals, groups: Sequence[PartitionGroup], buckets: int, *, place: int = 0, is_control: bool = False
+    arrivals: Arrivals,
+    groups: Sequence[PartitionGroup],
+    buckets: int,
+    *,
+    source: str = "table",
+    place: int = 0,
+    is_control: bool = False,
+    by_partition: bool = True,
 ) -> pa.RecordBatch:
-    """A batch of records (at least one) as one row a bucket; `place`, `is_control`: see `Packed`."""
-    clock = None if is_control else int(arrivals.system("arrival").max())
+    """A batch of records (at least one) as one row a bucket; `source`, `place`: see `Part`.
+
+    `is_control`: they are of the control stream and tell nothing about how far the events have come. `by_partition`
+    false: all of the source is read in order of arrival, as one.
+    """
     pieces: list[list[_Piece]] = [[] for _ in range(buckets)]
     account = Account()
     varying, constants = _without_constants(arrivals.table)
@@ -78,17 +105,16 @@ def pack_arrivals(
         account.update(route.account)
         for bucket, is_copy, table in _split(varying, route, buckets):
             pieces[bucket].append(_Piece(group.number, is_copy, _to_ipc(table, constants)))
+    header = {"source": CONTROL if is_control else source, "place": place, "heard": [], "call": None}
+    if not is_control:
+        header["heard"] = [[source, *item] for item in _heard(arrivals, by_partition, "_partition" in constants)]
     counts = ledger_table(account).to_pylist()
-    rows = [
-        _row(clock, pieces[bucket], place=place, is_control=is_control, ledger=counts if bucket == HOME else [])
-        for bucket in range(buckets)
-    ]
-    return _batch(rows)
+    return _batch([_row(header, pieces[bucket], ledger=counts if bucket == HOME else []) for bucket in range(buckets)])
 
 
-def pack_signal(buckets: int, *, flush: bool) -> pa.RecordBatch:
-    """A call for every bucket without a record: to start its clock, or to let time run out."""
-    return _batch([_row(None, [], flush=flush)] * buckets)
+def pack_signal(buckets: int, call: Call) -> pa.RecordBatch:
+    """A call for every bucket without a record."""
+    return _batch([_row({"source": "", "place": 0, "heard": [], "call": str(call)}, [])] * buckets)
 
 
 def unpack_row(data: bytes, plan: Plan) -> Packed:
@@ -96,31 +122,29 @@ def unpack_row(data: bytes, plan: Plan) -> Packed:
     header, parts = unpack(_USE, PACKED_VERSION, data)
     schema = arrivals_schema(plan)
     restored = tuple(
-        Part(group, is_copy, Arrivals(_from_ipc(part, schema)))
+        Part(group, is_copy, header["source"], header["place"], Arrivals(_from_ipc(part, schema)))
         for (group, is_copy), part in zip(header["parts"], parts, strict=True)
     )
     ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
-    return Packed(header["place"], header["clock"], header["flush"], header["control"], restored, ledger)
+    call = None if header["call"] is None else Call(header["call"])
+    return Packed(tuple(Heard(*item) for item in header["heard"]), call, restored, ledger)
 
 
-def _row(
-    clock: int | None,
-    pieces: Sequence[_Piece],
-    *,
-    flush: bool = False,
-    place: int = 0,
-    is_control: bool = False,
-    ledger: Sequence[dict[str, Any]] = (),
-) -> bytes:
-    header = {
-        "place": place,
-        "clock": clock,
-        "flush": flush,
-        "control": is_control,
-        "ledger": list(ledger),
-        "parts": [[piece.group, piece.is_copy] for piece in pieces],
-    }
-    return pack(_USE, PACKED_VERSION, header, [piece.data for piece in pieces])
+def _heard(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[int | None, int]]:
+    """The largest arrival of each partition; what could not be read says nothing of its partition, unless there is but one."""
+    arrival, partition = arrivals.system("arrival"), arrivals.system("partition")
+    if not by_partition or is_one:
+        return [(int(partition[0]) if by_partition else None, int(arrival.max()))]
+    readable = arrivals.system("kind") != Kind.MALFORMED
+    present, numbers = np.unique(partition[readable], return_inverse=True)
+    latest = np.full(len(present), arrival.min())
+    np.maximum.at(latest, numbers, arrival[readable])
+    return list(zip(present.tolist(), latest.tolist(), strict=True))
+
+
+def _row(header: dict[str, Any], pieces: Sequence[_Piece], ledger: Sequence[dict[str, Any]] = ()) -> bytes:
+    own = {"ledger": list(ledger), "parts": [[piece.group, piece.is_copy] for piece in pieces]}
+    return pack(_USE, PACKED_VERSION, header | own, [piece.data for piece in pieces])
 
 
 def _batch(rows: Sequence[bytes]) -> pa.RecordBatch:

@@ -34,7 +34,7 @@ from spark_backend.program import Program
 from spark_backend.session import own_session
 from spark_backend.streaming import tagged_stream
 from spark_backend.tagged import Tag, read_table
-from spark_backend.transport import PACKED_DDL, PACKED_SCHEMA, pack_arrivals, pack_signal
+from spark_backend.transport import PACKED_DDL, PACKED_SCHEMA, Call, pack_arrivals, pack_signal
 
 DEFAULT_BUCKETS = 2
 
@@ -151,10 +151,10 @@ class _Cases:
         start, arrivals = pieces[step]
         batches = []
         if len(arrivals):
-            batches.append(pack_arrivals(arrivals, self.program.groups(index), self.buckets))
+            batches.append(pack_arrivals(arrivals, self.program.groups(index), self.buckets, by_partition=False))
             self._note_rows(index, step, start, arrivals)
         if case.flush and step == len(pieces) - 1:
-            batches.append(pack_signal(self.buckets, flush=True))
+            batches.append(pack_signal(self.buckets, Call.FLUSH))
         return [self._numbered(batch, index) for batch in batches]
 
     def _numbered(self, batch: pa.RecordBatch, index: int) -> pa.RecordBatch:

@@ -52,6 +52,7 @@ checkpoint: state
 """
 
 ROWS = 3000
+KNOWN_CONTROLS = "SetDelayedEventsLeeway(delayLeeway, reorderBuffer) or Heartbeat(event, time)"
 
 
 def table(rows: int = ROWS, seed: int = 7) -> pd.DataFrame:
@@ -227,9 +228,9 @@ def test_control_events_reach_every_bucket_once_in_order_of_arrival(spark: Spark
     assert streamed(tmp_path) == as_lists(embedded(tmp_path))
     output = pd.read_parquet(tmp_path / "out" / "output")
     assert sorted(output[output["kind"] == "error"]["text"]) == [
-        "'SetLeeway' is not an event; expected SetDelayedEventsLeeway(delayLeeway, reorderBuffer)",
-        "SetDelayedEventsLeeway takes two numbers of seconds, delayLeeway and reorderBuffer: 'SetDelayedEventsLeeway(3.0)'",
-        "SetDelayedEventsLeeway: 'soon' is not a number of seconds",
+        "'SetDelayedEventsLeeway(soon, 1.0)' is no control event: 'soon' is not a value; strings stand in double quotes",
+        "SetDelayedEventsLeeway(delayLeeway, reorderBuffer) takes 2 arguments",
+        f"control event 'SetLeeway' is not known; expected {KNOWN_CONTROLS}",
     ]
     assert report.ledger["Rise", "one.json", "control"] == 4
     assert report.ledger["Jump", "one.json", "control"] == 4

@@ -18,7 +18,7 @@ from spark_backend.program import Program
 from spark_backend.settings import Clock
 from spark_backend.step import Step, run_step
 from spark_backend.tagged import Tag, TaggedRow
-from spark_backend.transport import pack_arrivals, unpack_row
+from spark_backend.transport import Call, pack_arrivals, unpack_row
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
 
 
@@ -31,7 +31,7 @@ def run(program: Program, parts: list[Arrivals], *, flush: bool = True) -> list[
         for row in rows:
             bucket, data = row["bucket"], row["data"]
             last = flush and number == len(parts) - 1
-            step = run_step(program, bucket, states.get(bucket), [data], number, flush=last)
+            step = run_step(program, bucket, states.get(bucket), [data], number, call=Call.FLUSH if last else None)
             states[bucket] = step.state
             out.extend(step.rows)
     return out
@@ -117,7 +117,9 @@ def test_control_events_wait_for_the_events_that_arrive_before_them() -> None:
         signals = pack_arrivals(controls, program.groups(), 3, is_control=True).column(1).to_pylist()
         for bucket in range(3):
             given = [packed[bucket], signals[bucket]] if number == 0 else [packed[bucket]]
-            step = run_step(program, bucket, states.get(bucket), given, number, flush=number == 2)
+            step = run_step(
+                program, bucket, states.get(bucket), given, number, call=Call.FLUSH if number == 2 else None
+            )
             states[bucket] = step.state
             tagged.extend(step.rows)
     matches, outputs, ledger, discarded = embedded(PLAN, arrivals)
@@ -149,8 +151,8 @@ def test_state_of_another_bucket_count_is_refused_by_name() -> None:
 
 def test_state_of_another_version_is_refused_by_name() -> None:
     program = Program.of(PLAN, buckets=1)
-    state = run_step(program, 0, None, [], 0).state.replace(b'"version": 1', b'"version": 9', 1)
-    with pytest.raises(InputError, match="state value of version 9; this release reads state of version 1"):
+    state = run_step(program, 0, None, [], 0).state.replace(b'"version": 2', b'"version": 9', 1)
+    with pytest.raises(InputError, match="state value of version 9; this release reads state of version 2"):
         run_step(program, 0, state, [], 1)
 
 

@@ -1,0 +1,242 @@
+"""One clock for all sources: records have their turn in order of arrival, however unevenly the sources are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from runtime.batch import Arrivals, Kind
+from runtime.engine import Engine
+from spark_backend.bucket_state import STATE_VERSION, open_state
+from spark_backend.clocks import Clocks, Heard
+from spark_backend.container import pack
+from spark_backend.program import Program
+from spark_backend.settings import Clock
+from spark_backend.step import Step, run_step
+from spark_backend.tagged import Tag, TaggedRow
+from spark_backend.transport import Call, pack_arrivals
+from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
+from tests.spark_backend.test_step import embedded, ledger_of, rows_of
+
+BEGIN = 1_000_000 * SECOND
+
+
+def places(count: int, partitions: int = 2, seed: int = 3) -> Arrivals:
+    """Records of sources `a` and `b` with two partitions each, many at the same moments; offsets count by partition."""
+    arrivals, random = arrivals_of(count, plan=SEVERAL), np.random.default_rng(seed)
+    at = BEGIN + np.sort(random.integers(0, count // 8, count)) * SECOND // 4
+    partition = random.integers(0, partitions, count).astype(np.int32)
+    table = arrivals.table
+    for name, values in [
+        ("_arrival", pa.array(at)),
+        ("_source", pa.array(random.choice(["a", "b"], count)).dictionary_encode()),
+        ("_partition", pa.array(partition)),
+        ("ts:float", pa.array(at / SECOND - random.random(count) * 5)),
+    ]:
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(place), values)
+    return Arrivals(table)
+
+
+def rows_by_place(arrivals: Arrivals) -> dict[tuple[str, int], NDArray[np.int64]]:
+    """The rows of each source partition, in order of arrival."""
+    names = np.array(arrivals.table.column("_source").to_pylist())
+    partition = arrivals.system("partition")
+    return {
+        (name, number): np.flatnonzero((names == name) & (partition == number))
+        for name in ("a", "b")
+        for number in np.unique(partition).tolist()
+    }
+
+
+class Stream:
+    """A program's buckets over micro-batches; each is called anew from its state, as after a restart."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.states: dict[int, bytes] = {}
+        self.tagged: list[TaggedRow] = []
+
+    def take(self, parts: dict[str, Arrivals], timestamp: int, call: Call | None = None) -> list[Step]:
+        """A micro-batch of these records by source; `control` is the control stream."""
+        packed = [
+            pack_arrivals(part, self.program.groups(), self.program.buckets, source=name, is_control=name == "control")
+            for name, part in parts.items()
+            if len(part)
+        ]
+        steps = []
+        for bucket in range(self.program.buckets):
+            rows = [batch.column(1)[bucket].as_py() for batch in packed]
+            step = run_step(self.program, bucket, self.states.get(bucket), rows, timestamp, call=call)
+            self.states[bucket] = step.state
+            self.tagged.extend(step.rows)
+            steps.append(step)
+        return steps
+
+    def answer(self) -> tuple[list[str], list[str], dict[tuple[object, ...], int], int]:
+        """As `test_step.embedded` gives it."""
+        matches = sorted(str(row["match_id"]) for row in rows_of(self.tagged, Tag.MATCH))
+        outputs = sorted(str(row["text"]) for row in rows_of(self.tagged, Tag.OUTPUT))
+        return matches, outputs, ledger_of(rows_of(self.tagged, Tag.LEDGER)), len(rows_of(self.tagged, Tag.DISCARDED))
+
+
+def unevenly(arrivals: Arrivals, seed: int) -> list[dict[str, Arrivals]]:
+    """Micro-batches that take of each source partition as much as chance says, and a little of each in the first."""
+    random, left = np.random.default_rng(seed), rows_by_place(arrivals)
+    batches: list[dict[str, Arrivals]] = []
+    while any(len(rows) for rows in left.values()):
+        taken: dict[str, list[NDArray[np.int64]]] = {"a": [], "b": []}
+        for place, rows in left.items():
+            most = len(rows) if random.random() < 0.1 else int(random.integers(0, 200)) * int(random.integers(0, 2))
+            count = max(most, 1 if not batches else 0)
+            taken[place[0]].append(rows[:count])
+            left[place] = rows[count:]
+        batches.append({name: arrivals.take(random.permutation(np.concatenate(rows))) for name, rows in taken.items()})
+    return batches
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_uneven_reading_gives_what_all_records_merged_by_arrival_give(seed: int) -> None:
+    arrivals = places(3000)
+    stream = Stream(Program.of(SEVERAL, buckets=2))
+    batches = unevenly(arrivals, seed)
+    for number, parts in enumerate(batches):
+        stream.take(parts, number, Call.FLUSH if number == len(batches) - 1 else None)
+    assert len(batches) > 5
+    assert stream.answer() == embedded(SEVERAL, arrivals)
+
+
+def test_the_account_balances_after_every_micro_batch_and_tells_what_waits_as_pending() -> None:
+    arrivals = places(2000)
+    stream = Stream(Program.of(SEVERAL, buckets=2))
+    waited = received = 0
+    for number, parts in enumerate(unevenly(arrivals, 1)):
+        stream.take(parts, number)
+        received += sum(map(len, parts.values()))
+        for query in ("Rise", "High", "All"):
+            account = {what: 0 for _, _, what in stream.answer()[2]}
+            for (name, _, what), count in stream.answer()[2].items():
+                account[what] += count if name == query else 0
+            assert account.pop("received") == received == sum(account.values())
+        waited = max(waited, *(row["held"] for row in rows_of(stream.tagged, Tag.METRIC)))  # type: ignore[call-overload]
+    assert waited > 0
+
+
+def test_what_waits_is_taken_when_all_that_was_there_is_read() -> None:
+    arrivals = places(600)
+    rows = rows_by_place(arrivals)
+    parts = {"a": arrivals.take(rows["a", 0]), "b": arrivals.take(rows["b", 0][:40])}
+    stream = Stream(Program.of(SEVERAL, buckets=1))
+    stream.take(parts, 0)
+    stream.take({}, 1, Call.CATCH_UP)
+    engine = Engine(SEVERAL)
+    engine.process(Arrivals.concat(list(parts.values())))
+    assert ledger_of(rows_of(stream.tagged, Tag.LEDGER)) == ledger_of(engine.ledger().to_pylist())
+    again = Stream(Program.of(SEVERAL, buckets=1))
+    again.take(parts, 0, Call.CATCH_UP)
+    assert again.answer() == stream.answer()
+
+
+def test_control_events_have_their_turn_among_sources_read_unevenly() -> None:
+    query = PLAN.queries[0]
+    plan = replace(
+        PLAN, queries=(replace(query, inputs=tuple(replace(item, out_of_order=False) for item in query.inputs)),)
+    )
+    arrivals = places(1000, partitions=1)
+    rows = rows_by_place(arrivals)
+    table = arrivals.take(rows["b", 0][[200]]).table
+    for name, value in [("_kind", Kind.CONTROL), ("_text", "SetDelayedEventsLeeway(0.5, 1.0)"), ("_offset", 10**9)]:
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(place), pa.array([value], table.schema.field(place).type))
+    control = Arrivals(table)
+    stream = Stream(Program.of(plan, buckets=2))
+    stream.take({"a": arrivals.take(rows["a", 0]), "b": arrivals.take(rows["b", 0][:100]), "control": control}, 0)
+    stream.take({"b": arrivals.take(rows["b", 0][100:])}, 1, Call.FLUSH)
+    found = stream.answer()[0]
+    assert found == embedded(plan, Arrivals.concat([arrivals, control]))[0]
+    assert found != embedded(plan, arrivals)[0]
+
+
+def test_one_source_alone_never_waits_and_holds_nothing() -> None:
+    stream = Stream(Program.of(PLAN, buckets=1))
+    stream.take({"s": arrivals_of(500)}, 0)
+    assert open_state(stream.program, 0, stream.states[0]).held == ()
+    assert rows_of(stream.tagged, Tag.METRIC)[0]["held"] == 0
+
+
+def test_a_silent_source_lets_time_go_on_at_the_pace_of_the_wall_clock() -> None:
+    idle = 2 * SECOND
+    clocks = Clocks().after([Heard("a", 0, 100 * SECOND), Heard("b", 0, 90 * SECOND)], 1_000)
+    clocks = clocks.after([Heard("a", 0, 130 * SECOND)], 20_000)
+    assert [clocks.now(at, idle) for at in (1_000, 3_000, 13_000)] == [90 * SECOND, 90 * SECOND, 100 * SECOND]
+    assert clocks.now(60_000, None) == 90 * SECOND
+    assert clocks.when(100 * SECOND, idle) == 13_000
+    assert clocks.when(100 * SECOND, None) is None
+
+
+def test_records_of_a_fast_source_wake_their_bucket_when_the_slow_one_has_been_silent_for_long_enough() -> None:
+    program = Program.of(PLAN, buckets=1, idle=0)
+    stream, arrivals = Stream(program), arrivals_of(100)
+    first, last = (Arrivals(arrivals.table.slice(at, 50)) for at in (0, 50))
+    (step,) = stream.take({"a": last, "b": first}, 1_000)
+    # the clock stands at record 49; record 50 is 0.1 s later, and has its turn when more than that has passed
+    assert step.wake == 101
+    before = stream.answer()[2]
+    stream.take({}, 1_101)
+    assert stream.answer()[2] != before
+
+
+def test_a_source_partition_that_appears_late_begins_where_the_others_are() -> None:
+    clocks = Clocks().after([Heard("a", 0, 100), Heard("a", 1, 80)], 0)
+    clocks = clocks.after([Heard("b", 0, 50)], 1)
+    assert clocks.now(1, None) == 80
+    assert clocks.after([Heard("b", 0, 85), Heard("a", 1, 200)], 2).now(2, None) == 85
+
+
+def test_an_arrival_that_goes_back_does_not_take_its_source_back() -> None:
+    clocks = Clocks().after([Heard("a", 0, 100)], 0).after([Heard("a", 0, 60)], 1)
+    assert clocks.now(1, None) == 100
+
+
+def test_unreadable_records_make_no_partition_of_their_own() -> None:
+    arrivals = places(100)
+    kinds = arrivals.system("kind").copy()
+    kinds[:3] = Kind.MALFORMED
+    partition = arrivals.system("partition").astype(np.int32) + np.int32(1)
+    partition[:3] = 0
+    table = arrivals.table.set_column(0, "_kind", pa.array(kinds)).set_column(3, "_partition", pa.array(partition))
+    stream = Stream(Program.of(PLAN, buckets=1))
+    stream.take({"a": Arrivals(table)}, 0)
+    assert [row["partition"] for row in rows_of(stream.tagged, Tag.SOURCE)] == [1, 2]
+
+
+def test_with_the_clock_processing_nothing_waits() -> None:
+    stream, arrivals = Stream(Program.of(PLAN, buckets=1, clock=Clock.PROCESSING)), arrivals_of(100)
+    stream.take({"a": arrivals, "b": Arrivals(arrivals.table.slice(0, 50))}, 1_000_000_000)
+    assert open_state(stream.program, 0, stream.states[0]).held == ()
+
+
+def test_state_with_one_clock_for_all_sources_is_read() -> None:
+    program = Program.of(PLAN, buckets=1)
+    engine = Engine(PLAN)
+    engine.process(arrivals_of(200))
+    header = {"buckets": 1, "groups": 1, "heard": engine.clock, "seen": 7, "held": [[0, True]]}
+    old = pack("state", STATE_VERSION - 1, header, [engine.snapshot(), arrivals_of(1).to_bytes()])
+    saved = open_state(program, 0, old)
+    assert saved.clocks.now(7, None) == engine.clock
+    assert [(part.group, part.is_copy, part.source) for part in saved.held] == [(0, True, "control")]
+    later = saved.clocks.after([Heard("a", 0, engine.clock or 0), Heard("b", 0, 5)], 8)
+    assert [(item.source, item.reached) for item in later.sources] == [("a", engine.clock), ("b", engine.clock)]
+
+
+def test_the_clocks_of_all_buckets_are_one() -> None:
+    arrivals = places(400)
+    stream = Stream(replace(Program.of(SEVERAL, buckets=3), idle=0))
+    for number, parts in enumerate(unevenly(arrivals, 2)):
+        stream.take(parts, 1_000 * number)
+    clocks = [open_state(stream.program, bucket, state).clocks for bucket, state in stream.states.items()]
+    assert clocks[0] == clocks[1] == clocks[2]
