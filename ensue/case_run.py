@@ -15,7 +15,7 @@ from ensue.cases import Case
 from ensue.executors import Job, even_splits
 from ensue.queries import load
 from querylang.errors import EnsueError
-from runtime.replay import read_records
+from runtime.ordered_tables import read_ordered
 from runtime.results import Results
 from runtime.steps import replay_steps
 
@@ -34,8 +34,9 @@ class Outcome:
 
 def prepare(case: Case) -> Job:
     """The case's query compiled, its rows read; raises QueryErrors, InputError."""
-    plan = load(case.query if case.query is not None else case.text or "").plan(parameters=case.parameters)
-    return Job(plan, read_records([case.table(plan)], plan), flush=False)
+    given = load(case.query if case.query is not None else case.text or "").plan(parameters=case.parameters)
+    plan, records = read_ordered([case.table(given)], given, None, case.orderings)
+    return Job(plan, records, flush=False)
 
 
 def run_embedded(case: Case) -> Iterator[Outcome]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ import yaml
 from querylang.errors import InputError
 from querylang.given import NOTHING, Given
 from querylang.plan import Heartbeat, Input, Plan, plain_field
+from runtime.ordering import OrderingError, Orderings, parse_orderings
 
-CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "rows")
+CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "ordering", "rows")
 INPUT_KEYS = ("wait", "out_of_order")
 ROW_KEYS = ("at", "id", "in", "event", "heartbeat", "ts", "dt", "dt_provenance", "out", "discard")
-"""All other keys of a row are fields of its event."""
+PLACE_KEYS = ("source", "partition", "start", "end", "shape")
+"""Columns of an event table, where they are no fields. All other keys of a row are fields of its event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,12 @@ class Row:
     @property
     def fields(self) -> dict[str, Any]:
         """What is no key of a case row, and `id`, which serves both."""
-        return {key: value for key, value in self.given.items() if key not in ROW_KEYS or key == "id"}
+        return {key: value for key, value in self.given.items() if key not in (*ROW_KEYS, *PLACE_KEYS) or key == "id"}
+
+    @property
+    def places(self) -> dict[str, Any]:
+        """Where it came from, and how long it lasts."""
+        return {key: self.given[key] for key in PLACE_KEYS if key in self.given}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class Case:
     leeway: tuple[str, str] | None
     rows: tuple[Row, ...]
     parameters: Given = NOTHING
+    orderings: Orderings = field(default_factory=dict)
 
     @property
     def rows_before(self) -> int:
@@ -87,7 +95,8 @@ class Case:
         time_field = plain_field(time_from)
         if time_field is not None and "ts" in row.given:
             fields.setdefault(time_field, row.given["ts"])
-        return every | fields | base if "ts" not in (known or ()) else every | base | fields
+        both = every | fields | base if "ts" not in (known or ()) else every | base | fields
+        return both | row.places
 
 
 def _heartbeat_of(case: Case, number: int, event: str, taken: Iterable[tuple[Input, Heartbeat | None]]) -> Heartbeat:
@@ -123,7 +132,9 @@ def _case(file: Path, number: int, item: Any) -> Case:
     query = _query_file(file, place, item)
     text = None if query is not None else _query_text(place, item, has_heartbeats)
     parameters = _parameters(place, item.get("parameters", {}))
-    return Case(name, file, query, text, _leeway(place, item.get("leeway")), tuple(map(Row, rows)), parameters)
+    orderings = _orderings(place, item.get("ordering"))
+    leeway = _leeway(place, item.get("leeway"))
+    return Case(name, file, query, text, leeway, tuple(map(Row, rows)), parameters, orderings)
 
 
 def _refuse_unknown(given: Iterable[str], known: Iterable[str], place: str) -> None:
@@ -169,6 +180,13 @@ def _parameters(place: str, given: Any) -> Given:
     if not isinstance(given, dict):
         raise InputError(f"{place}: `parameters` must be a mapping of names to values")
     return Given(given, place)
+
+
+def _orderings(place: str, given: Any) -> Orderings:
+    try:
+        return parse_orderings(given)
+    except OrderingError as error:
+        raise InputError("\n".join(f"{place}: {message}" for _, message in error.found)) from error
 
 
 def _leeway(place: str, given: Any) -> tuple[str, str] | None:

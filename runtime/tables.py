@@ -123,9 +123,8 @@ class _Reading:
         self.arrival = self._declared(columns.arrival, "at")
         self.type = self._declared(columns.type, "event")
         self.lasting = _lasting_events(plan)
-        self.source_time = self._declared(columns.source_time, "ts") or (
-            self._declared(None, "start") if self.lasting else None
-        )
+        self.source_time = self._declared(columns.source_time, "ts")
+        self.start = self._declared(None, "start") if self.lasting else None
         self.is_history = self.arrival is None
         self.kinds = np.empty(self.count, np.int16)
         self.text: NDArray[np.object_] | None = None
@@ -198,7 +197,12 @@ class _Reading:
                 if field.name not in self.names and field.type.kind is not TypeKind.OPTIONAL:
                     near = _did_you_mean(field.name, self.names)
                     raise InputError(f"{self.raw.name}: has no column {field.name!r}, a field of {event.name!r}{near}")
-            if self.source_time is None and _needs_source_time(self.plan, event.name, self.is_history):
+            has_start = self.start is not None and event.name in self.lasting
+            if (
+                self.source_time is None
+                and not has_start
+                and _needs_source_time(self.plan, event.name, self.is_history)
+            ):
                 raise InputError(
                     f"{self.raw.name}: has no column 'ts', the source time of {event.name!r}"
                     f"{_did_you_mean('ts', self.names)}; another column can be named as the source time"
@@ -271,14 +275,19 @@ class _Reading:
     # ------------------------------------------------------------------------------------------------------ times
 
     def _source_times(self) -> NDArray[np.int64]:
-        if self.source_time is None:
-            return np.full(self.count, NO_TIME)
-        moments = parse_times(self._column(self.source_time))
-        if moments.bad.any():
-            for row in np.flatnonzero(moments.bad):
-                if not self._is_field(int(row), self.source_time):
-                    self._refuse_time(int(row), self.source_time)
-        return moments.micros
+        micros = np.full(self.count, NO_TIME)
+        if self.source_time is not None:
+            micros = self._filled_from(self.source_time, micros, np.ones(self.count, np.bool_))
+        return micros if self.start is None else self._filled_from(self.start, micros, self._rows_of(self.lasting))
+
+    def _filled_from(self, name: str, micros: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The times that are missing on these rows, from a column; what is no time there spoils its row."""
+        moments = parse_times(self._column(name))
+        is_open = rows & (micros == NO_TIME)
+        for row in np.flatnonzero(moments.bad & is_open):
+            if not self._is_field(int(row), name):
+                self._refuse_time(int(row), name)
+        return np.where(is_open, moments.micros, micros)
 
     def _is_field(self, row: int, name: str) -> bool:
         kind = self.kinds[row]

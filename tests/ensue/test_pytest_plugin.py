@@ -112,6 +112,25 @@ def test_a_case_may_give_parameters(pytester: pytest.Pytester, least: str, outco
     pytester.runpytest().assert_outcomes(**{outcome: 1})
 
 
+ORDERED = """inputs: {A: {}}
+within: 30
+ordering: {policy: stream_analytics, late: 15s, out_of_order: 5s}
+rows:
+  - {at: "00:10:00", id: 1, in: A, ts: "00:09:58"}
+  - {at: "00:10:01", id: 2, in: A, ts: "00:09:50", partition: 0, dt: "00:09:53"}
+  - {at: "00:10:05", id: 3, in: A, ts: "00:10:05", dt: "00:10:00", out: [[2, 1]]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("altered", "outcome"),
+    [("late: 15s", "passed"), ("late: 5s", "failed"), ("lat: 15s", "errors")],
+)
+def test_a_case_may_have_an_ordering(pytester: pytest.Pytester, altered: str, outcome: str) -> None:
+    write(pytester, ORDERED.replace("late: 15s", altered))
+    pytester.runpytest().assert_outcomes(**{outcome: 1})
+
+
 def test_what_a_find_every_selects_and_what_is_unset_can_be_expected(pytester: pytest.Pytester) -> None:
     types = "event A { integer v; }\nevent B { integer v; }\ninputs { A() within 9.0; B() within 9.0; }\n"
     (pytester.path / "every.query").write_text(types + "find every A as a select sum(a.v) as s select count() as n\n")

@@ -61,7 +61,7 @@ def test_a_wrong_import_would_be_seen() -> None:
 DEPLOYMENT = """
 name: flights
 queries: [a.query]
-sources: {records: {format: parquet, path: .}}
+sources: {records: {format: parquet, path: ., ordering: stream_analytics late=5s start=10:00:00}}
 sinks: {matches: {format: parquet, path: out}}
 checkpoint: state
 """

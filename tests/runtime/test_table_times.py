@@ -53,6 +53,8 @@ def shaped(*rows: dict[str, Any], plan: Plan = PLAIN) -> list[tuple[Any, ...]]:
         ({"start": 1, "end": 2}, (1, 2, Shape.INTERVAL)),
         ({"ts": 1, "end": 2}, (1, 2, Shape.INTERVAL)),
         ({"ts": 1, "start": 5, "end": 2}, (1, 2, Shape.INTERVAL)),
+        ({"ts": None, "start": 1, "end": 2}, (1, 2, Shape.INTERVAL)),
+        ({"start": "soon", "end": 2}, ("'soon' in 'start' is not a time",)),
         ({"start": "00:00:01", "end": "1970-01-01T00:00:02Z", "shape": " Interval"}, (1, 2, Shape.INTERVAL)),
         ({"start": 1, "shape": "point"}, (1, None, Shape.POINT)),
         ({"start": 1, "shape": "start_edge"}, (1, None, Shape.START_EDGE)),
