@@ -134,6 +134,7 @@ def explain(
         list[Path] | None, typer.Argument(metavar="[EVENTS...]", help="Tables with the types that nothing defines.")
     ] = None,
     parameters: Parameters = None,
+    ordering: Ordering = None,
     dot: Annotated[bool, typer.Option("--dot", help="Print the automaton as a graph for graphviz.")] = False,
     svg: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Draw the automaton, with graphviz; of several queries each.")
@@ -146,12 +147,14 @@ def explain(
     from ensue.result import template_for
     from querylang.describe import to_dot
     from querylang.given_instances import with_instances
+    from runtime.ordering import SourceOrdering, parse_orderings, with_ordering
     from runtime.tables import Columns
 
     queries = load(file)
     plan = template_for(queries, events, Columns()) if events else queries.template()
     if parameters is not None:
         plan = with_instances(plan, read_parameters(parameters))
+    plan = with_ordering(plan, [SourceOrdering(*chosen) for chosen in parse_orderings(ordering).items()])
     if svg is not None:
         for path in explanation.draw(plan, svg):
             _print(str(path))

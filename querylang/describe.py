@@ -10,7 +10,19 @@ from typing import assert_never
 
 from querylang.automaton import ACCEPT
 from querylang.expression import Expression, FieldOf
-from querylang.plan import Between, Condition, Input, Parameter, Plan, QueryPlan, Wait, Where, Within, Without
+from querylang.plan import (
+    Between,
+    Condition,
+    Input,
+    Parameter,
+    Plan,
+    QueryPlan,
+    TimePolicy,
+    Wait,
+    Where,
+    Within,
+    Without,
+)
 from querylang.plan_text import (
     OWN,
     Names,
@@ -127,11 +139,51 @@ def _listed(expressions: tuple[Expression, ...]) -> str:
 
 
 def _time(item: Input) -> str:
-    if item.wait is None:
+    is_chosen = item.policy is not None and item.policy.timeline != "key"
+    if item.wait is None and not is_chosen:
         return "arrival"
     origin = expression_text(item.time_from, OWN) if item.time_from is not None else "the source's column"
+    if item.policy is not None and is_chosen:
+        return f"{origin}, {', '.join(_policy(item.policy))}"
+    assert item.wait is not None, "there is a wait, or a policy"
     order = "out of order" if item.out_of_order else "in order"
     return f"{origin}, {order}, wait {duration_text(item.wait)}"
+
+
+def _policy(policy: TimePolicy) -> Iterator[str]:
+    """What was chosen for the source of an input."""
+    yield f"in the order of {policy.name}"
+    match policy.timeline:
+        case "substream":
+            yield f"a clock for each {', '.join(policy.over)}"
+        case "partition":
+            yield "a clock for each partition of a source"
+        case _:
+            yield f"the clock of {policy.imports}" if policy.imports is not None else "one clock"
+    if policy.every is not None or policy.every_span is not None:
+        yield _pace(policy)
+    if policy.idle is not None:
+        yield f"complete after {duration_text(policy.idle)} of quiet"
+    if policy.max_delay is not None:
+        yield f"at most {duration_text(policy.max_delay)} late"
+    if policy.early is not None:
+        yield f"at most {duration_text(policy.early)} early"
+    yield _ACTIONS[policy.action]
+
+
+_ACTIONS = {
+    "drop": "the rest is discarded",
+    "adjust": "the rest is adjusted",
+    "clip": "the rest is clipped or discarded",
+}
+
+
+def _pace(policy: TimePolicy) -> str:
+    side = "before" if policy.disorder > 0 else "after"
+    place = f"{duration_text(abs(policy.disorder))} {side} the newest event" if policy.disorder else "the newest event"
+    if policy.every_span is not None:
+        return f"complete up to {place}, after each {duration_text(policy.every_span)} of event time"
+    return f"complete up to {place}" + ("" if policy.every == 1 else f", after each {policy.every} events")
 
 
 def _pattern(query: QueryPlan) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import ensue
@@ -201,3 +203,63 @@ def test_check_tells_an_ordering_that_cannot_be(folder: Path, text: str, message
     found = check_files([folder / "run.yaml"]).to_plain()["errors"]
     assert {item["line"] for item in found} == {7}
     assert found[0]["message"].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("ordering", "time"),
+    [
+        ("stream_analytics late=5s out_of_order=2s over=card", "in the order of stream_analytics, a clock for each card, complete up to 2 seconds before the newest event, at most 5 seconds late, at most 5 minutes early, the rest is adjusted"),
+        ("stream_analytics late=-1 early=none action=drop", "in the order of stream_analytics, a clock for each partition of a source, complete up to the newest event, the rest is discarded"),
+        ("streaminsight every=5 delay=-1s idle=1s action=adjust", "in the order of streaminsight, one clock, complete up to 1 second after the newest event, after each 5 events, complete after 1 second of quiet, the rest is clipped or discarded"),
+        ("streaminsight every=5s", "in the order of streaminsight, one clock, complete up to the newest event, after each 5 seconds of event time, the rest is discarded"),
+        ("streaminsight every=none", "in the order of streaminsight, one clock, the rest is discarded"),
+    ],
+)  # fmt: skip
+def test_explain_tells_the_order(folder: Path, ensue: Run, ordering: str, time: str) -> None:
+    lines = ensue("explain", "q.query", "--ordering", ordering).stdout.splitlines()
+    assert [line.strip() for line in lines if "time:" in line] == [f"time: the source's column, {time}"] * 2
+
+
+# ------------------------------------------------------------------------------------------------------- bad times
+
+TIMED = '@TimeFrom("t") event A { integer id; float t; } query Q { inputs { A() within 9.0 WAIT; } find A as a -> A as b { } }'
+
+
+@pytest.mark.parametrize(("wait", "ordering"), [("wait 9.0", None), ("", "stream_analytics"), ("", "streaminsight")])
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        (None, "null_time"),
+        (math.nan, "null_time"),
+        (math.inf, "null_time"),
+        (-math.inf, "null_time"),
+        (1_700_000_000_000.0, "null_time"),
+        (8.5, None),
+    ],
+)
+def test_a_field_that_is_no_time_has_a_reason(wait: str, ordering: str | None, cell: float, reason: str | None) -> None:
+    table = pa.table({"at": [8.0, 9.0], "id": [1, 2], "t": pa.array([8.0, cell], pa.float64())})
+    result = ensue.replay(TIMED.replace("WAIT", wait), table, ordering=ordering)
+    assert list(result.discarded["reason"]) == ([] if reason is None else [reason])
+
+
+@pytest.mark.parametrize("ordering", ["stream_analytics", "streaminsight"])
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"ts": None}, "null_time"),
+        ({"ts": "noon"}, "malformed"),
+        ({"at": None}, "malformed"),
+        ({"at": "later"}, "malformed"),
+        ({"event": "C"}, "unknown_type"),
+    ],
+)
+def test_a_row_that_is_none_has_a_reason(ordering: str, row: dict[str, Any], reason: str) -> None:
+    result = replay(ordering, [*ROWS[:1], {**ROWS[0], "id": 2, "at": 11, **row}])
+    assert list(result.discarded["reason"]) == [reason]
+
+
+@pytest.mark.parametrize("ordering", [None, "stream_analytics late=5s", "streaminsight"])
+def test_arrival_that_goes_back_arrives_when_the_row_before_did(ordering: str | None) -> None:
+    steps = replay(ordering, [ROWS[0], {**ROWS[2], "at": 3, "ts": 10}]).steps
+    assert [step["at"][11:19] for step in steps if step["row"] is not None] == ["00:00:10", "00:00:10"]
