@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
 from querylang.plan import Plan, QueryPlan
+from runtime.time_policy import is_clocked
 from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error
 from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger, write_atomically
@@ -305,7 +306,7 @@ def _start(job: _Job, report: Progress, *, is_bounded: bool) -> Handle:
 def _packed(job: _Job, program: Program) -> DataFrame:
     """All sources in their order for good: by name, control, signals."""
     frames = []
-    prefixes = prefixes_of(job.deployment.sources)
+    prefixes = prefixes_of(job.deployment.sources, program.plan())
     for place, source in enumerate(all_sources(job.deployment)):
         options = {"pathGlobFilter": PATTERNS[source.format]} | dict(source.options)
         paths = file_stream(job.session, source.path.resolve(), options)
@@ -330,13 +331,15 @@ def _packed(job: _Job, program: Program) -> DataFrame:
     return union
 
 
-def prefixes_of(sources: Sequence[Source]) -> dict[str, str]:
+def prefixes_of(sources: Sequence[Source], plan: Plan) -> dict[str, str]:
     """What stands before the names of a source's files: its own name, where several sources may bring the same type.
 
-    Otherwise two records of that type, in files of one name, would be the same record to whoever looks at a match.
+    Otherwise two records of that type, in files of one name, would be the same record to whoever looks at a match. It
+    stands there too where records are put in order source by source: files of one source have one clock.
     """
     events = {source.event for source in sources}
     are_apart = len(sources) == 1 or (None not in events and len(events) == len(sources))
+    are_apart &= not any(is_clocked(item) for query in plan.queries for item in query.inputs)
     return {source.name: "" if are_apart else f"{source.name}/" for source in sources}
 
 

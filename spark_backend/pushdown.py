@@ -9,6 +9,8 @@ from __future__ import annotations
 from querylang.plan import Input, Plan, QueryPlan
 from runtime.batch import field_columns
 from runtime.schemas import PLACES
+from runtime.time_policy import has_ends
+from spark_backend.groups import shared_order
 from spark_backend.reading import Reading
 
 
@@ -16,7 +18,8 @@ def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:
     """The names of columns that a plan reads: those that say when and what, and its event types' fields."""
     fields = {name.rpartition(":")[0] for name in field_columns(plan.events)}
     when = {reading.arrival or "at", reading.type_field or "event", reading.source_time or "ts"}
-    return frozenset(fields | when | set(PLACES))
+    lasting = {"start", "end", "shape"} if any(map(has_ends, plan.queries)) else set()
+    return frozenset(fields | when | lasting | set(PLACES))
 
 
 def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
@@ -28,9 +31,15 @@ def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
     if filtered:
         lines.append(f"filters of {', '.join(filtered)}: what they refuse is counted, not shipped")
     lines.append("records of other types: counted, not shipped")
-    keys = query.inputs[0].keys
-    lines.append(f"bucket: by {', '.join(query.key_names)}" if keys else "bucket: one, for all records")
+    lines.append(f"bucket: {_buckets(query)}")
     return lines
+
+
+def _buckets(query: QueryPlan) -> str:
+    order = shared_order(query)
+    if order is not None:
+        return f"one, for all records: {order}"
+    return f"by {', '.join(query.key_names)}" if query.keys else "one, for all records"
 
 
 def _types(query: QueryPlan) -> set[str]:

@@ -20,11 +20,16 @@ from querylang.errors import InputError
 from querylang.plan import Input, Plan, QueryPlan
 from runtime.batch import Arrivals, Kind
 from runtime.tables import iter_arrivals
+from runtime.time_policy import is_clocked
 from spark_backend.program import Program, load_program
 from spark_backend.transport import Call, pack_arrivals, pack_signal
 
 ROWS_AT_ONCE = 500_000
 """Rows of a DataFrame that are packed together."""
+
+MOST_TASKS = 1 << 12
+MOST_ROWS = 1 << 24
+"""Of a micro-batch without coordinates, where all tasks are one source partition; rows of one task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,9 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     """For `mapInArrow` over a DataFrame's columns.
 
     Rows without an `offset` column have no order but that of arrival: they are put into it, as far as Spark gives them
-    together, and numbered by task, micro-batch and position, so that a repeated batch numbers them alike.
+    together, and numbered by task, micro-batch and position, so that a repeated batch numbers them alike. Without a
+    `partition` column that is the number of the task; but where records are put in order by source partition there is
+    one partition only, and the task's number is a part of the offset.
     """
     from pyspark import TaskContext
 
@@ -123,12 +130,21 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
-    first = (int(number or 0) << 40) + 1
+    is_one = any(is_clocked(item) for query in loaded.plan().queries for item in query.inputs)
+    first = _first_offset(task, None if number is None else int(number), is_one=is_one)
+    rows = 0
     for table in _gathered(batches):
         by_partition = "partition" in table.column_names
         if "offset" not in table.column_names:
-            numbered = _with_coordinates(_by_arrival(table, how.arrival or "at"), task, first)
+            ordered = _by_arrival(table, how.arrival or "at")
+            numbered = _with_coordinates(ordered, 0 if is_one else task, first)
             first += len(table)
+            rows += len(table)
+            if is_one and number is not None and (rows > MOST_ROWS or task >= MOST_TASKS):
+                raise InputError(
+                    f"a micro-batch has more than {MOST_TASKS} tasks or {MOST_ROWS} rows of one task; to be put in order"
+                    f" by source partition its DataFrame needs the columns 'partition' and 'offset'"
+                )
         else:
             numbered = table
         yield from _packed(how.arrivals(numbered, loaded.plan()), loaded, how, by_partition)
@@ -177,9 +193,17 @@ def _by_arrival(table: pa.Table, column: str) -> pa.Table:
     return table.take(pc.sort_indices(moments, null_placement="at_start"))
 
 
-def _with_coordinates(table: pa.Table, task: int, first: int) -> pa.Table:
+def _first_offset(task: int, batch: int | None, *, is_one: bool) -> int:
+    """The number before that of a task's first row in a micro-batch, None: in a table. Offsets of one partition do not
+    repeat: where all tasks are one partition a task has room for MOST_ROWS in a micro-batch, else for 2^40."""
+    if not is_one:
+        return ((batch or 0) << 40) + 1
+    return ((task << 40) if batch is None else (batch * MOST_TASKS + task) * MOST_ROWS) + 1
+
+
+def _with_coordinates(table: pa.Table, partition: int, first: int) -> pa.Table:
     if "partition" not in table.column_names:
-        table = table.append_column("partition", pa.repeat(pa.scalar(task, pa.int64()), len(table)))
+        table = table.append_column("partition", pa.repeat(pa.scalar(partition, pa.int64()), len(table)))
     return table.append_column("offset", pa.array(np.arange(first, first + len(table))))
 
 

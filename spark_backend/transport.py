@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from runtime.batch import SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
+from runtime.batch import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
 from runtime.ledger import Account, ledger_table
 from runtime.results import LEDGER_SCHEMA
 from spark_backend.clocks import Heard
@@ -180,10 +180,9 @@ def _without_constants(table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
     Offsets always stay: a table without a column would have no rows.
     """
     constants: dict[str, Any] = {}
-    for field in SYSTEM_FIELDS:
-        column = table.column(field.name)
-        if field.name != "_offset" and _is_constant(column):
-            constants[field.name] = column[0].as_py()
+    for field in (*SYSTEM_FIELDS, *SHAPE_FIELDS):
+        if field.name != "_offset" and field.name in table.column_names and _is_constant(table.column(field.name)):
+            constants[field.name] = table.column(field.name)[0].as_py()
     empty = {name for name in table.column_names if table.column(name).null_count == len(table)}
     kept = [name for name in table.column_names if name not in constants and name not in empty]
     return table.select(kept).combine_chunks(), constants
@@ -210,7 +209,8 @@ def _from_ipc(data: memoryview, schema: pa.Schema) -> pa.Table:
     stored = json.loads(table.schema.metadata[_CONSTANTS])
     rows, values = stored["rows"], stored["values"]
     names = set(table.column_names)
-    columns = []
+    shapes = [field for field in SHAPE_FIELDS if field.name in names or field.name in values]
+    schema, columns = pa.schema([*schema, *shapes]), []
     for field in schema:
         if field.name in names:
             columns.append(table.column(field.name))

@@ -18,6 +18,7 @@ from runtime.engine import Engine
 from runtime.tables import read_arrivals
 from spark_backend.deployment import BatchReport, deploy, prefixes_of, run
 from spark_backend.settings import Source
+from tests.spark_backend.samples import PLAN
 
 QUERY = """\
 @TimeFrom("getTime")
@@ -349,6 +350,6 @@ def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Pa
 
 def test_sources_of_one_type_each_need_no_name_before_their_files() -> None:
     sources = [Source(name, "csv", Path(name), event=event) for name, event in (("a", "A"), ("b", "B"), ("c", "B"))]
-    assert prefixes_of(sources[:2]) == {"a": "", "b": ""}
-    assert prefixes_of(sources[1:]) == {"b": "b/", "c": "c/"}
-    assert prefixes_of([Source("a", "csv", Path("a"))]) == {"a": ""}
+    assert prefixes_of(sources[:2], PLAN) == {"a": "", "b": ""}
+    assert prefixes_of(sources[1:], PLAN) == {"b": "b/", "c": "c/"}
+    assert prefixes_of([Source("a", "csv", Path("a"))], PLAN) == {"a": ""}

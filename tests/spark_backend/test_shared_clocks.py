@@ -1,0 +1,123 @@
+"""Sources that are put in order by a policy of their own: what keys share is in one bucket, and gives what one engine gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from querylang.plan import Plan, TimePolicy
+from runtime.batch import Arrivals
+from runtime.engine import Engine
+from runtime.ordering import SourceOrdering, with_ordering
+from runtime.presets import stream_analytics, streaminsight
+from spark_backend.groups import partition_groups, shared_order
+from spark_backend.program import Program
+from spark_backend.pushdown import describe_pushdown
+from spark_backend.tagged import Tag
+from spark_backend.transport import Call, pack_arrivals, unpack_row
+from tests.spark_backend.samples import SECOND, SEVERAL, arrivals_of
+from tests.spark_backend.test_clocks import Stream, places, unevenly
+from tests.spark_backend.test_step import embedded, rows_of
+
+POLICIES = {
+    "by source partition": stream_analytics(late=3 * SECOND, out_of_order=SECOND),
+    "by source partition, of which some are never heard of": stream_analytics(late=3 * SECOND, partitions=3),
+    "what is late is dropped": stream_analytics(late=2 * SECOND, out_of_order=SECOND, action="drop"),
+    "by substreams that are no keys": stream_analytics(late=3 * SECOND, over=("v",)),
+    "by substreams inside the key": stream_analytics(late=3 * SECOND, out_of_order=SECOND, over=("k",)),
+    "by event type": streaminsight(every=5, delay=SECOND, final=True),
+    "by event type, after quiet": streaminsight(every=timedelta(seconds=2), idle=SECOND),
+}
+
+
+def ordered(policy: TimePolicy, plan: Plan = SEVERAL, sources: tuple[str, ...] = ("a", "b")) -> Plan:
+    """The plan with a policy for each source; its inputs say nothing of their own."""
+    queries = [
+        replace(query, inputs=tuple(replace(item, wait=None, out_of_order=False) for item in query.inputs))
+        for query in plan.queries
+    ]
+    given = [SourceOrdering(name, policy, ("A", "B")) for name in sources]
+    return with_ordering(replace(plan, queries=tuple(queries)), given)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_gives_what_one_engine_gives(name: str) -> None:
+    plan, arrivals = ordered(POLICIES[name]), places(1200)
+    stream = Stream(Program.of(plan, buckets=3))
+    batches = unevenly(arrivals, 5)
+    for number, parts in enumerate(batches):
+        stream.take(parts, number, Call.FLUSH if number == len(batches) - 1 else None)
+    wanted = embedded(plan, arrivals)
+    assert stream.answer() == wanted
+    assert len(wanted[0]) > 20
+
+
+def test_queries_whose_keys_share_a_clock_are_groups_of_their_own() -> None:
+    keyed, shared = SEVERAL, ordered(POLICIES["by source partition"])
+    both = Plan(keyed.events, (*keyed.queries, *(replace(query, name=f"{query.name}2") for query in shared.queries)))
+    groups = partition_groups(both)
+    assert [[query.name for query in group.plan.queries] for group in groups] == [
+        ["Rise", "High"],
+        ["All"],
+        ["Rise2", "High2"],
+        ["All2"],
+    ]
+    assert [group.is_shared for group in groups] == [False, False, True, True]
+    assert [group.only_bucket(64) for group in groups[:2]] == [None, None]
+    assert groups[2].only_bucket(64) != groups[3].only_bucket(64)
+
+
+def test_all_of_a_shared_group_is_in_one_bucket() -> None:
+    plan, arrivals = ordered(POLICIES["by event type"]), arrivals_of(300)
+    groups = partition_groups(plan)
+    rows = [unpack_row(data.as_py(), plan) for data in pack_arrivals(arrivals, groups, 8).column(1)]
+    found = {(part.group, bucket) for bucket, row in enumerate(rows) for part in row.parts}
+    assert found == {(group.number, group.only_bucket(8)) for group in groups}
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("by source partition", "ordered by source partition"),
+        ("by event type", "ordered by event type"),
+        ("by substreams that are no keys", "ordered by substreams that its keys do not tell apart"),
+        ("by substreams inside the key", None),
+    ],
+)
+def test_what_parallelism_is_left_is_said(policy: str, told: str | None) -> None:
+    plan = ordered(POLICIES[policy])
+    query = plan.query("Rise")
+    assert shared_order(query) == told
+    assert describe_pushdown(plan, query)[-1] == f"bucket: {f'one, for all records: {told}' if told else 'by k'}"
+
+
+def test_timelines_are_told_once_by_the_bucket_that_has_them() -> None:
+    plan, arrivals = ordered(POLICIES["by source partition"], Plan(SEVERAL.events, SEVERAL.queries[:1])), places(800)
+    stream = Stream(Program.of(plan, buckets=4))
+    for number, parts in enumerate(unevenly(arrivals, 5)):
+        stream.tagged.clear()
+        stream.take(parts, number)
+    told = rows_of(stream.tagged, Tag.TIMELINE)
+    engine = Engine(plan)
+    engine.process(arrivals)
+    assert sorted(row["timeline"] for row in told if row["timeline"]) == ["a/0", "a/1", "b/0", "b/1"]  # type: ignore[type-var]
+    assert len([row for row in told if row["timeline"] is None]) == 1
+
+
+def test_ends_and_shapes_travel_with_their_records() -> None:
+    plan, arrivals = ordered(POLICIES["by event type"]), arrivals_of(50)
+    table = arrivals.table.append_column("_end", [arrivals.system("arrival") + SECOND])
+    table = table.append_column("_shape", [np.arange(50).astype(np.int8) % 4])
+    varying, constant = (
+        Arrivals(table),
+        Arrivals(table.set_column(table.num_columns - 1, "_shape", [np.ones(50, np.int8)])),
+    )
+    for records in (varying, constant):
+        groups = partition_groups(Plan(plan.events, plan.queries[2:]))
+        rows = [unpack_row(data.as_py(), plan) for data in pack_arrivals(records, groups, 2).column(1)]
+        (part,) = [part for row in rows for part in row.parts]
+        wanted = records.table.filter(records.table["_kind"].to_numpy() < 2).select(["_offset", "_end", "_shape"])
+        assert part.arrivals.table.select(["_offset", "_end", "_shape"]).to_pylist() == wanted.to_pylist()
