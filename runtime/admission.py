@@ -97,6 +97,7 @@ def admit(
         verdict_bound=judged[1].copy(),
         pending_start=np.zeros(keys + 1, np.int64),
         pending=np.empty(count, np.int32),
+        due=np.full(keys, NEVER, np.int64),
     )
     awaited = no_timers(keys, len(rows.time)) if timers is None else timers
     came, scratch = in_key_order(rows), _scratch(rows, awaited, len(delay))
@@ -431,7 +432,8 @@ def _admit(
                 size -= 1
 
         if size > 0:
-            next_due = min(next_due, _due(partition, ready, rows, timers)[0])
+            released.due[key] = _due(partition, ready, rows, timers)[0]
+            next_due = min(next_due, released.due[key])
         released.pending_start[key] = left
         while size > 0:
             if pending_number[0] < timers.first:

@@ -132,7 +132,7 @@ def admit_simply(
                 moment, by = ready_of(ready, rows, timers, number)
             is_over = is_over or moment > limit or moment >= NEVER
             if is_over:
-                next_due = min(next_due, moment)
+                released.due[key] = min(released.due[key], moment)
                 if number < timers.first:
                     released.pending[left] = rows.key_rows[number]
                     left += 1
@@ -142,6 +142,7 @@ def admit_simply(
                 last_due = max(last_due, moment)
             reached = NEVER if longest < 0 else moment - longest
             out = release(rows, came, released, timers, number, out, moment, reached, waited, by)
+        next_due = min(next_due, released.due[key])
     released.start[len(rows.start) - 1] = out
     released.pending_start[len(rows.start) - 1] = left
     return next_due, last_due

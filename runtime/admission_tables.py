@@ -101,6 +101,7 @@ class Released(NamedTuple):
 
     `emitted`, `definitive`, `waited`, `step` stand at the positions of released rows. `step` is the number of the new
     row whose step released it, -1 for a timer. `pending[pending_start[k]:...]` are the rows still pending, in order.
+    `due`, by key: when time alone does something to it, NEVER: not at all.
     `verdict` and the bound that refused stand by new row. `definitive` is that of the key's own timelines, NEVER without any.
     """
 
@@ -117,6 +118,7 @@ class Released(NamedTuple):
     verdict_bound: Integers
     pending_start: Integers
     pending: NDArray[np.int32]
+    due: Integers
 
 
 class Came(NamedTuple):

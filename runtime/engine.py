@@ -85,6 +85,7 @@ class Engine:
 
     def retained(self) -> int:
         """How many events are remembered: in windows, and pending."""
+        self._gather()
         return sum(runner.retained for runner in self._runners)
 
     def ledger(self) -> pa.Table:
@@ -97,6 +98,7 @@ class Engine:
 
     def snapshot(self) -> bytes:
         """All that a later `restore` needs to go on: clocks, windows, what is pending."""
+        self._gather()
         header = {
             "clock": self._clock,
             "leeway": None if self._leeway is None else [self._leeway.leeway, self._leeway.reorder],
@@ -127,6 +129,13 @@ class Engine:
         except (KeyError, TypeError, ValueError, pa.ArrowInvalid) as error:
             raise StateError(f"this state does not fit the queries: {error}") from None
         return engine
+
+    def _gather(self) -> None:
+        """Has every query bring to hand what it left alone while it was not concerned."""
+        nothing = Arrivals.empty(self.plan).table
+        none = np.empty(0, np.int64)
+        for runner in self._runners:
+            runner.gather(Clocked(nothing, none, none, [(0, self._leeway)], {}, self._clock, self._clock))
 
     def _run(self, table: pa.Table, arrival: NDArray[np.int64], limit: int) -> Results:
         kinds = table.column("_kind").to_numpy().astype(np.int64)

@@ -165,13 +165,20 @@ def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) ->
     sources = key_sources(query)
     keyed = np.array([event.name in sources for event in plan.events] or [False])
     carries = (kinds >= 0) & keyed[np.maximum(kinds, 0)]
-    columns = plain_columns(key_columns(arrivals.table, kinds, plan, query))
-    hashes = np.zeros(len(arrivals), np.uint64)
-    for column in columns:
-        _mix_in(hashes, _hash(column))
+    columns = key_columns(arrivals.table, kinds, plan, query)
+    hashes = hash_keys(columns) if columns else np.zeros(len(arrivals), np.uint64)
+    for column in plain_columns(columns):
         if column.null_count:
             carries &= column.is_valid().to_numpy(zero_copy_only=False)
     return np.where(carries, (hashes % np.uint64(buckets)).astype(np.int64), -1)
+
+
+def hash_keys(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
+    """A stable 64-bit hash of each key (of one column at least); what it gives for one with a null has no meaning."""
+    hashes = np.zeros(len(columns[0]), np.uint64)
+    for column in plain_columns(columns):
+        _mix_in(hashes, _hash(column))
+    return hashes
 
 
 def _hash(column: pa.Array) -> NDArray[np.uint64]:

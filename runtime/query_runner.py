@@ -32,9 +32,10 @@ from runtime.match_table import Matched, match_table
 from runtime.matcher import Found, Ordered, choose_matcher
 from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.refused import refused
+from runtime.remembered import Remembered
 from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
 from runtime.selection import Selection, Selector, Use
-from runtime.time_policy import BY_CLOCK, NO_WAIT, adjusts, definitive_times, has_ends, policy_columns
+from runtime.time_policy import BY_CLOCK, NO_WAIT, adjusts, definitive_times, has_ends, policy_columns, shares_clock
 from runtime.waits import PendingWaits, clock_of
 from runtime.windows import remembered_rows, superseded_by, window_columns
 
@@ -151,26 +152,30 @@ class QueryRunner:
         system += [pa.field("_adjusted", pa.int8())] if adjusts(query) else []
         system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
         self._schema = pa.schema([*system, *((name, arrow_type(type_, plan)) for name, type_ in columns.items())])
-        self._kept = pa.schema([*self._schema, *_OWN_FIELDS]).empty_table()
-        keys = key_columns(self._kept, np.empty(0, np.int64), plan, query)
-        self._bounds = pa.table(
+        kept = pa.schema([*self._schema, *_OWN_FIELDS]).empty_table()
+        keys = self._keys_of(kept)
+        bounds = pa.table(
             {f"key{place}": key for place, key in enumerate(keys)}
             | {"input": pa.array([], pa.int32()), "bound": pa.array([], pa.int64())}
         )
+        may_rest = bool(query.keys) and query.trailing is None and not shares_clock(query)
+        self._memory = Remembered(kept, bounds, self._keys_of, may_rest=may_rest)
         self._waits = PendingWaits(query, self._schema)
         self._work: _Work | None = None
 
-    def run(self, clocked: Clocked) -> QueryOutcome:
-        """Judges the records, releases what is definitive and matches it."""
+    def run(self, clocked: Clocked, *, everything: bool = False) -> QueryOutcome:
+        """Judges the records, releases what is definitive and matches it; `everything`: of all keys, not only those concerned."""
         selection = self._selector.select(clocked.table, clocked.kinds, clocked.beats)
         is_concerned = (selection.use == Use.EVENT) | (selection.use == Use.HEARTBEAT)
         is_concerned[list(clocked.beats)] = True
         rows = np.flatnonzero(is_concerned)
+        new = self._new_rows(clocked, selection, rows)
+        self._memory.recall(new, clocked.limit, everything=everything)
         was_pending = self._pending_sources()
-        work = self._admit(clocked, selection, rows)
+        work = self._admit(clocked, selection, rows, new)
         matches = self._match(clocked, work, rows)
         work = self._work or work
-        self.next_due = work.admitted.next_due
+        self.next_due = min(work.admitted.next_due, self._memory.next_due)
         account = self._account(clocked, selection, rows, work, was_pending)
         return QueryOutcome(
             matches=matches,
@@ -181,22 +186,23 @@ class QueryRunner:
             adjusted=self._adjusted(work.call.clocks, rows),
         )
 
-    def _admit(self, clocked: Clocked, selection: Selection, rows: Integers) -> _Work:
+    def _admit(self, clocked: Clocked, selection: Selection, rows: Integers, new: pa.Table) -> _Work:
         """What is released by the records and by time; of a query with a trailing wait `_match` says the last word."""
-        new = self._new_rows(clocked, selection, rows)
-        kept, first_new = self._kept, self._kept.num_rows
+        kept, first_new = self._memory.kept, self._memory.kept.num_rows
         parts = [kept.select(self._schema.names), new, self._waits.members.select(self._schema.names)]
         table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
         kinds = table.column("_kind").to_numpy()
         keys = [
-            pa.concat_arrays([column, one_chunk(self._bounds.column(f"key{place}"))])
+            pa.concat_arrays([column, one_chunk(self._memory.bounds.column(f"key{place}"))])
             for place, column in enumerate(key_columns(table, kinds, self._plan, self.query))
         ]
-        numbers, count = number_keys(keys, len(table) + len(self._bounds))
+        numbers, count = number_keys(keys, len(table) + len(self._memory.bounds))
         judged = first_new + len(rows)
         start, key_rows = group_rows(numbers[:judged], count)
         bounds = np.full((count, len(self.query.inputs)), NO_TIME, np.int64)
-        bounds[numbers[len(table) :], self._bounds.column("input").to_numpy()] = self._bounds.column("bound").to_numpy()
+        bounds[numbers[len(table) :], self._memory.bounds.column("input").to_numpy()] = self._memory.bounds.column(
+            "bound"
+        ).to_numpy()
         fresh, waiting = len(rows), len(table) - judged
         pending = kept.column("_pending").to_numpy(zero_copy_only=False)
         inputs = [self._selector.input_of(kinds[:first_new]), _chosen(selection.input, rows)]
@@ -268,7 +274,7 @@ class QueryRunner:
         """The rows with why their time is not their own."""
         if "_adjusted" not in table.column_names:
             return table
-        kept, waiting = self._kept.column("_adjusted"), self._waits.members.column("_adjusted")
+        kept, waiting = self._memory.kept.column("_adjusted"), self._waits.members.column("_adjusted")
         adjusted = pa.chunked_array([*kept.chunks, pa.array(clocks.verdicts.adjusted), *waiting.chunks], pa.int8())
         place = table.schema.get_field_index("_adjusted")
         return table.set_column(place, "_adjusted", adjusted.combine_chunks())
@@ -278,7 +284,7 @@ class QueryRunner:
         if "_end" not in table.column_names:
             return table
         is_admitted = np.zeros(len(table), np.bool_)
-        first = self._kept.num_rows
+        first = self._memory.kept.num_rows
         is_admitted[first : first + len(clocks.verdicts.refused)] = clocks.verdicts.refused == 0
         place = table.schema.get_field_index("_end")
         return table.set_column(place, "_end", ends(table, self._plan, is_admitted))
@@ -462,7 +468,7 @@ class QueryRunner:
         return account
 
     def _pending_sources(self) -> pa.Table:
-        return self._kept.filter(self._kept.column("_pending")).select(_counted(self._kept))
+        return self._memory.kept.filter(self._memory.kept.column("_pending")).select(_counted(self._memory.kept))
 
     def forget(self, clock: int) -> None:
         """Keeps of the last call's rows what may still matter once the clock has reached `clock`."""
@@ -478,8 +484,8 @@ class QueryRunner:
         table = work.call.table.take(pa.array(rows))
         for field, values in zip(_OWN_FIELDS, own, strict=True):
             table = table.append_column(field, pa.array(values))
-        self._kept = table.combine_chunks()
-        self._bounds = self._remembered_bounds(work, clock)
+        due = admitted.due[work.call.numbers[rows]]
+        self._memory.remember(table.combine_chunks(), self._remembered_bounds(work, clock), due)
         self._clocks.forget(clock)
         self._work = None
 
@@ -494,10 +500,20 @@ class QueryRunner:
         columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(work.call.bounds[number, item])}
         return pa.table(columns)
 
+    def _keys_of(self, table: pa.Table) -> list[pa.Array]:
+        return key_columns(table, table.column("_kind").to_numpy(), self._plan, self.query)
+
+    def gather(self, nothing: Clocked) -> None:
+        """Brings to hand all that is remembered, and forgets what has had its time meanwhile; `nothing`: no records, at the clock."""
+        if self._memory.is_resting:
+            outcome = self.run(nothing, everything=True)
+            assert outcome.matches is None, "what is due has been run"
+            self.forget(nothing.now)
+
     def definitive(self, key: tuple[object, ...], clock: int) -> int:
         """The query's definitive time for a key at `clock`."""
         bounds = np.full((1, len(self.query.inputs)), NO_TIME, np.int64)
-        own = self._bounds
+        own = self._memory.bounds_of(key)
         for place, value in enumerate(key):
             column = one_chunk(own.column(f"key{place}"))
             sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
@@ -513,7 +529,7 @@ class QueryRunner:
     @property
     def retained(self) -> int:
         """How many events are remembered: in windows, not definitive yet, in match sets that wait."""
-        return int(self._kept.num_rows) + len(self._waits)
+        return len(self._memory) + len(self._waits)
 
     def header(self) -> dict[str, Any]:
         """The part of the state that is plain data."""
@@ -528,7 +544,7 @@ class QueryRunner:
     def tables(self) -> dict[str, pa.Table]:
         """The part of the state that is columns."""
         waits = {} if self.query.trailing is None else {"waits": self._waits.members}
-        return {"kept": self._kept, "bounds": self._bounds} | waits | self._clocks.tables()
+        return {"kept": self._memory.kept, "bounds": self._memory.bounds} | waits | self._clocks.tables()
 
     def restore(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
         """Goes on from `header` and `tables`; raises ValueError where they were made with other inputs or keys."""
@@ -536,8 +552,8 @@ class QueryRunner:
         for part in ("keys", "inputs"):
             if header[part] != own[part]:
                 raise ValueError(f"query {self.query.title!r} had the {part} {header[part]}, now {own[part]}")
-        self._kept = tables["kept"].cast(self._kept.schema)
-        self._bounds = tables["bounds"].cast(self._bounds.schema)
+        memory = self._memory
+        memory.restore(tables["kept"].cast(memory.kept.schema), tables["bounds"].cast(memory.bounds.schema))
         if "waits" in tables:
             self._waits.restore(tables["waits"])
         self._clocks.restore(header["clocks"], tables)

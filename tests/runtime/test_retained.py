@@ -91,7 +91,7 @@ def int_or_least(oracle: AdmissionOracle, key: Key) -> int:
 
 def kept_by(engine: Engine) -> tuple[set[int], set[int]]:
     """The offsets of released and of pending events."""
-    table = engine._runners[0]._kept
+    table = engine._runners[0].tables()["kept"]
     rows = list(zip(table.column("_offset").to_pylist(), table.column("_pending").to_pylist(), strict=True))
     return {offset for offset, is_pending in rows if not is_pending}, {
         offset for offset, is_pending in rows if is_pending
