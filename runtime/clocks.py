@@ -178,7 +178,8 @@ class SharedClock:
         events = pa.array(rows[is_event])
         source = one_chunk(new.table.column("_source"))
         names = {name: code for code, name in enumerate(self._state.column("source").unique().to_pylist())}
-        codes = np.array([names.setdefault(name, len(names)) for name in source.dictionary.to_pylist()], np.int64)
+        present = map(self._source_of, source.dictionary.to_pylist())
+        codes = np.array([names.setdefault(name, len(names)) for name in present], np.int64)
         taken = [pa.array(codes[source.indices.to_numpy()]), *self._parts(new)]
         known = [one_chunk(self._state.column(f"part{place}")) for place in range(len(taken) - 1)]
         known.insert(0, pa.array([names[name] for name in self._state.column("source").to_pylist()], pa.int64()))
@@ -191,6 +192,11 @@ class SharedClock:
         number = np.full(len(rows), -1, np.int64)
         number[is_event] = numbers[len(self._state) :]
         return number, pa.table(own, names=["source", *(f"part{place}" for place in range(len(own) - 1))])
+
+    def _source_of(self, name: str) -> str:
+        """The source that has a clock: files of one that is declared, called `source/file`, have it together."""
+        declared = name.partition("/")[0]
+        return declared if declared in self._sources else name
 
     def _parts(self, new: NewRecords) -> list[pa.Array]:
         """What tells timelines apart beside the source, by new row."""

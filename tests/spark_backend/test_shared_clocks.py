@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from querylang.plan import Plan, TimePolicy
@@ -53,6 +54,22 @@ def test_every_policy_gives_what_one_engine_gives(name: str) -> None:
     wanted = embedded(plan, arrivals)
     assert stream.answer() == wanted
     assert len(wanted[0]) > 20
+
+
+def test_files_of_a_declared_source_have_one_clock() -> None:
+    plan, arrivals = ordered(POLICIES["by source partition"]), places(600)
+    source = arrivals.table.column("_source").to_pylist()
+    files = [f"{name}/{row // 100:03}.csv" for row, name in enumerate(source)]
+    place = arrivals.table.schema.get_field_index("_source")
+    field = arrivals.table.schema.field(place)
+    named = Arrivals(arrivals.table.set_column(place, field, pa.array(files).dictionary_encode()))
+    engine = Engine(plan)
+    results = engine.process(named)
+    assert set(engine.clocks().column("timeline").to_pylist()) == {"a/0", "a/1", "b/0", "b/1"}
+    alone = Engine(plan).process(arrivals)
+    assert {name: len(table) for name, table in results.matches.items()} == {
+        name: len(table) for name, table in alone.matches.items()
+    }
 
 
 def test_queries_whose_keys_share_a_clock_are_groups_of_their_own() -> None:
