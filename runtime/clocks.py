@@ -43,6 +43,8 @@ Integers = NDArray[np.int64]
 UNKNOWN_DELAY = 5_000_000
 """How far behind the clock a partition that never had input is taken to be (Stream Analytics, "Event ordering policies")."""
 
+_NO_GROUPS = np.empty(0, np.int64)
+
 _RUNNING = ("newest", "bound", "counted", "since", "heard")
 
 
@@ -101,11 +103,12 @@ class SharedClock:
         self._sources = tuple(dict.fromkeys(name for index in inputs for name in query.inputs[index].sources))
         self._settings = _settings(policy)
         self._events = [query.inputs[index].event for index in inputs]
-        self._imports, self._other = -1, self._settings
+        self._imports, self._other, self._is_final = -1, self._settings, policy.is_final
         if policy.imports is not None:
             names = [event.name for event in plan.events]
-            origin, self._other = _origin(query, policy.imports, policy)
-            self._imports = names.index(origin)
+            origin, self._other, ends = _origin(query, policy.imports, policy)
+            self._imports, self._is_final = names.index(origin), policy.is_final or ends
+        self._owners = _NO_GROUPS
         self._common = NO_TIME
         if policy.start is not None and policy.max_delay is not None:
             self._common = policy.start - policy.max_delay
@@ -142,9 +145,10 @@ class SharedClock:
         )
         if idle < NEVER:
             run_quiet(timelines, groups, curve, idle, is_import, new.limit)
-        if self.policy.is_final and new.limit >= NEVER:
+        if self._is_final and new.limit >= NEVER:
             self._end(curve, new.now, len(new.time))
         self._remember(identities, timelines)
+        self._owners = owners
         if idle < NEVER:  # what quiet will bring, unless a record comes before
             ahead = timelines._replace(bound=timelines.bound.copy(), heard=timelines.heard.copy())
             groups_ahead = groups._replace(bound=groups.bound.copy(), tree=groups.tree.copy())
@@ -242,7 +246,7 @@ class SharedClock:
         running = {name: np.full(total, 0 if name == "counted" else NO_TIME, np.int64) for name in _RUNNING}
         for name in _RUNNING:
             running[name][:known] = self._state.column(name).to_numpy()
-        seen = np.arange(total) < known
+        seen = (np.arange(total) < known) | (self.policy.timeline == "input")  # an event type is known beforehand
         owed, unseen = self._owed(identities, owners, count)
         root, leaf, tree = _trees(owners, count, np.where(seen, running["bound"], NEVER))
         least = tree[root + 1]
@@ -263,9 +267,9 @@ class SharedClock:
         """
         known, total = len(self._state), len(identities)
         expected = max(1, len(self._sources))
-        if self._places is not None or self.policy.timeline == "input":
-            if self.policy.timeline == "input":
-                expected = 1
+        if self.policy.timeline == "input":
+            return np.zeros(total, np.bool_), np.zeros(count, np.int64)
+        if self._places is not None:
             unseen = np.maximum(expected - np.bincount(owners[:known], minlength=count), 0)
             return np.ones(total, np.bool_), unseen
         left = dict.fromkeys(self._sources, self.policy.partitions or 1)
@@ -294,12 +298,14 @@ class SharedClock:
             self._state = self._state.append_column(name, pa.array(getattr(timelines, name)))
 
     def forget(self, clock: int) -> None:
-        """Drops the substreams that the clock has left behind, where they hold nothing back."""
+        """Drops the substreams that the clock has left behind, from all sources."""
         if self._places is not None and self._settings.late < NEVER and len(self._state):
-            bound = self._state.column("bound").to_numpy()
-            is_ahead = bound > max(clock - self._settings.late, self._common)
+            furthest = np.full(int(self._owners.max()) + 1, NO_TIME, np.int64)
+            np.maximum.at(furthest, self._owners, self._state.column("bound").to_numpy())
+            is_ahead = (furthest > max(clock - self._settings.late, self._common))[self._owners]
             if not is_ahead.all():
                 self._state = self._state.filter(pa.array(is_ahead))
+                self._owners = self._owners[is_ahead]
 
     def definitive(self, run: ClockRun, clock: int) -> Integers:
         """How far it has come for each key of a call, at `clock`."""
@@ -350,14 +356,15 @@ class SharedClock:
         self._state = state.cast(self._state.schema)
 
 
-def _origin(query: QueryPlan, imports: str, policy: TimePolicy) -> tuple[str, Settings]:
-    """The event type whose time is taken in the end, and its settings; one that is no input has punctuation after each event."""
+def _origin(query: QueryPlan, imports: str, policy: TimePolicy) -> tuple[str, Settings, bool]:
+    """The event type whose time is taken in the end, its settings, and whether its end is a bound beyond all times; one that is
+    no input has punctuation after each event."""
     policies = {item.event: item.policy for item in query.inputs}
     while (own := policies.get(imports)) is not None and own.imports is not None:
         imports = own.imports
     if own is not None:
-        return imports, _settings(own)
-    return imports, _settings(replace(policy, every=1, every_span=None, disorder=0))
+        return imports, _settings(own), own.is_final
+    return imports, _settings(replace(policy, every=1, every_span=None, disorder=0)), False
 
 
 def _settings(policy: TimePolicy) -> Settings:

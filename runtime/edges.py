@@ -22,8 +22,11 @@ _OF_EDGES = ("start", "end", "shape")
 """Fields that say how the event lies in time: they differ between its two records."""
 
 
-def ends(table: pa.Table, plan: Plan, is_admitted: NDArray[np.bool_]) -> pa.Array:
-    """The column `_end` of rows in order of arrival, filled in where an admitted end edge ends a start edge."""
+def ends(table: pa.Table, plan: Plan, is_admitted: NDArray[np.bool_], gone: Integers, first: int) -> pa.Array:
+    """The column `_end` of rows in order of arrival, filled in where an admitted end edge ends a start edge that still waits.
+
+    `gone`: by row the moment at which an event was released, and the number, from row `first` on, of the record that brought it.
+    """
     end = one_chunk(table.column("_end")).fill_null(NO_TIME)
     shape = one_chunk(table.column("_shape")).fill_null(int(Shape.POINT)).to_numpy()
     is_edge = (shape == Shape.START_EDGE) | ((shape == Shape.END_EDGE) & is_admitted)
@@ -34,7 +37,9 @@ def ends(table: pa.Table, plan: Plan, is_admitted: NDArray[np.bool_]) -> pa.Arra
     for kind in np.unique(kinds[is_edge]):
         rows = np.flatnonzero(is_edge & (kinds == kind))
         numbers, count = number_keys(_identity(table.take(pa.array(rows)), plan.events[kind]), len(rows))
-        _join(rows, numbers, shape[rows] == Shape.END_EDGE, moments, np.full(count, -1, np.int64))
+        arrival = table.column("_arrival").to_numpy()
+        is_end = shape[rows] == Shape.END_EDGE
+        _join(rows, numbers, is_end, moments, gone, arrival, first, np.full(count, -1, np.int64))
     return pa.array(moments)
 
 
@@ -58,20 +63,34 @@ def _without_nulls(column: pa.Array) -> pa.Array:
 
 
 @kernel
-def _join(rows: Integers, numbers: Integers, is_end: NDArray[np.bool_], end: Integers, oldest: Integers) -> None:
+def _join(
+    rows: Integers,
+    numbers: Integers,
+    is_end: NDArray[np.bool_],
+    end: Integers,
+    gone: Integers,
+    arrival: Integers,
+    first: int,
+    oldest: Integers,
+) -> None:
     """Gives each end to the oldest open start of its number; `oldest`: by number, the next start to look at."""
     following = np.full(len(rows), -1, np.int64)
     newest = np.full(len(oldest), -1, np.int64)
     for at in range(len(rows)):
-        number = numbers[at]
+        number, row = numbers[at], rows[at]
         if not is_end[at]:
-            if end[rows[at]] != NO_TIME:
+            if end[row] != NO_TIME:
                 continue
             if oldest[number] < 0:
                 oldest[number] = at
             else:
                 following[newest[number]] = at
             newest[number] = at
-        elif oldest[number] >= 0:
-            end[rows[oldest[number]]] = end[rows[at]]
+            continue
+        while oldest[number] >= 0:
+            start = rows[oldest[number]]
             oldest[number] = following[oldest[number]]
+            moment, by = gone[0, start], gone[1, start]
+            if moment > arrival[row] or (moment == arrival[row] and by > row - first):
+                end[start] = end[row]
+                break

@@ -221,7 +221,7 @@ class QueryRunner:
         )
         punctuation = self._punctuation(clocked, everything, numbers, rows)
         clocks = self._run_clocks(clocked, everything, new, kinds, keys, numbers, rows)
-        table = self._with_ends(self._with_adjusted(table, clocks), clocks)
+        table = self._with_adjusted(table, clocks)
         ready = Ready(*clocks.ready(numbers[:judged], everything.time[:judged]), _NONE, _NONE)
         call = _Call(table, keys, numbers, everything, bounds, punctuation, clocks, ready)
         if self.query.trailing is None:
@@ -232,6 +232,7 @@ class QueryRunner:
             admitted = self._judge(trial, self._everywhere.copy(), clocked.limit)
             everything.time[:] = copied.time
         superseded = self._superseded(table, everything.input, admitted.released)
+        call = replace(call, table=self._with_ends(call, admitted.released))
         self._work = _Work(call, admitted, superseded)
         return self._work
 
@@ -265,6 +266,10 @@ class QueryRunner:
             )
         )
         everything.time[mine] = run.verdicts.time
+        at_arrival = np.flatnonzero(self._policies.delay == NO_WAIT)
+        if run.runs and len(at_arrival):
+            rows_of = np.isin(everything.input[mine], at_arrival)
+            everything.time[mine][rows_of] = everything.arrival[mine][rows_of]
         if "_shape" in new.column_names:
             is_end = pc.equal(new.column("_shape"), int(Shape.END_EDGE)).fill_null(False).to_numpy()
             everything.input[mine][is_end] = -1
@@ -279,15 +284,21 @@ class QueryRunner:
         place = table.schema.get_field_index("_adjusted")
         return table.set_column(place, "_adjusted", adjusted.combine_chunks())
 
-    def _with_ends(self, table: pa.Table, clocks: ClocksRun) -> pa.Table:
-        """The rows with the ends that end edges have brought."""
+    def _with_ends(self, call: _Call, released: Released) -> pa.Table:
+        """The rows with the ends that end edges have brought to events that were still waiting."""
+        table, rows = call.table, call.rows
         if "_end" not in table.column_names:
             return table
+        first = rows.first_new
         is_admitted = np.zeros(len(table), np.bool_)
-        first = self._memory.kept.num_rows
-        is_admitted[first : first + len(clocks.verdicts.refused)] = clocks.verdicts.refused == 0
+        is_admitted[first : first + len(released.verdict)] = released.verdict == 0
+        gone = np.full((2, len(table)), NEVER, np.int64)
+        gone[0][:first] = np.where(rows.standing[:first] == Standing.WINDOW, NO_TIME, NEVER)
+        window = np.repeat(released.fresh, np.diff(released.start))
+        fresh = np.flatnonzero(np.arange(len(window)) >= window)
+        gone[:, released.order[fresh]] = released.emitted[fresh], released.step[fresh]
         place = table.schema.get_field_index("_end")
-        return table.set_column(place, "_end", ends(table, self._plan, is_admitted))
+        return table.set_column(place, "_end", ends(table, self._plan, is_admitted, gone, first))
 
     def _adjusted(self, clocks: ClocksRun, rows: Integers) -> pa.Table:
         places = np.flatnonzero(clocks.verdicts.adjusted)

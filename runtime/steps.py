@@ -151,7 +151,7 @@ class _Stepping:
             text=self._event_text(index),
             source_time=source_time,
             end=None if self.ends is None else _moment(self.ends[index].as_py()),
-            time=first[0],
+            time=None if discarded else first[0],
             adjusted=first[1],
             discarded=min((reason for _, reason in discarded), default=None),
             definitive=min(definitive, default=None),
