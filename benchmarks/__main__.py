@@ -14,9 +14,9 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import duckdb_compare, embedded, patterns, report, streaming
+from benchmarks import duckdb_compare, embedded, ordering, patterns, report, streaming
 
-PARTS = ("embedded", "patterns", "duckdb", "streaming")
+PARTS = ("embedded", "patterns", "ordering", "resting", "duckdb", "streaming")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Extent:
     batches: int
     keys: tuple[int, ...]
     pattern_keys: int | None
+    timelines: int
     compared: duckdb_compare.Size
     streamed: streaming.Size
     streamed_patterns: streaming.Size
@@ -38,6 +39,7 @@ FULL = Extent(
     batches=12,
     keys=(10_000, 1_000_000),
     pattern_keys=None,
+    timelines=1_000_000,
     compared=duckdb_compare.Size(events=2_000_000, keys=10_000, rounds=5),
     streamed=streaming.Size(events_a_batch=1_000_000, batches=6, rounds=3, buckets=16),
     streamed_patterns=streaming.Size(events_a_batch=1_000_000, batches=4, rounds=2, buckets=16),
@@ -48,6 +50,7 @@ SMALL = Extent(
     batches=4,
     keys=(100,),
     pattern_keys=2_000,
+    timelines=20_000,
     compared=duckdb_compare.Size(events=20_000, keys=500, rounds=1),
     streamed=streaming.Size(events_a_batch=20_000, batches=2, rounds=1, buckets=4),
     streamed_patterns=streaming.Size(events_a_batch=20_000, batches=2, rounds=1, buckets=4),
@@ -85,6 +88,14 @@ def _patterns(extent: Extent) -> list[patterns.Measured]:
     return patterns.measure(extent.events, extent.batches, extent.pattern_keys)
 
 
+def _ordering(extent: Extent) -> list[ordering.Ordered]:
+    return ordering.measure(extent.events, extent.keys[0], extent.batches)
+
+
+def _resting(extent: Extent) -> list[ordering.Resting]:
+    return [ordering.measure_resting(extent.timelines, extent.batches)]
+
+
 def _duckdb(extent: Extent) -> list[duckdb_compare.Compared]:
     with TemporaryDirectory() as folder:
         return duckdb_compare.measure(Path(folder), extent.compared)
@@ -104,6 +115,8 @@ def _streaming(extent: Extent) -> list[streaming.Streamed]:
 _MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Console, Any], None]]] = {
     "embedded": (_embedded, report.show_embedded),
     "patterns": (_patterns, report.show_patterns),
+    "ordering": (_ordering, report.show_ordering),
+    "resting": (_resting, report.show_resting),
     "duckdb": (_duckdb, report.show_compared),
     "streaming": (_streaming, report.show_streaming),
 }

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from benchmarks.duckdb_compare import Compared
 from benchmarks.embedded import Embedded
+from benchmarks.ordering import Ordered, Resting
 from benchmarks.patterns import Measured
 from benchmarks.streaming import Streamed
 
@@ -32,6 +33,26 @@ def show_patterns(console: Console, items: Sequence[Measured]) -> None:
     for item in items:
         sizes = f"{item.keys:,}", f"{item.events:,}", f"{item.rate * 1e6:,.0f}", f"{item.matches:,}"
         table.add_row(item.name, *sizes, *_state(item.state_bytes, item.kept_events))
+    console.print(table)
+
+
+def show_ordering(console: Console, items: Sequence[Ordered]) -> None:
+    """Streams of which everything is late beside orderly ones."""
+    table = Table("stream", "events a batch", "orderly", "all late", "ratio", "admission's share")
+    table.title = "Putting in order: one core, columns in memory to the table of matches"
+    for item in items:
+        times = f"{item.orderly_ms:,.0f} ms", f"{item.late_ms:,.0f} ms", f"{item.ratio:.3g}"
+        table.add_row(item.name, f"{item.events:,}", *times, f"{item.share:.0%}")
+    console.print(table)
+
+
+def show_resting(console: Console, items: Sequence[Resting]) -> None:
+    """A small batch beside many timelines."""
+    table = Table("timelines", "active", "a batch", "without the others", "a timeline that rests")
+    table.title = "Timelines that rest: one core, columns in memory"
+    for item in items:
+        times = f"{item.batch_ms:.1f} ms", f"{item.alone_ms:.1f} ms", f"{item.extra_ns:.3g} ns"
+        table.add_row(f"{item.timelines:,}", f"{item.active:,}", *times)
     console.print(table)
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.duckdb_compare import QUESTIONS
+from benchmarks.ordering import PAIRS
 from benchmarks.patterns import PATTERNS
 
 
@@ -19,6 +20,9 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert [(item["name"], item["keys"]) for item in measured["streaming"]] == [("A -> B where", 100)]
     assert [item["name"] for item in measured["patterns"]] == [pattern.name for pattern in PATTERNS]
     assert all(item["rate"] > 0 for item in measured["patterns"])
+    assert [item["name"] for item in measured["ordering"]] == [orderly.name for orderly, _ in PAIRS]
+    assert all(item["ratio"] > 0 and 0 < item["share"] < 1 for item in measured["ordering"])
+    assert all(item["batch_ms"] > 0 and item["active"] > 0 for item in measured["resting"])
     assert [item["name"] for item in measured["duckdb"]] == [question.name for question in QUESTIONS]
     assert all(item["ratio"] > 0 and item["matches"] > 0 for item in measured["duckdb"])
     assert all(item["to_matches"] > 0 and item["matches"] > 0 for item in measured["embedded"])
