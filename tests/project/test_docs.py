@@ -6,7 +6,8 @@ The blocks of one document run in order in one empty folder that holds a copy of
 - `query error=CODE`: query text that must have mistakes of this code and of no other; `query warning=CODE` likewise. The text
   is called example.query; `data=A.x:float,...` are columns of its data, `definitions=FILE,...` were written before;
 - `python`: executed; the blocks of a document share their names;
-- `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them;
+- `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them; a command of ours
+  that is quick and stands alone runs in this process, for it is started very often;
 - `ebnf`: a grammar, read by people;
 - a language and a file name, as in `csv cards.csv`: written to that file;
 - `text` right after a block that is executed or has mistakes: what that block prints; elsewhere just text.
@@ -18,6 +19,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,10 +31,12 @@ from typing import Any
 import pytest
 
 import querylang
+from ensue import cli
 from tests.project.repository import ROOT, tracked_files
 
 BLOCK = re.compile(r"^```(\w+)?(?: +([^\n`]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LOOKED_UP = ("make ", "pip install ", "git clone ", "cd ")
+QUICK = ("ensue check ", "ensue explain ", "ensue fmt ", "ensue replay ")
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
 
 
@@ -119,12 +123,30 @@ class Reader:
     def bash(self, line: str) -> str:
         if line.startswith(LOOKED_UP):
             return look_up(line)
+        if line.startswith(QUICK) and not re.search(r"[|<>;&$]", line):
+            return self.ours(line)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         command = ["bash", "-euo", "pipefail", "-c", line]
         environment = {**os.environ, "PATH": path}
         done = subprocess.run(command, check=False, cwd=self.folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+    def ours(self, line: str) -> str:
+        """A command of the command line, as its entry point runs it."""
+        out, errors = io.StringIO(), io.StringIO()
+        arguments = pytest.MonkeyPatch()
+        arguments.setattr(sys, "argv", shlex.split(line))
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            try:
+                cli.main()
+                code = None
+            except SystemExit as end:  # the entry point ends the process
+                code = end.code
+            finally:
+                arguments.undo()
+        assert not code, f"{line}\n{out.getvalue()}{errors.getvalue()}"
+        return out.getvalue()
 
 
 def commands(text: str) -> Iterator[str]:
