@@ -46,6 +46,19 @@ def test_a_streaming_data_frame_gives_a_streaming_one(session: SparkSession, tmp
     assert ensue.stream(stream, TEXT).isStreaming
 
 
+def test_data_frames_have_orderings(session: SparkSession, tmp_path: Path) -> None:
+    text = TEXT.replace(" wait 5.0", "")
+    ordering = "stream_analytics late=1s over=card"
+    wanted = ensue.replay(text, TABLE, ordering=ordering).matches
+    found = ensue.match(session.createDataFrame(TABLE), text, ordering=ordering)
+    assert sorted(row["match_id"] for row in found.collect()) == sorted(wanted["match_id"])
+    assert len(wanted) == 2
+    frame = session.readStream.schema(session.createDataFrame(TABLE).schema).parquet(str(tmp_path))
+    assert ensue.stream({"north": frame}, text, ordering={"north": ordering}).isStreaming
+    with pytest.raises(ensue.InputError, match="there is no source 'nord'; did you mean 'north'"):
+        ensue.stream({"north": frame}, text, ordering={"nord": ordering})
+
+
 def test_match_writes_parquet_and_verify_compares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
