@@ -1,0 +1,24 @@
+"""The settings in the tables of docs/time.md can be given as they stand there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from runtime.ordering import parse_ordering
+
+TEXT = (Path(__file__).parents[2] / "docs" / "time.md").read_text()
+WRITTEN = sorted(set(re.findall(r"`((?:apama|stream_analytics|streaminsight) [^`]*=[^`]*)`", TEXT)))
+PARTS = sorted(set(re.findall(r"\| `(every=[^`]*)`", TEXT)) | set(re.findall(r", `(every=[^`]*)` \|", TEXT)))
+
+
+@pytest.mark.parametrize("setting", [*WRITTEN, *(f"streaminsight {part}" for part in PARTS)])
+def test_a_setting_of_the_document_is_one(setting: str) -> None:
+    parse_ordering(re.sub(r"=(d\b|\.\.\.)", "=5s", setting))
+
+
+def test_the_document_has_settings() -> None:
+    assert len(WRITTEN) > 5
+    assert len(PARTS) > 3
