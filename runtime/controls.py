@@ -54,7 +54,7 @@ Control = SetDelayedEventsLeeway | HeartbeatControl
 
 def parse_control(text: str, plan: Plan | None = None) -> Control:
     """The control event written in `text`; raises ControlError. With a plan the event types that it names must be there."""
-    name, given = _of_json(text) if text.lstrip().startswith("{") else _of_text(text)
+    name, given = _written(text)
     short = name.rpartition(".")[2]
     if short not in _FORMS:
         meant = nearest(short, _FORMS)
@@ -71,16 +71,21 @@ def parse_control(text: str, plan: Plan | None = None) -> Control:
 
 
 def control_name(text: str) -> str:
-    """The name of a control event, without its package; of a text that is none its beginning."""
+    """The name of a control event; of a text that is none its beginning."""
     try:
-        name, _ = _of_json(text) if text.lstrip().startswith("{") else _of_text(text)
+        name, _ = _written(text)
     except ControlError:
-        name = text.partition("(")[0].strip()
-    return name.rpartition(".")[2]
+        return text.partition("(")[0].strip()
+    return name
 
 
 def _form(name: str) -> str:
     return f"{name}({', '.join(_FORMS[name])})"
+
+
+def _written(text: str) -> tuple[str, Any]:
+    """The name, and the arguments as they are given."""
+    return _of_json(text) if text.lstrip().startswith("{") else _of_text(text)
 
 
 def _of_text(text: str) -> tuple[str, Sequence[Any]]:

@@ -16,9 +16,9 @@ import numpy as np
 from querylang.plan import Plan
 from runtime.batch import NO_TIME, Arrivals, Kind, Shape, column_name
 from runtime.columns import event_of
+from runtime.controls import control_name
 from runtime.engine import Engine
 from runtime.evaluation import Names
-from runtime.event_text import EventTextError, parse_event_text
 from runtime.keys import key_columns
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.replay import Records, in_order, matches_in_order
@@ -258,7 +258,7 @@ class _Stepping:
             return self.plan.events[kind].name
         text = self.table.column("_text")[index].as_py()
         if kind == Kind.CONTROL:
-            return _control_name(text)
+            return control_name(text)
         return text if kind == Kind.UNKNOWN_TYPE else None
 
     def _event_text(self, index: int) -> str | None:
@@ -294,13 +294,6 @@ def _cells_of(key: Key) -> tuple[Any, ...]:
 
 def _discards(results: Results) -> list[dict[str, Any]]:
     return [] if results.discarded is None else results.discarded.select(["query", "reason"]).to_pylist()
-
-
-def _control_name(text: str) -> str:
-    try:
-        return parse_event_text(text).name
-    except EventTextError:
-        return text
 
 
 def _moment(micros: int) -> int | None:

@@ -103,7 +103,7 @@ def test_a_wrong_one_says_what_is_wrong(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ('com.apama.queries.Heartbeat("A", 1)', "Heartbeat"),
+        ('com.apama.queries.Heartbeat("A", 1)', "com.apama.queries.Heartbeat"),
         ('{"Heartbeat": ["A", 1]}', "Heartbeat"),
         ("SetDelayedEventsLeeway(one)", "SetDelayedEventsLeeway"),
     ],
