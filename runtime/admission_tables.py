@@ -33,12 +33,13 @@ class Waited(IntEnum):
 class Rows(NamedTuple):
     """All rows of a call, kept ones first; `key_rows[start[k]:start[k + 1]]` are those of key k, in order of arrival.
 
-    The other columns are by row: `standing`, `input` (-1: none), `beats` (bits of the inputs that the record is a heartbeat of; empty:
+    The other columns are by row: `key` (-1: none), `standing`, `input` (-1: none), `beats` (bits of the inputs that the record is a heartbeat of; empty:
     of none at all), `time`, `arrival`, and `ripe`: when the buffer of a held event ends, NO_TIME for all others.
     """
 
     start: Integers
     key_rows: NDArray[np.int32]
+    key: Integers
     standing: NDArray[np.int8]
     input: NDArray[np.int16]
     beats: Integers
@@ -134,11 +135,14 @@ def in_key_order(rows: Rows) -> Came:
     """Arrival, time and input one key after the other, so that the loop over keys reads memory in order."""
     count = len(rows.key_rows)
     came = Came(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16))
-    for at in range(count):
-        row = rows.key_rows[at]
-        came.arrival[at] = rows.arrival[row]
-        came.time[at] = rows.time[row]
-        came.input[at] = rows.input[row]
+    next_of = rows.start[:-1].copy()
+    for row in range(len(rows.key)):  # writing here and there is faster than reading so
+        if rows.key[row] >= 0:
+            at = next_of[rows.key[row]]
+            next_of[rows.key[row]] = at + 1
+            came.arrival[at] = rows.arrival[row]
+            came.time[at] = rows.time[row]
+            came.input[at] = rows.input[row]
     return came
 
 

@@ -211,6 +211,7 @@ class QueryRunner:
         everything = Rows(
             start=start,
             key_rows=key_rows,
+            key=numbers[:judged],
             standing=np.concatenate([pending.astype(np.int8), np.full(fresh, Standing.NEW, np.int8)]),
             input=np.concatenate([*inputs, self._selector.input_of(kinds[judged:])]),
             beats=np.concatenate([np.zeros(first_new, np.int64), beats]) if len(beats) else beats,
@@ -432,12 +433,11 @@ class QueryRunner:
     @staticmethod
     def _definitive(work: _Work, rows: NDArray[np.int32], released: Released, positions: Integers) -> Integers:
         """The query's definitive time when the events at these positions were released."""
-        return work.call.clocks.lowered(
-            work.call.numbers[rows],
-            released.emitted[positions],
-            released.step[positions],
-            released.definitive[positions],
-        )
+        reached = released.definitive[positions]
+        if not work.call.clocks.runs:
+            return reached
+        emitted, step = released.emitted[positions], released.step[positions]
+        return work.call.clocks.lowered(work.call.numbers[rows], emitted, step, reached)
 
     @staticmethod
     def _steps(step: Integers, rows: Integers) -> Integers:
