@@ -217,8 +217,8 @@ def _objects(result: Replay, format_: Format) -> list[dict[str, Any]]:
 
 
 def _result_object(result: Replay) -> dict[str, Any]:
-    ledger = result.results.ledger.to_pylist()
-    return {"matches": result.match_objects(), "outputs": result.output_objects(), "ledger": ledger}
+    accounts = {"ledger": result.results.ledger.to_pylist(), "metrics": result.figures.to_pylist()}
+    return {"matches": result.match_objects(), "outputs": result.output_objects(), **accounts}
 
 
 def _tell_idle(idle: Iterable[QueryPlan]) -> None:

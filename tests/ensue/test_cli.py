@@ -120,6 +120,7 @@ def test_of_several_tables_each_unreadable_row_names_its_own(ensue: Run, folder:
 def test_replay_as_one_object(ensue: Run) -> None:
     found = json.loads(ensue("replay", "q.query", "e.csv", "--json", "--no-flush").stdout)
     assert [len(found[name]) for name in ("matches", "outputs")] == [1, 1]
+    assert [row["value"] for row in found["metrics"] if row["metric"] == "Late Input Events"] == [1.0, 0.0]
 
 
 def test_explain_shows_the_automaton_and_the_matcher(ensue: Run) -> None:
