@@ -101,6 +101,8 @@ class Arrivals:
     def concat(parts: Sequence[Arrivals]) -> Arrivals:
         """All records of all parts; columns that a part does not have are null there."""
         table = pa.concat_tables([part.table for part in parts], promote_options="default")
+        if table.num_rows == max((len(part) for part in parts), default=0):  # the others only brought columns
+            table = pa.table([_without_empty_chunks(column) for column in table.columns], schema=table.schema)
         return Arrivals(table.unify_dictionaries().combine_chunks())
 
     def take(self, rows: NDArray[np.int64]) -> Arrivals:
@@ -127,3 +129,7 @@ class Arrivals:
         if version != str(BATCH_VERSION):
             raise ValueError(f"batch of version {version}; this release reads version {BATCH_VERSION}")
         return Arrivals(table)
+
+
+def _without_empty_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk for chunk in column.chunks if len(chunk)], column.type)

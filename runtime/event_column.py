@@ -59,11 +59,12 @@ class _Meaning:
 
 def read_event_column(column: pa.Array, plan: Plan) -> EventColumn:
     """Read the column; a cell that can be nothing is MALFORMED, with the reason."""
-    encoded = pc.dictionary_encode(pc.fill_null(pc.utf8_trim_whitespace(_as_text(column)), ""))
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    encoded = _as_text(column).dictionary_encode()
+    cells = [*encoded.dictionary.to_pylist(), ""]  # the last is what nulls stand for
+    codes = pc.fill_null(encoded.indices, len(cells) - 1).to_numpy()
     world = Names(plan)
-    meanings = [_meaning(cell, plan, world) for cell in encoded.dictionary.to_pylist()]
-    kinds = np.array([meaning.kind for meaning in meanings] or [0], np.int16)
+    meanings = [_meaning(cell.strip(), plan, world) for cell in cells]
+    kinds = np.array([meaning.kind for meaning in meanings], np.int16)
     texts: NDArray[np.object_] | None = None
     if any(meaning.text is not None for meaning in meanings):
         texts = np.array([meaning.text for meaning in meanings], np.object_)[codes]

@@ -30,7 +30,9 @@ The engine gives rows in no promised order: sorting is for whoever shows them (`
 def moments(micros: NDArray[np.int64]) -> pa.Array:
     """Microseconds as timestamps; NO_TIME is null, and what lies outside of the years 1 to 9999 is their first or last moment."""
     missing = micros == NO_TIME
-    return pa.array(np.clip(micros, EARLIEST, LATEST), mask=missing if missing.any() else None).cast(TIMESTAMP)
+    if len(micros) and (micros.min() < EARLIEST or micros.max() > LATEST):
+        micros = np.clip(micros, EARLIEST, LATEST)
+    return pa.array(micros, mask=missing if missing.any() else None).cast(TIMESTAMP)
 
 
 def fields_struct(plan: Plan, event: EventType) -> pa.DataType:

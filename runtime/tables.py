@@ -188,8 +188,10 @@ class _Reading:
 
     def _present_events(self) -> list[tuple[int, EventType]]:
         """The event types with rows whose fields stand in columns."""
-        present = np.unique(np.delete(self.kinds, list(self.written)) if self.written else self.kinds)
-        return [(int(index), self.plan.events[index]) for index in present if index >= 0]
+        kinds = np.delete(self.kinds, list(self.written)) if self.written else self.kinds
+        counts = np.bincount(kinds - np.int16(min(Kind)), minlength=-min(Kind))
+        present = np.flatnonzero(counts[-min(Kind) :])
+        return [(int(index), self.plan.events[index]) for index in present]
 
     def _check_columns(self) -> None:
         for _, event in self._present_events():
@@ -242,7 +244,7 @@ class _Reading:
             return pa.nulls(self.count, arrow_type(field.type, self.plan))
         is_time = any(use[2] for use in uses)
         converted = convert(self._column(field.name), field.type, is_time, self.plan)
-        owners = np.isin(self.kinds, [index for index, _, _ in uses])
+        owners = self._is_of([index for index, _, _ in uses])
         if self.written:
             owners[list(self.written)] = False
         if converted.bad is not None:
@@ -332,8 +334,13 @@ class _Reading:
 
     def _rows_of(self, events: Collection[str]) -> NDArray[np.bool_]:
         """The rows of these event types."""
-        numbers = [number for number, event in enumerate(self.plan.events) if event.name in events]
-        return np.isin(self.kinds, numbers)
+        return self._is_of([number for number, event in enumerate(self.plan.events) if event.name in events])
+
+    def _is_of(self, numbers: Sequence[int]) -> NDArray[np.bool_]:
+        """The rows of event types by number; what is no event has negative numbers, which count from the end."""
+        is_one = np.zeros(len(self.plan.events) - min(Kind), np.bool_)
+        is_one[list(numbers)] = True
+        return is_one[self.kinds]
 
     # --------------------------------------------------------------------------------------------------- assembly
 
