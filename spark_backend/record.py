@@ -97,7 +97,7 @@ def refuse_difference(checkpoint: Path, kept: Record, wanted: Record) -> None:
     differences = [*_lists("sources", kept.sources, wanted.sources), *_values(kept, wanted)]
     if not differences and kept.plan != wanted.plan:
         changed = list(_lists("queries", kept.queries, wanted.queries))
-        differences = changed or ["the queries, event types or values of parameters have been changed"]
+        differences = changed or ["the queries, event types, orderings or values of parameters have been changed"]
     if differences:
         raise InputError(
             f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(differences)}."

@@ -269,7 +269,9 @@ def test_another_bucket_count_plan_or_source_is_refused_by_name(spark: SparkSess
     with pytest.raises(InputError, match="queries without Jump and with Leap"):
         run(path, once=True)
     (tmp_path / "sensors.query").write_text(QUERY.replace("50.0", "60.0"))
-    with pytest.raises(InputError, match="the queries, event types or values of parameters have been changed"):
+    with pytest.raises(
+        InputError, match="the queries, event types, orderings or values of parameters have been changed"
+    ):
         run(path, once=True)
     assert state == {file: file.stat().st_mtime_ns for file in (tmp_path / "state").rglob("*") if file.is_file()}
 

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from tests.spark_backend import test_status as uneven
 from tests.spark_backend.test_deployment import add_files, as_lists, embedded, project, streamed, table, totals
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,12 +55,29 @@ def kill_when(process: subprocess.Popen[str], is_time: object) -> None:
     process.wait()
 
 
+def one_source(folder: Path) -> Path:
+    path = project(folder, files=1)
+    add_files(folder, table(), 6)
+    return path
+
+
+def two_sources(folder: Path) -> Path:
+    """Of which one is read twice as fast: its records wait in the state."""
+    path = uneven.project(folder, ledger=True)
+    uneven.add(folder / "north", table().iloc[::2], 3)
+    uneven.add(folder / "south", table().iloc[1::2], 6)
+    return path
+
+
 @pytest.mark.parametrize(
-    "moment", ["while the results of a batch are being written", "after the results, before the commit"]
+    ("moment", "made"),
+    [
+        ("while the results of a batch are being written", one_source),
+        ("after the results, before the commit", two_sources),
+    ],
 )
-def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str) -> None:
-    path = project(tmp_path, files=1)
-    add_files(tmp_path, table(), 6)
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str, made: Callable[[Path], Path]) -> None:
+    path = made(tmp_path)
     process = start(path)
     if moment.startswith("while"):
         drafts = tmp_path / "out"
@@ -71,11 +90,19 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str) -> N
     output, _ = again.communicate(timeout=240)
     assert again.returncode == 0
     assert "batch 0" not in output
-    assert streamed(tmp_path) == as_lists(embedded(tmp_path))
+    wanted = as_lists(embedded(tmp_path)) if made is one_source else uneven.embedded(tmp_path)
+    assert streamed(tmp_path) == wanted
     ledger = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
     account = totals(ledger, "Rise")
     assert account.pop("received") == len(table()) == sum(account.values())
+    assert written_ledger(tmp_path) == ledger
     assert not list((tmp_path / "out").rglob("*.draft"))
+
+
+def written_ledger(folder: Path) -> dict[tuple[str, ...], int]:
+    """The changes of all micro-batches, added up."""
+    changes = pd.read_parquet(folder / "out" / "ledger").groupby(["query", "source", "what"])["count"].sum()
+    return {key: count for key, count in changes.to_dict().items() if count}
 
 
 @pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["Ctrl-C", "SIGTERM"])

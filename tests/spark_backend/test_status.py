@@ -37,11 +37,12 @@ checkpoint: state
 """
 
 
-def project(folder: Path) -> Path:
+def project(folder: Path, *, ledger: bool = False) -> Path:
     for name in ("north", "south"):
         (folder / name).mkdir()
     (folder / "sensors.query").write_text(QUERY)
-    (folder / "sensors.yaml").write_text(DEPLOYMENT)
+    sink = "  ledger: {format: parquet, path: out/ledger}\ntrigger" if ledger else "trigger"
+    (folder / "sensors.yaml").write_text(DEPLOYMENT.replace("trigger", sink))
     return folder / "sensors.yaml"
 
 

@@ -1,0 +1,155 @@
+"""Ordering policies through Spark, cut into micro-batches with restarts: the embedded results, the account, the status."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from ensue.status import text
+from querylang.errors import InputError
+from runtime.batch import Arrivals
+from runtime.engine import Engine
+from runtime.tables import read_arrivals
+from spark_backend.compilation import compile_deployment
+from spark_backend.deployment import RunReport, run
+from spark_backend.settings import load_deployment
+from spark_backend.status import status_of
+from spark_backend.verify import Case, run_streams
+from tests.spark_backend.test_clocks import places
+from tests.spark_backend.test_shared_clocks import POLICIES, ordered
+from tests.spark_backend.test_verify import embedded, plain
+
+QUERY = """\
+event Reading { string sensor; float value; }
+
+query Rise {
+    inputs { Reading() key sensor within 20.0; }
+    find Reading as first -> Reading as second where second.value > first.value + 50.0
+}
+"""
+
+DEPLOYMENT = """\
+name: readings
+queries: [rise.query]
+sources:
+  meters:
+    format: csv
+    path: meters
+    event: Reading
+    options: {maxFilesPerTrigger: 1}
+    ordering: {policy: stream_analytics, late: 4s, out_of_order: 2s, early: 3s, action: drop}
+sinks:
+  matches:   {format: parquet, path: out/matches}
+  discarded: {format: parquet, path: out/discarded}
+  ledger:    {format: parquet, path: out/ledger}
+buckets: 3
+checkpoint: state
+"""
+
+
+def test_every_policy_gives_the_embedded_results_through_restarts(spark: SparkSession) -> None:
+    plans = [ordered(policy) for policy in POLICIES.values()]
+    cases = [Case(plan, places(150, seed=seed), (40, 41, 100), flush=seed % 2 == 0) for seed, plan in enumerate(plans)]
+    cases = [Case(case.plan, in_order_of_arrival(case.arrivals), case.splits, case.flush) for case in cases]
+    for name, case, results in zip(POLICIES, cases, run_streams(cases), strict=True):
+        assert plain(results) == plain(embedded(case.plan, case.arrivals, flush=case.flush)), name
+
+
+def in_order_of_arrival(arrivals: Arrivals) -> Arrivals:
+    order = [(f"_{name}", "ascending") for name in ("arrival", "source", "partition", "offset")]
+    table = arrivals.table.append_column("_name", arrivals.table["_source"].cast("string"))
+    keys = [("_name" if name == "_source" else name, way) for name, way in order]
+    return Arrivals(table.sort_by(keys).drop_columns("_name"))
+
+
+def rows() -> pd.DataFrame:
+    """Two partitions; some readings are late, some early, some out of order; the second ends half-way."""
+    random = np.random.default_rng(5)
+    at = 1_700_000_000 + np.arange(900) * 0.1
+    frame = pd.DataFrame(
+        {
+            "at": pd.to_datetime(at, unit="s", utc=True).round("us"),
+            "ts": pd.to_datetime(at - random.random(900) * 5 + (random.random(900) > 0.97) * 9, unit="s", utc=True),
+            "partition": random.integers(0, 2, 900),
+            "offset": np.arange(900),
+            "sensor": [f"s{number}" for number in random.integers(0, 8, 900)],
+            "value": random.random(900) * 100,
+        }
+    )
+    return frame[(frame["partition"] == 0) | (frame.index < 450)]
+
+
+@pytest.fixture(scope="module")
+def job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ordering")
+    (folder / "meters").mkdir()
+    (folder / "rise.query").write_text(QUERY)
+    (folder / "readings.yaml").write_text(DEPLOYMENT)
+    table = rows()
+    for number, part in enumerate(np.array_split(np.arange(len(table)), 3)):
+        path = folder / "meters" / f"{number:03}.csv"
+        table.iloc[part].to_csv(path, index=False)
+        os.utime(path, (1e9 + number, 1e9 + number))
+    return folder / "readings.yaml"
+
+
+@pytest.fixture(scope="module")
+def report(job: Path) -> RunReport:
+    """Two runs: the last file comes between them."""
+    last = job.parent / "meters" / "002.csv"
+    content = last.read_bytes()
+    last.unlink()
+    run(job, once=True)
+    last.write_bytes(content)
+    return run(job, once=True, flush=True)
+
+
+def engine_of(job: Path) -> tuple[Engine, list[str]]:
+    plan = compile_deployment(load_deployment(job), None).plan
+    files = sorted((job.parent / "meters").iterdir())
+    engine = Engine(plan)
+    parts = [read_arrivals(path, plan, source=f"meters/{path.name}") for path in files]
+    found = [engine.process(Arrivals.concat(parts)), engine.flush()]
+    return engine, sorted(m for r in found for t in r.matches.values() for m in t.column("match_id").to_pylist())
+
+
+def test_a_deployment_gives_the_matches_and_the_account_of_one_engine(job: Path, report: RunReport) -> None:
+    engine, wanted = engine_of(job)
+    found = pd.read_parquet(job.parent / "out" / "matches")
+    assert sorted(found["match_id"]) == wanted
+    assert len(wanted) > 50
+    account = {(row["query"], row["source"], row["what"]): row["count"] for row in engine.ledger().to_pylist()}
+    assert report.ledger == account
+    assert {"early", "late", "out_of_order"} < {what for _, _, what in account}
+    written = f"select query, source, what, sum(count)::int from '{job.parent}/out/ledger/*.parquet' group by all"
+    assert {tuple(row[:3]): row[3] for row in duckdb.sql(written).fetchall() if row[3]} == account
+
+
+def test_the_status_names_the_timeline_that_holds_definitive_time_back(job: Path, report: RunReport) -> None:
+    (query,) = status_of(job).queries
+    assert query.order == "ordered by source partition"
+    assert [(line.timeline, line.holds_back) for line in query.timelines] == [("meters/0", False), ("meters/1", True)]
+    assert "one task: ordered by source partition" in text(status_of(job))
+
+
+def test_what_parallelism_is_left_is_told_at_the_start(
+    job: Path, report: RunReport, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(job, once=True)
+    assert caplog.messages == ["query Rise: ordered by source partition, runs as one task"]
+
+
+def test_another_ordering_on_the_same_checkpoint_is_refused(job: Path, report: RunReport) -> None:
+    good = job.read_text()
+    try:
+        job.write_text(good.replace("late: 4s", "late: 5s"))
+        with pytest.raises(InputError, match="orderings or values of parameters have been changed"):
+            run(job, once=True)
+    finally:
+        job.write_text(good)
