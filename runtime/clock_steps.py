@@ -148,14 +148,15 @@ def _import(timelines: Timelines, groups: Groups, curve: Curve, is_import: bool,
 
 
 @borrowing
-def run_quiet(timelines: Timelines, groups: Groups, curve: Curve, idle: int, is_import: bool, until: int) -> None:
-    """The ends of quiet that are due at `until`: each moves its timeline behind all that it has had."""
+def run_quiet(timelines: Timelines, groups: Groups, curve: Curve, idle: Integers, is_import: bool, until: int) -> None:
+    """The ends of quiet that are due at `until`: each moves its timeline behind all that it has had. `idle`: how long quiet lasts,
+    for each of one timeline or two."""
     while True:
         first, due = -1, NEVER
         for timeline in range(len(timelines.heard)):
             heard = timelines.heard[timeline]
-            if heard != NO_TIME and heard + idle < due:
-                first, due = timeline, heard + idle
+            if heard != NO_TIME and idle[timeline] < NEVER and heard + idle[timeline] < due:
+                first, due = timeline, heard + idle[timeline]
         if first < 0 or due > until:
             break
         timelines.heard[first] = NO_TIME
@@ -173,6 +174,7 @@ def run_records(
     settings: Settings,
     other: Settings,
     is_import: bool,
+    idle: Integers,
     timelines: Timelines,
     groups: Groups,
     common: int,
@@ -183,11 +185,11 @@ def run_records(
 
     `other`: the settings of timeline 1 where timeline 0 takes over its bound (`is_import`).
     """
-    everywhere = len(curve.start) - 1
+    everywhere, with_quiet = len(curve.start) - 1, min(idle[0], idle[1]) < NEVER
     for at in range(len(feed.row)):
         row, timeline, arrival = feed.row[at], feed.timeline[at], feed.arrival[at]
-        if settings.idle < NEVER:
-            run_quiet(timelines, groups, curve, settings.idle, is_import, arrival)
+        if with_quiet:
+            run_quiet(timelines, groups, curve, idle, is_import, arrival)
         if timeline < 0:
             if feed.time[at] > common:
                 common = feed.time[at]

@@ -43,8 +43,6 @@ Integers = NDArray[np.int64]
 UNKNOWN_DELAY = 5_000_000
 """How far behind the clock a partition that never had input is taken to be (Stream Analytics, "Event ordering policies")."""
 
-_NO_GROUPS = np.empty(0, np.int64)
-
 _RUNNING = ("newest", "bound", "counted", "since", "heard")
 
 
@@ -108,7 +106,6 @@ class SharedClock:
             names = [event.name for event in plan.events]
             origin, self._other, ends = _origin(query, policy.imports, policy)
             self._imports, self._is_final = names.index(origin), policy.is_final or ends
-        self._owners = _NO_GROUPS
         self._common = NO_TIME
         if policy.start is not None and policy.max_delay is not None:
             self._common = policy.start - policy.max_delay
@@ -130,26 +127,28 @@ class SharedClock:
         number, identities = self._timelines_of(new, rows)
         group, owners, count = self._groups_of(new, identities)
         timelines, groups = self._begin(identities, owners, count)
-        idle, is_import = self._settings.idle, self._imports >= 0
-        curve = _curve(groups.bound, self._common, owners, number, with_quiet=idle < NEVER)
+        is_import = self._imports >= 0
+        idle = np.array([self._settings.idle, self._other.idle])
+        with_quiet = bool(idle.min() < NEVER)
+        curve = _curve(groups.bound, self._common, owners, number, with_quiet=with_quiet)
         self._common = run_records(
             self._feed(new, rows, number),
             self._settings,
             self._other,
             is_import,
+            idle,
             timelines,
             groups,
             self._common,
             curve,
             verdicts,
         )
-        if idle < NEVER:
+        if with_quiet:
             run_quiet(timelines, groups, curve, idle, is_import, new.limit)
         if self._is_final and new.limit >= NEVER:
             self._end(curve, new.now, len(new.time))
         self._remember(identities, timelines)
-        self._owners = owners
-        if idle < NEVER:  # what quiet will bring, unless a record comes before
+        if with_quiet:  # what quiet will bring, unless a record comes before
             ahead = timelines._replace(bound=timelines.bound.copy(), heard=timelines.heard.copy())
             groups_ahead = groups._replace(bound=groups.bound.copy(), tree=groups.tree.copy())
             run_quiet(ahead, groups_ahead, curve, idle, is_import, NEVER - 1)
@@ -298,14 +297,14 @@ class SharedClock:
             self._state = self._state.append_column(name, pa.array(getattr(timelines, name)))
 
     def forget(self, clock: int) -> None:
-        """Drops the substreams that the clock has left behind, from all sources."""
-        if self._places is not None and self._settings.late < NEVER and len(self._state):
-            furthest = np.full(int(self._owners.max()) + 1, NO_TIME, np.int64)
-            np.maximum.at(furthest, self._owners, self._state.column("bound").to_numpy())
-            is_ahead = (furthest > max(clock - self._settings.late, self._common))[self._owners]
+        """Drops the substreams that the clock has left behind; its group waits for one that it may have, like for one never seen.
+
+        Where sources are not known by name there would be no telling that one is missing.
+        """
+        if self._places is not None and self._sources and self._settings.late < NEVER and len(self._state):
+            is_ahead = self._state.column("bound").to_numpy() > max(clock - self._settings.late, self._common)
             if not is_ahead.all():
                 self._state = self._state.filter(pa.array(is_ahead))
-                self._owners = self._owners[is_ahead]
 
     def definitive(self, run: ClockRun, clock: int) -> Integers:
         """How far it has come for each key of a call, at `clock`."""
@@ -364,7 +363,7 @@ def _origin(query: QueryPlan, imports: str, policy: TimePolicy) -> tuple[str, Se
         imports = own.imports
     if own is not None:
         return imports, _settings(own), own.is_final
-    return imports, _settings(replace(policy, every=1, every_span=None, disorder=0)), False
+    return imports, _settings(replace(policy, every=1, every_span=None, disorder=0, idle=None)), False
 
 
 def _settings(policy: TimePolicy) -> Settings:

@@ -62,13 +62,22 @@ def key_places(query: QueryPlan, inputs: tuple[int, ...]) -> tuple[int, ...] | N
 
 
 def clock_inputs(query: QueryPlan) -> list[tuple[int, ...]]:
-    """The inputs that have a clock together: those of one policy, but each input by itself where timelines are inputs."""
-    groups: dict[object, list[int]] = {}
+    """The inputs that have a clock together: those of one policy that a source can bring, directly or by way of others; but
+    each input by itself where timelines are event types."""
+    groups: list[list[int]] = []
     for index, item in enumerate(query.inputs):
         if is_clocked(item):
-            assert item.policy is not None, "that is what clocked means"
-            groups.setdefault(index if item.policy.timeline == "input" else item.policy, []).append(index)
-    return [tuple(group) for group in groups.values()]
+            mine = [group for group in groups if any(_are_together(item, query.inputs[other]) for other in group)]
+            groups = [group for group in groups if group not in mine]
+            groups.append(sorted([*(other for group in mine for other in group), index]))
+    return [tuple(group) for group in sorted(groups)]
+
+
+def _are_together(one: Input, other: Input) -> bool:
+    """Whether the same source partition can bring events of both inputs, under one policy."""
+    is_by_type = one.policy is not None and one.policy.timeline == "input"
+    are_apart = one.sources and other.sources and not set(one.sources) & set(other.sources)
+    return one.policy == other.policy and not is_by_type and not are_apart
 
 
 def is_by_substream(query: QueryPlan, inputs: tuple[int, ...]) -> bool:
