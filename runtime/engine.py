@@ -19,11 +19,12 @@ from querylang.plan import Plan
 from runtime.arrival_order import in_arrival_order
 from runtime.arrow import one_chunk
 from runtime.batch import NO_TIME, Arrivals, Kind
+from runtime.calls import Clocked, Leeway
 from runtime.controls import NEVER, ControlError, HeartbeatControl, parse_control
 from runtime.ledger import Account, ledger_table
 from runtime.moments import EARLIEST, LATEST
 from runtime.query_clocks import CLOCK_SCHEMA
-from runtime.query_runner import Clocked, Leeway, QueryOutcome, QueryRunner
+from runtime.query_runner import QueryOutcome, QueryRunner
 from runtime.refused import refused_at_source
 from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA, TIMESTAMP, Results, discard_schema
 from runtime.state import StateError, decode, encode

@@ -6,7 +6,6 @@ come. All of it columns; nothing is done per key, record or event in Python.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -18,15 +17,14 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
 from runtime.admission import Admitted, admit
-from runtime.admission_tables import Punctuation, Ready, Released, Rows, Standing, Timers, Waited
+from runtime.admission_tables import Ready, Released, Timers, Waited
 from runtime.arrow import arrow_type, one_chunk
-from runtime.batch import NO_TIME, SYSTEM_FIELDS, Shape, field_columns
+from runtime.batch import NO_TIME, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
-from runtime.clocks import NewRecords
+from runtime.calls import Call, Calls, Clocked, with_ends
 from runtime.controls import NEVER
-from runtime.edges import ends
 from runtime.every import selected
-from runtime.keys import group_rows, key_columns, key_identity, number_keys, plain_columns, unique_numbers
+from runtime.keys import key_columns, key_identity, plain_columns, unique_numbers
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
 from runtime.matcher import Found, Ordered, choose_matcher
@@ -47,31 +45,6 @@ _OWN_FIELDS = [pa.field("_time", pa.int64()), pa.field("_ripe", pa.int64()), pa.
 
 
 @dataclass(frozen=True, slots=True)
-class Leeway:
-    """delayLeeway and reorderBuffer in microseconds."""
-
-    leeway: int
-    reorder: int
-
-
-@dataclass(frozen=True, slots=True)
-class Clocked:
-    """The records of a call in order of arrival, `arrival` never before the clock. `leeways`: from which record on, None: what
-    the query's inputs start with; `beats`: the heartbeats among control events, by record: event type and time.
-
-    The clock comes to `now` by records and ticks; timers run up to `limit`.
-    """
-
-    table: pa.Table
-    kinds: Integers
-    arrival: Integers
-    leeways: Sequence[tuple[int, Leeway | None]]
-    beats: Mapping[int, tuple[str, int]]
-    now: int
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
 class QueryOutcome:
     """What came of one call for one query."""
 
@@ -84,27 +57,10 @@ class QueryOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    """A call's rows: kept ones, new ones, then the members of pending waits; and all that admission goes by.
-
-    `rows` and `bounds` are what `admit` takes and changes.
-    """
-
-    table: pa.Table
-    keys: list[pa.Array]
-    numbers: Integers
-    rows: Rows
-    bounds: Integers
-    punctuation: Punctuation
-    clocks: ClocksRun
-    ready: Ready
-
-
-@dataclass(frozen=True, slots=True)
 class _Work:
     """What came of a call, until the clock has settled; `superseded` is by position of `admitted`."""
 
-    call: _Call
+    call: Call
     admitted: Admitted
     superseded: Integers
 
@@ -125,11 +81,6 @@ def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
     known = np.flatnonzero(numbers >= 0)
     some_row[numbers[known]] = known
     return some_row[wanted]
-
-
-def _chosen(values: NDArray[Any], rows: Integers) -> NDArray[Any]:
-    """Those rows; all of them as they are."""
-    return values if len(rows) == len(values) else values[rows]
 
 
 class QueryRunner:
@@ -161,6 +112,7 @@ class QueryRunner:
         may_rest = bool(query.keys) and query.trailing is None and not shares_clock(query)
         self._memory = Remembered(kept, bounds, self._keys_of, may_rest=may_rest)
         self._waits = PendingWaits(query, self._schema)
+        self._calls = Calls(plan, query, self._selector, self._policies, self._clocks, self._memory, self._waits)
         self._work: _Work | None = None
 
     def run(self, clocked: Clocked, *, everything: bool = False) -> QueryOutcome:
@@ -169,10 +121,10 @@ class QueryRunner:
         is_concerned = (selection.use == Use.EVENT) | (selection.use == Use.HEARTBEAT)
         is_concerned[list(clocked.beats)] = True
         rows = np.flatnonzero(is_concerned)
-        new = self._new_rows(clocked, selection, rows)
+        new = self._calls.new_rows(clocked, selection, rows)
         self._memory.recall(new, clocked.limit, everything=everything)
         was_pending = self._pending_sources()
-        work = self._admit(clocked, selection, rows, new)
+        work = self._admit(self._calls.prepare(clocked, selection, rows, new), clocked.limit)
         matches = self._match(clocked, work, rows)
         work = self._work or work
         self.next_due = min(work.admitted.next_due, self._memory.next_due)
@@ -186,120 +138,19 @@ class QueryRunner:
             adjusted=self._adjusted(work.call.clocks, rows),
         )
 
-    def _admit(self, clocked: Clocked, selection: Selection, rows: Integers, new: pa.Table) -> _Work:
+    def _admit(self, call: Call, limit: int) -> _Work:
         """What is released by the records and by time; of a query with a trailing wait `_match` says the last word."""
-        kept, first_new = self._memory.kept, self._memory.kept.num_rows
-        parts = [kept.select(self._schema.names), new, self._waits.members.select(self._schema.names)]
-        table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-        kinds = table.column("_kind").to_numpy()
-        keys = [
-            pa.concat_arrays([column, one_chunk(self._memory.bounds.column(f"key{place}"))])
-            for place, column in enumerate(key_columns(table, kinds, self._plan, self.query))
-        ]
-        numbers, count = number_keys(keys, len(table) + len(self._memory.bounds))
-        judged = first_new + len(rows)
-        start, key_rows = group_rows(numbers[:judged], count)
-        bounds = np.full((count, len(self.query.inputs)), NO_TIME, np.int64)
-        bounds[numbers[len(table) :], self._memory.bounds.column("input").to_numpy()] = self._memory.bounds.column(
-            "bound"
-        ).to_numpy()
-        fresh, waiting = len(rows), len(table) - judged
-        pending = kept.column("_pending").to_numpy(zero_copy_only=False)
-        inputs = [self._selector.input_of(kinds[:first_new]), _chosen(selection.input, rows)]
-        times = [kept.column("_time").to_numpy(), _chosen(selection.time, rows)]
-        beats = _chosen(selection.beats, rows) if len(selection.beats) else selection.beats
-        everything = Rows(
-            start=start,
-            key_rows=key_rows,
-            key=numbers[:judged],
-            standing=np.concatenate([pending.astype(np.int8), np.full(fresh, Standing.NEW, np.int8)]),
-            input=np.concatenate([*inputs, self._selector.input_of(kinds[judged:])]),
-            beats=np.concatenate([np.zeros(first_new, np.int64), beats]) if len(beats) else beats,
-            time=np.concatenate([*times, self._waits.members.column("_time").to_numpy()]),
-            arrival=table.column("_arrival").to_numpy(),
-            ripe=np.concatenate([kept.column("_ripe").to_numpy(), np.full(fresh + waiting, NO_TIME, np.int64)]),
-            first_new=first_new,
-        )
-        punctuation = self._punctuation(clocked, everything, numbers, rows)
-        clocks = self._run_clocks(clocked, everything, new, kinds, keys, numbers, rows)
-        table = self._with_adjusted(table, clocks)
-        ready = Ready(*clocks.ready(numbers[:judged], everything.time[:judged]), _NONE, _NONE)
-        call = _Call(table, keys, numbers, everything, bounds, punctuation, clocks, ready)
         if self.query.trailing is None:
-            admitted = self._judge(call, self._everywhere, clocked.limit)
+            admitted = self._judge(call, self._everywhere, limit)
         else:
-            copied = everything._replace(time=everything.time.copy(), ripe=everything.ripe.copy())
-            trial = replace(call, rows=copied, bounds=bounds.copy())
-            admitted = self._judge(trial, self._everywhere.copy(), clocked.limit)
-            everything.time[:] = copied.time
-        superseded = self._superseded(table, everything.input, admitted.released)
-        call = replace(call, table=self._with_ends(call, admitted.released))
-        self._work = _Work(call, admitted, superseded)
+            copied = call.rows._replace(time=call.rows.time.copy(), ripe=call.rows.ripe.copy())
+            trial = replace(call, rows=copied, bounds=call.bounds.copy())
+            admitted = self._judge(trial, self._everywhere.copy(), limit)
+            call.rows.time[:] = copied.time
+        superseded = self._superseded(call.table, call.rows.input, admitted.released)
+        table = with_ends(call.table, self._plan, call.rows, admitted.released)
+        self._work = _Work(replace(call, table=table), admitted, superseded)
         return self._work
-
-    def _run_clocks(
-        self,
-        clocked: Clocked,
-        everything: Rows,
-        new: pa.Table,
-        kinds: Integers,
-        keys: list[pa.Array],
-        numbers: Integers,
-        rows: Integers,
-    ) -> ClocksRun:
-        """What the clocks that keys share say of the new records, whose times it adjusts; end edges are no events."""
-        first = everything.first_new
-        mine = slice(first, first + len(rows))
-        run = self._clocks.run(
-            NewRecords(
-                table=new,
-                kinds=kinds[mine],
-                input=everything.input[mine],
-                time=everything.time[mine],
-                arrival=everything.arrival[mine],
-                beats={int(np.searchsorted(rows, row)): event for row, (event, _) in clocked.beats.items()},
-                keys=keys,
-                numbers=numbers,
-                key_count=len(everything.start) - 1,
-                first=first,
-                now=clocked.now,
-                limit=clocked.limit,
-            )
-        )
-        everything.time[mine] = run.verdicts.time
-        at_arrival = np.flatnonzero(self._policies.delay == NO_WAIT)
-        if run.runs and len(at_arrival):
-            rows_of = np.isin(everything.input[mine], at_arrival)
-            everything.time[mine][rows_of] = everything.arrival[mine][rows_of]
-        if "_shape" in new.column_names:
-            is_end = pc.equal(new.column("_shape"), int(Shape.END_EDGE)).fill_null(False).to_numpy()
-            everything.input[mine][is_end] = -1
-        return run
-
-    def _with_adjusted(self, table: pa.Table, clocks: ClocksRun) -> pa.Table:
-        """The rows with why their time is not their own."""
-        if "_adjusted" not in table.column_names:
-            return table
-        kept, waiting = self._memory.kept.column("_adjusted"), self._waits.members.column("_adjusted")
-        adjusted = pa.chunked_array([*kept.chunks, pa.array(clocks.verdicts.adjusted), *waiting.chunks], pa.int8())
-        place = table.schema.get_field_index("_adjusted")
-        return table.set_column(place, "_adjusted", adjusted.combine_chunks())
-
-    def _with_ends(self, call: _Call, released: Released) -> pa.Table:
-        """The rows with the ends that end edges have brought to events that were still waiting."""
-        table, rows = call.table, call.rows
-        if "_end" not in table.column_names:
-            return table
-        first = rows.first_new
-        is_admitted = np.zeros(len(table), np.bool_)
-        is_admitted[first : first + len(released.verdict)] = released.verdict == 0
-        gone = np.full((2, len(table)), NEVER, np.int64)
-        gone[0][:first] = np.where(rows.standing[:first] == Standing.WINDOW, NO_TIME, NEVER)
-        window = np.repeat(released.fresh, np.diff(released.start))
-        fresh = np.flatnonzero(np.arange(len(window)) >= window)
-        gone[:, released.order[fresh]] = released.emitted[fresh], released.step[fresh]
-        place = table.schema.get_field_index("_end")
-        return table.set_column(place, "_end", ends(table, self._plan, is_admitted, gone, first))
 
     def _adjusted(self, clocks: ClocksRun, rows: Integers) -> pa.Table:
         places = np.flatnonzero(clocks.verdicts.adjusted)
@@ -308,7 +159,7 @@ class QueryRunner:
         columns = [query, reasons, pa.array(clocks.verdicts.time[places]), pa.array(rows[places])]
         return pa.table(columns, schema=ADJUSTED_SCHEMA)
 
-    def _judge(self, call: _Call, everywhere: Integers, limit: int, timers: Timers | None = None) -> Admitted:
+    def _judge(self, call: Call, everywhere: Integers, limit: int, timers: Timers | None = None) -> Admitted:
         judged = call.clocks.verdicts.refused, call.clocks.verdicts.bound
         return admit(
             call.rows, call.punctuation, self._policies, call.bounds, everywhere, limit, judged, timers, call.ready
@@ -319,48 +170,6 @@ class QueryRunner:
             return np.empty(0, np.int64)
         value, count = unique_numbers(self._plan, self.query, table, input_of)
         return superseded_by(released.start, released.order, value, count)
-
-    def _new_rows(self, clocked: Clocked, selection: Selection, rows: Integers) -> pa.Table:
-        """The records that the query wants, with the clock's arrival and their resolved source time."""
-        source = clocked.table
-        columns = []
-        for field in self._schema:
-            if field.name == "_arrival":
-                columns.append(pa.array(clocked.arrival))
-            elif field.name == "_source_time":
-                columns.append(pa.array(selection.time))
-            elif field.name in source.column_names:
-                columns.append(source.column(field.name))
-            else:
-                columns.append(pa.nulls(len(source), field.type))
-        table = pa.table(columns, schema=self._schema)
-        return table if len(rows) == len(table) else table.take(pa.array(rows))
-
-    def _punctuation(self, clocked: Clocked, everything: Rows, numbers: Integers, rows: Integers) -> Punctuation:
-        everywhere = np.empty(0, np.int64)
-        if len(everything.beats):
-            is_new = slice(everything.first_new, everything.first_new + len(rows))
-            keyless = (everything.beats[is_new] != 0) & (numbers[is_new] < 0)
-            everywhere = everything.first_new + np.flatnonzero(keyless)
-        changes = [everything.first_new + int(np.searchsorted(rows, row)) for row, _ in clocked.leeways]
-        return Punctuation(
-            beat_row=everywhere,
-            beat_mask=everything.beats[everywhere],
-            beat_time=everything.time[everywhere],
-            beat_arrival=everything.arrival[everywhere],
-            leeway_row=np.array(changes, np.int64),
-            leeway=self._by_input(
-                [None if era is None else era.leeway for _, era in clocked.leeways], self._policies.leeway
-            ),
-            reorder=self._by_input(
-                [None if era is None else era.reorder for _, era in clocked.leeways], self._policies.reorder
-            ),
-        )
-
-    @staticmethod
-    def _by_input(lengths: Sequence[int | None], standard: Integers) -> Integers:
-        """A row of lengths for each era, one entry an input; None: what the inputs start with."""
-        return np.array([standard if length is None else np.full_like(standard, length) for length in lengths])
 
     def _match(self, clocked: Clocked, work: _Work, rows: Integers) -> pa.Table | None:
         released, members = work.admitted.released, len(self._waits)

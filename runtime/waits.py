@@ -55,7 +55,7 @@ class PendingWaits:
     def __init__(self, query: QueryPlan, schema: pa.Schema) -> None:
         self._length = 0 if query.trailing is None else known(query.trailing.duration)
         self._terms = len(query.terms)
-        self._schema = schema
+        self.schema = schema
         self.members: pa.Table = pa.schema([*schema, *_OWN_FIELDS]).empty_table()
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class PendingWaits:
         wait, term = np.nonzero(waiting.members >= 0)
         position = waiting.members[wait, term]
         rows = events.row[position].astype(np.int64)
-        columns = [events.table.column(field.name).take(pa.array(rows)) for field in self._schema]
+        columns = [events.table.column(field.name).take(pa.array(rows)) for field in self.schema]
         is_latest = events.row[waiting.latest[wait]] == rows
         own = [events.time[position], wait, term, waiting.due[wait], is_latest]
         self.members = pa.table([*columns, *map(pa.array, own)], schema=self.members.schema).combine_chunks()
