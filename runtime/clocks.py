@@ -35,7 +35,8 @@ from runtime.clock_steps import (
 )
 from runtime.controls import NEVER
 from runtime.judging import Action, Settings
-from runtime.keys import number_keys, plain_columns, substream_columns
+from runtime.keys import hash_keys, number_keys, plain_columns, substream_columns
+from runtime.shelf import Shelf, is_small, joined
 from runtime.time_policy import key_places
 
 Integers = NDArray[np.int64]
@@ -114,6 +115,7 @@ class SharedClock:
         fields = [("source", pa.string())]
         fields += [(f"part{place}", type_) for place, type_ in enumerate(self._part_types())]
         self._state = pa.schema([*fields, *((name, pa.int64()) for name in _RUNNING)]).empty_table()
+        self._resting, self._most = Shelf(self._state), 0
 
     def _part_types(self) -> list[pa.DataType]:
         if self.policy.timeline == "partition":
@@ -124,6 +126,7 @@ class SharedClock:
     def run(self, new: NewRecords, verdicts: Verdicts) -> ClockRun:
         """Judges the records of its inputs, into `verdicts`, and remembers how far all has come."""
         rows = self._rows(new)
+        self._recall(new)
         number, identities = self._timelines_of(new, rows)
         group, owners, count = self._groups_of(new, identities)
         timelines, groups = self._begin(identities, owners, count)
@@ -153,6 +156,21 @@ class SharedClock:
             groups_ahead = groups._replace(bound=groups.bound.copy(), tree=groups.tree.copy())
             run_quiet(ahead, groups_ahead, curve, idle, is_import, NEVER - 1)
         return ClockRun(curve, groups, self._growth, group)
+
+    def _recall(self, new: NewRecords) -> None:
+        """Brings to hand the substreams of the call's keys; the others rest if they are many."""
+        if self._places is None:
+            return
+        total = len(self._state) + len(self._resting)
+        if not len(self._resting):
+            self._most = 2 * total
+        if not is_small(len(new.time), total) or total > self._most:
+            self._state = self.state
+            return
+        names = [f"part{place}" for place in range(len(self._places))]
+        own = hash_keys([one_chunk(self._state.column(name)) for name in names])
+        self._resting.put(self._state, own, np.full(len(own), NEVER))
+        self._state = self._resting.fetch(np.unique(hash_keys([new.keys[place] for place in self._places])))
 
     def _end(self, curve: Curve, now: int, row: int) -> None:
         """The input is over: after all records, behind the last one in number."""
@@ -320,17 +338,23 @@ class SharedClock:
     def at(self, key: Sequence[Any], clock: int) -> int:
         """How far it has come for a key, at `clock`."""
         values = [key[place] for place in self._places or ()]
-        mine = np.ones(len(self._state), np.bool_)
+        state = self._state
+        if values and len(self._resting):
+            types = [state.schema.field(f"part{place}").type for place in range(len(values))]
+            wanted = hash_keys([pa.array([value], type_) for value, type_ in zip(values, types, strict=True)])[0]
+            state = joined([state, self._resting.of(wanted)])
+        mine = np.ones(len(state), np.bool_)
         for place, value in enumerate(values):
-            column = one_chunk(self._state.column(f"part{place}"))
+            column = one_chunk(state.column(f"part{place}"))
             sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
             for one, other in zip(*sides, strict=True):
                 mine &= pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
-        identities = self._state.select([name for name in self._state.column_names if name not in _RUNNING])
-        chosen = self._state.filter(pa.array(mine))
+        chosen = state.filter(pa.array(mine))
         bounds = chosen.column("bound").to_numpy()[: 1 if self.policy.timeline == "input" else None]
-        _, unseen = self._owed(identities, np.zeros(len(identities), np.int64), 1)
-        missing = int(unseen[0]) if self._places is None else max(0, max(1, len(self._sources)) - len(bounds))
+        if self._places is None:
+            missing = int(self._owed(state, np.zeros(len(state), np.int64), 1)[1][0])
+        else:
+            missing = max(0, max(1, len(self._sources)) - len(bounds))
         reached = self._common
         if missing == 0 and len(bounds):
             reached = max(reached, int(bounds.min()))
@@ -345,6 +369,8 @@ class SharedClock:
     @property
     def state(self) -> pa.Table:
         """One row a timeline: what tells it apart, and how far it has come."""
+        if len(self._resting):
+            self._state = joined([self._state, self._resting.fetch_all()])
         return self._state
 
     def restore(self, header: dict[str, Any], state: pa.Table) -> None:

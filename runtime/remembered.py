@@ -12,100 +12,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from runtime.batch import NO_TIME
 from runtime.controls import NEVER
 from runtime.keys import hash_keys
-
-Integers = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
-
-SMALL = 4
-"""A call is small if so many times its records are remembered, and at least LEAST rows."""
-
-LEAST = 4_096
-
-
-class _Run:
-    """Rows in order of their keys' hash; `due`: when time alone does something to the row's key (NEVER: not, or fetched)."""
-
-    def __init__(self, table: pa.Table, hashes: Hashes, due: Integers) -> None:
-        order = np.argsort(hashes, kind="stable")
-        self.table = table.take(pa.array(order))
-        self.hashes = hashes[order]
-        self.due = due[order]
-        self.is_there = np.ones(len(order), np.bool_)
-        self.count = len(order)
-
-    def fetch(self, wanted: Hashes) -> pa.Table:
-        """Takes away the rows of these keys; `wanted` is sorted, without doubles."""
-        first, last = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
-        sizes = last - first
-        rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-        rows = rows[self.is_there[rows]]
-        self.is_there[rows] = False
-        self.due[rows] = NEVER
-        self.count -= len(rows)
-        return self.table.take(pa.array(rows))
-
-    def of(self, wanted: np.uint64) -> pa.Table:
-        """The rows of a key, left where they are."""
-        first, last = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
-        return self.table.slice(first, last - first).filter(pa.array(self.is_there[first:last]))
-
-    def rest(self) -> tuple[pa.Table, Hashes, Integers]:
-        """What has not been fetched."""
-        return self.table.filter(pa.array(self.is_there)), self.hashes[self.is_there], self.due[self.is_there]
-
-
-class _Shelf:
-    """Runs, each less than half as long as the one before."""
-
-    def __init__(self, empty: pa.Table) -> None:
-        self._empty = empty
-        self._runs: list[_Run] = []
-
-    def __len__(self) -> int:
-        return sum(run.count for run in self._runs)
-
-    def put(self, table: pa.Table, hashes: Hashes, due: Integers) -> None:
-        """Adds rows of keys that have no others here."""
-        runs = [(table, hashes, due)]
-        while self._runs and self._runs[-1].count <= 2 * sum(len(part) for part, _, _ in runs):
-            runs.append(self._runs.pop().rest())
-        tables, *columns = zip(*reversed(runs), strict=True)
-        hashes, due = (np.concatenate(parts) for parts in columns)
-        self._runs.append(_Run(_joined(tables), hashes, due))
-
-    def due(self, limit: int) -> Hashes:
-        """The keys to which time has done something at `limit`."""
-        return np.concatenate([_NO_HASHES, *(run.hashes[run.due <= limit] for run in self._runs)])
-
-    @property
-    def next_due(self) -> int:
-        """When time does something to any of them."""
-        return min((int(run.due.min(initial=NEVER)) for run in self._runs), default=NEVER)
-
-    def fetch(self, wanted: Hashes) -> pa.Table:
-        """Takes away the rows of these keys."""
-        return _joined([self._empty, *(run.fetch(wanted) for run in self._runs)])
-
-    def fetch_all(self) -> pa.Table:
-        """Takes away everything."""
-        runs, self._runs = self._runs, []
-        return _joined([self._empty, *(run.rest()[0] for run in runs)])
-
-    def of(self, wanted: np.uint64) -> pa.Table:
-        """The rows of a key, left where they are."""
-        return _joined([self._empty, *(run.of(wanted) for run in self._runs)])
-
-
-_NO_HASHES = np.empty(0, np.uint64)
-
-
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+from runtime.shelf import Hashes, Integers, Shelf, is_small, joined
 
 
 class Remembered:
@@ -117,7 +28,7 @@ class Remembered:
     ) -> None:
         self.kept, self.bounds = kept, bounds
         self._due = np.empty(0, np.int64)
-        self._events, self._timelines = _Shelf(kept), _Shelf(bounds)
+        self._events, self._timelines = Shelf(kept), Shelf(bounds)
         self._keys_of, self._may_rest = keys_of, may_rest
         self._most = 0
 
@@ -128,7 +39,7 @@ class Remembered:
         """
         at_hand, resting = len(self.kept), len(self._events)
         total = at_hand + resting
-        if everything or not self._may_rest or limit >= NEVER or total < max(LEAST, SMALL * len(new)):
+        if everything or not self._may_rest or limit >= NEVER or not is_small(len(new), total):
             self._recall_all()
             return
         keys = self._keys_of(new)
@@ -147,8 +58,8 @@ class Remembered:
     def _recall_all(self) -> None:
         """Brings everything to hand."""
         if self.is_resting:
-            self.kept = _joined([self.kept, self._events.fetch_all()])
-            self.bounds = _joined([self.bounds, self._timelines.fetch_all()])
+            self.kept = joined([self.kept, self._events.fetch_all()])
+            self.bounds = joined([self.bounds, self._timelines.fetch_all()])
 
     def _hashes(self, bounds: pa.Table) -> Hashes:
         keys = [name for name in bounds.column_names if name.startswith("key")]
@@ -178,7 +89,7 @@ class Remembered:
             return self.bounds
         types = [field.type for field in self.bounds.schema if field.name.startswith("key")]
         wanted = hash_keys([pa.array([value], type_) for value, type_ in zip(key, types, strict=True)])[0]
-        return _joined([self.bounds, self._timelines.of(wanted)])
+        return joined([self.bounds, self._timelines.of(wanted)])
 
     def __len__(self) -> int:
         return len(self.kept) + len(self._events)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import querylang
 from querylang.errors import EnsueError
 from querylang.plan import Plan, QueryPlan
-from runtime import remembered
+from runtime import shelf
 from runtime.batch import Arrivals
 from runtime.engine import Engine
 from runtime.replay import in_order
@@ -262,7 +262,7 @@ def run_in_pieces(plan: Plan, scenarios: Sequence[Scenario], chooser: random.Ran
     After each call the definitive time of every key is compared with the oracle's. Half of the time what a call does not concern
     is left alone, as if very much were remembered.
     """
-    small = patch.multiple(remembered, LEAST=0, SMALL=0) if chooser.random() < 0.5 else nullcontext()
+    small = patch.multiple(shelf, LEAST=0, SMALL=0) if chooser.random() < 0.5 else nullcontext()
     with small:
         return _in_pieces(plan, scenarios, chooser)
 
