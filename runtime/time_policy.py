@@ -143,6 +143,6 @@ def definitive_times(
     `bounds`: (keys, inputs), what each timeline has reached by punctuation and records; `everywhere`: per input, what
     punctuation for every key has reached.
     """
-    by_clock = np.where(delay == BY_CLOCK, NEVER, np.where(delay == NO_WAIT, clock, clock - delay))
-    reached: NDArray[np.int64] = np.maximum(bounds, np.maximum(by_clock, everywhere)).min(axis=1)
+    own = np.maximum(bounds, np.maximum(clock - delay, everywhere))
+    reached: NDArray[np.int64] = np.where(delay == BY_CLOCK, NEVER, np.where(delay == NO_WAIT, clock, own)).min(axis=1)
     return reached
