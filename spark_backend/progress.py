@@ -88,6 +88,8 @@ class JobProgress:
                     made = replace(made, queries={**made.queries, **_query_times(rows)})
                 case _:
                     pass
+        if made.timestamp == self.timestamp:  # no bucket was called: Spark runs such micro-batches all the time
+            return made
         recent = (*self.recent, Recent(made.timestamp, records, matches))
         return replace(made, recent=recent[-RECENT:])
 

@@ -8,18 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import querylang
+from ensue.cli import main
 from ensue.status import text
 from runtime.batch import Arrivals
 from runtime.engine import Engine
 from runtime.tables import read_arrivals
 from spark_backend.deployment import deploy, run
 from spark_backend.files import BatchFiles
-from spark_backend.progress import JobProgress
+from spark_backend.progress import JobProgress, Recent
 from spark_backend.status import Status, status_of
+from spark_backend.tagged import Tag
 from tests.spark_backend.test_deployment import QUERY, streamed, table
 
 DEPLOYMENT = """\
@@ -154,6 +157,28 @@ def test_a_run_to_the_end_takes_what_waits(spark: SparkSession, tmp_path: Path) 
     report = run(path, once=True)
     assert sum(count for (query, _, what), count in report.ledger.items() if (query, what) == ("Rise", "pending")) < 100
     assert status_of(path).clock == max(item.arrival for item in status_of(path).sources)
+
+
+def test_micro_batches_in_which_no_bucket_is_called_leave_the_rates_as_they_are() -> None:
+    metric = pa.table(
+        {"bucket": [0], "timestamp": [2_000], "state_bytes": [5], "kept": [1], "held": [0], "seconds": [0.1]}
+    )
+    progress = JobProgress().after([(Tag.METRIC, metric)], idle=0, records=10, matches=1)
+    assert progress.recent == (Recent(2_000, 10, 1),)
+    assert progress.after([], idle=0, records=0, matches=0) == progress
+
+
+def test_the_command_tells_people_and_machines(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in ([], ["--json"]):
+        monkeypatch.setattr("sys.argv", ["ensue", "status", str(job), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+    words, _, machines = capsys.readouterr().out.rpartition("\n{")
+    assert words == text(status_of(job))
+    assert json.loads("{" + machines) == json.loads(json.dumps(status_of(job).to_plain()))
 
 
 def test_a_deployment_that_has_not_run_says_so(tmp_path: Path) -> None:
