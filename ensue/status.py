@@ -65,7 +65,7 @@ def _sources(status: Status) -> str:
             _place(item.source, item.partition),
             clock.text(item.arrival),
             _seconds(item.behind),
-            "holds time back" if item.holds_back else "",
+            "holds time back" if item.holds_back else "" if item.arrival is not None else "nothing yet",
         ]
         for item in status.sources
     ]

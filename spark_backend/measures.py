@@ -73,18 +73,21 @@ def measured(
     for group, engine in zip(program.groups(program.plan_index(bucket)), saved.engines, strict=True):
         # in all buckets that have a group time has come equally far: one of them tells
         if bucket % program.buckets == (group.only_bucket(program.buckets) or HOME):
-            rows.append(TaggedRow(Tag.TIMELINE, "", _timelines(engine, is_shared=group.is_shared)))
+            rows.append(TaggedRow(Tag.TIMELINE, "", _timelines(engine)))
     return rows
 
 
-def _timelines(engine: Engine, *, is_shared: bool) -> pa.Table:
+def _timelines(engine: Engine) -> pa.Table:
+    """Source partitions and event types by themselves; of substreams, which may be as many as keys, only the query's definitive time."""
     own = []
     for query in engine.plan.queries:
         definitive = engine.definitive(query.title, (None,) * len(query.keys))
         bound = None if definitive is None or definitive == NO_TIME else definitive
         own.append({"query": query.title, "timeline": None, "bound": bound})
     table = pa.Table.from_pylist(own, TIMELINE_SCHEMA)
-    return pa.concat_tables([table, engine.clocks().cast(TIMELINE_SCHEMA)]) if is_shared else table
+    kinds = {item.policy.timeline for query in engine.plan.queries for item in query.inputs if item.policy is not None}
+    has_few = kinds <= {"partition", "input"}
+    return pa.concat_tables([table, engine.clocks().cast(TIMELINE_SCHEMA)]) if has_few else table
 
 
 def _held(saved: Saved, is_home: bool) -> int:

@@ -25,12 +25,15 @@ OWN = "ensue"
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """A source partition. Times µs; `behind`: the furthest one. `holds_back`: the job's clock stands where this one has come to."""
+    """A source partition. Times µs; `behind`: the furthest one. `holds_back`: the job's clock stands where this one has come to.
+
+    `arrival`, `behind` None: a source that has brought nothing yet.
+    """
 
     source: str
     partition: int | None
-    arrival: int
-    behind: int
+    arrival: int | None
+    behind: int | None
     holds_back: bool
 
 
@@ -127,7 +130,7 @@ def read_status(deployment: Deployment, message: str = "", *, is_active: bool | 
             _query(title, order, progress.queries.get(title, QueryTime()), clock, ledger)
             for title, order in orders.items()
         ),
-        sources=_sources(progress),
+        sources=_sources(deployment, progress),
         held=progress.held,
         kept=sum(size.kept for size in progress.buckets.values()),
         state_bytes=sum(size.state_bytes for size in progress.buckets.values()),
@@ -153,7 +156,7 @@ def _clock(deployment: Deployment, progress: JobProgress) -> int | None:
     return progress.clocks.now(progress.timestamp, progress.idle)
 
 
-def _sources(progress: JobProgress) -> tuple[SourceStatus, ...]:
+def _sources(deployment: Deployment, progress: JobProgress) -> tuple[SourceStatus, ...]:
     reached = [item.at(progress.timestamp, progress.idle) for item in progress.clocks.sources]
     furthest, least = max(reached, default=0), min(reached, default=0)
 
@@ -161,7 +164,9 @@ def _sources(progress: JobProgress) -> tuple[SourceStatus, ...]:
         holds_back = moment == least < furthest
         return SourceStatus(item.source, item.partition, item.arrival, furthest - moment, holds_back)
 
-    return tuple(map(status, progress.clocks.sources, reached))
+    heard = {item.source for item in progress.clocks.sources}
+    silent = (SourceStatus(it.name, None, None, None, False) for it in deployment.sources if it.name not in heard)
+    return (*map(status, progress.clocks.sources, reached), *silent)
 
 
 def _query(title: str, order: str | None, time: QueryTime, clock: int | None, ledger: Ledger) -> QueryStatus:

@@ -104,7 +104,7 @@ def test_a_source_that_is_behind_is_named_while_the_job_runs_and_after(job: Path
     status = status_of(job)
     assert not status.is_active
     assert slow_ones(status) == ["south"]
-    assert status.clock == min(item.arrival for item in status.sources)
+    assert status.clock == min(item.arrival or 0 for item in status.sources)
     assert status.held > 200
     assert [query.delay for query in status.queries] == [5_000_000, 5_000_000]
     assert status.rates is not None
@@ -156,7 +156,23 @@ def test_a_run_to_the_end_takes_what_waits(spark: SparkSession, tmp_path: Path) 
     add(tmp_path / "south", rows.iloc[1:200:2], 1)
     report = run(path, once=True)
     assert sum(count for (query, _, what), count in report.ledger.items() if (query, what) == ("Rise", "pending")) < 100
-    assert status_of(path).clock == max(item.arrival for item in status_of(path).sources)
+    assert status_of(path).clock == max(item.arrival or 0 for item in status_of(path).sources)
+
+
+def test_a_source_that_has_brought_nothing_yet_is_named(tmp_path: Path) -> None:
+    path = project(tmp_path)
+    metric = pa.table(
+        {"bucket": [0], "timestamp": [2_000], "state_bytes": [5], "kept": [1], "held": [0], "seconds": [0.1]}
+    )
+    heard = pa.table({"source": ["north"], "partition": [0], "arrival": [5], "reached": [5], "seen": [1]})
+    progress = JobProgress().after([(Tag.METRIC, metric), (Tag.SOURCE, heard)], idle=None, records=1, matches=0)
+    files = BatchFiles(tmp_path / "state" / "ensue" / "progress")
+    files.write(0, {"queries": {"Rise": None}, "progress": progress.to_plain()})
+    assert [(item.source, item.arrival, item.holds_back) for item in status_of(path).sources] == [
+        ("north", 5, False),
+        ("south", None, False),
+    ]
+    assert "south                                       nothing yet" in text(status_of(path))
 
 
 def test_micro_batches_in_which_no_bucket_is_called_leave_the_rates_as_they_are() -> None:
