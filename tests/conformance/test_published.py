@@ -87,8 +87,7 @@ def replayed(table: Ordered, action: str) -> Replay:
 def test_times_actions_and_watermarks(table: Ordered) -> None:
     for steps, row in zip(by_row(replayed(table, "adjust")), table.rows, strict=True):
         step = steps[-1]
-        if row.time is not None:
-            assert moment(step["time"]) == row.time
+        assert moment(step["time"]) == row.time
         assert (step["adjusted"], step["discarded"]) == (ADJUSTED.get(row.action), DROPPED.get(row.action))
         assert moment(step["definitive"]) == row.after
         assert tuple(sorted(released(steps))) == row.released
