@@ -79,10 +79,10 @@ def parse_orderings(given: GivenOrderings) -> Orderings:
             return {}
         case Mapping() if not _KNOWN & given.keys():
             return {str(source): _of_source(str(source), policy) for source, policy in given.items()}
-        case str() | Mapping() | TimePolicy():
-            texts: Sequence[Any] = [given]
+        case Sequence() if not isinstance(given, str):
+            texts: Sequence[Any] = given
         case _:
-            texts = list(given)
+            texts = [given]
     found: dict[str | None, TimePolicy] = {}
     for text in texts:
         named = _OF_SOURCE.fullmatch(text) if isinstance(text, str) else None

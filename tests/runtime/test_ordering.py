@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +16,7 @@ from querylang.plan import Plan, TimePolicy, from_dict, to_dict
 from runtime.controls import NEVER
 from runtime.durations import parse_duration
 from runtime.moments import parse_moment
-from runtime.ordering import OrderingError, SourceOrdering, parse_ordering, with_ordering
+from runtime.ordering import OrderingError, SourceOrdering, parse_ordering, parse_orderings, with_ordering
 from runtime.presets import apama, stream_analytics, streaminsight
 from runtime.times import parse_times
 
@@ -130,6 +130,11 @@ def test_a_wrong_policy_says_what_is_wrong(given: Any, message: str) -> None:
     with pytest.raises(OrderingError) as caught:
         parse_ordering(given)
     assert str(caught.value) == f"ordering: {message}"
+
+
+def test_what_is_no_policy_at_all_is_told_for_a_replay_too() -> None:
+    with pytest.raises(OrderingError, match="ordering: a policy is a text or a mapping, not int"):
+        parse_orderings(cast("Any", 5))
 
 
 def test_all_mistakes_are_told_and_travel() -> None:
