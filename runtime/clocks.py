@@ -36,6 +36,7 @@ from runtime.clock_steps import (
 from runtime.controls import NEVER
 from runtime.judging import Action, Settings
 from runtime.keys import hash_keys, number_keys, plain_columns, substream_columns
+from runtime.results import AT_THE_END
 from runtime.shelf import Shelf, is_small, joined
 from runtime.time_policy import key_places
 
@@ -149,7 +150,7 @@ class SharedClock:
         if with_quiet:
             run_quiet(timelines, groups, curve, idle, is_import, new.limit)
         if self._is_final and new.limit >= NEVER:
-            self._end(curve, new.now, len(new.time))
+            self._end(curve, new.now)
         self._remember(identities, timelines)
         if with_quiet:  # what quiet will bring, unless a record comes before
             ahead = timelines._replace(bound=timelines.bound.copy(), heard=timelines.heard.copy())
@@ -172,10 +173,10 @@ class SharedClock:
         self._resting.put(self._state, own, np.full(len(own), NEVER))
         self._state = self._resting.fetch(np.unique(hash_keys([new.keys[place] for place in self._places])))
 
-    def _end(self, curve: Curve, now: int, row: int) -> None:
-        """The input is over: after all records, behind the last one in number."""
+    def _end(self, curve: Curve, now: int) -> None:
+        """The input is over: after all records."""
         at = int(curve.end[-1])
-        curve.moment[at], curve.row[at], curve.bound[at] = now, row, NEVER
+        curve.moment[at], curve.row[at], curve.bound[at] = now, AT_THE_END, NEVER
         curve.end[-1] += 1
         self._common = NEVER
 

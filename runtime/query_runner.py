@@ -31,7 +31,7 @@ from runtime.matcher import Found, Ordered, choose_matcher
 from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.refused import refused
 from runtime.remembered import Remembered
-from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
+from runtime.results import ADJUSTED_SCHEMA, AT_THE_END, OUTPUT_SCHEMA
 from runtime.selection import Selection, Selector, Use
 from runtime.time_policy import BY_CLOCK, NO_WAIT, adjusts, definitive_times, has_ends, policy_columns, shares_clock
 from runtime.waits import PendingWaits, clock_of
@@ -251,7 +251,10 @@ class QueryRunner:
     @staticmethod
     def _steps(step: Integers, rows: Integers) -> Integers:
         """The numbers of new rows as numbers of the call's records."""
-        return np.where(step < 0, -1, rows[step]) if len(rows) else step
+        if not len(rows):
+            return step
+        is_record = (step >= 0) & (step < AT_THE_END)
+        return np.where(is_record, rows[np.where(is_record, step, 0)], step)
 
     def _discarded(self, clocked: Clocked, selection: Selection, rows: Integers, admitted: Released) -> pa.Table:
         reason = np.zeros(len(clocked.table), np.int8)

@@ -23,8 +23,12 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 
 ORDER = ("emitted", "_step")
 """What rows are sorted by where they are shown: the moment of their step, then the step itself (a timer is -1, a
-record its number in order of arrival), then query, key, match time and the order of the *recent* policy (`_rank`).
+record its number in order of arrival, the end of the input AT_THE_END), then query, key, match time and the order of the *recent* policy (`_rank`).
 The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay.in_order`)."""
+
+
+AT_THE_END = 2**60
+"""The step of what the end of an input brings: behind every record."""
 
 
 def moments(micros: NDArray[np.int64]) -> pa.Array:

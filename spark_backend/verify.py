@@ -26,7 +26,7 @@ from querylang.plan import Plan
 from runtime.batch import Arrivals
 from runtime.ledger import Account, ledger_table
 from runtime.replay import in_order
-from runtime.results import OUTPUT_SCHEMA, Results, discard_schema, match_schema
+from runtime.results import AT_THE_END, OUTPUT_SCHEMA, Results, discard_schema, match_schema
 from spark_backend.bounded import tagged_bounded
 from spark_backend.errors import plain_error
 from spark_backend.groups import EVERY_BUCKET
@@ -211,7 +211,7 @@ class _Cases:
         if not (steps >= 0).any():
             return item.table
         moved = [
-            step if step < 0 else self._row(item, query, step)
+            self._row(item, query, step) if 0 <= step < AT_THE_END else step
             for step, query in zip(steps.tolist(), self._queries(item), strict=True)
         ]
         return item.table.set_column(place, item.table.schema.field(place), pa.array(moved, pa.int64()))
