@@ -51,6 +51,8 @@ class Fate:
 
     number: int
     offset: int
+    source: str
+    arrival: int
     what: str
     time: int | None = None
     bound: float | None = None
@@ -150,20 +152,23 @@ class TimeOracle:
         """How many admitted events wait."""
         return sum(map(len, self.waiting.values()))
 
-    def account(self) -> Counter[str]:
-        """The ledger: each record under one word."""
+    def account(self) -> Counter[tuple[str, str]]:
+        """The ledger: of each source (source, "received"), and each record once, under one other word."""
         waiting = {event.fate.number for events in self.waiting.values() for event in events}
-        found = Counter("pending" if fate.number in waiting else fate.what for fate in self.fates)
-        found["received"] = len(self.fates)
-        return Counter({what: count for what, count in found.items() if count})
+        found: Counter[tuple[str, str]] = Counter()
+        for fate in self.fates:
+            found[fate.source, "received"] += 1
+            found[fate.source, "pending" if fate.number in waiting else fate.what] += 1
+        return found
 
     # ------------------------------------------------------------------------------------------------------- time
 
     def take(self, offset: int, record: Record) -> Fate:
         """One record."""
         self.advance(record.at)
+        assert self.now is not None
         number = len(self.fates)
-        fate = self._judge(number, offset, record)
+        fate = self._judge((number, offset, record.source, self.now), record)
         self.fates.append(fate)
         self._look_at(number)
         return fate
@@ -306,21 +311,21 @@ class TimeOracle:
 
     # ----------------------------------------------------------------------------------------------------- records
 
-    def _judge(self, number: int, offset: int, record: Record) -> Fate:
+    def _judge(self, place: tuple[int, int, str, int], record: Record) -> Fate:
         if record.leeway is not None:
             leeway, reorder = (length if length == NEVER else round(length * SECOND) for length in record.leeway)
             self.leeways = [(leeway, reorder) for _ in self.inputs]
-            return Fate(number, offset, "control")
+            return Fate(*place, "control")
         if record.punctuation is not None:
             event, time = record.punctuation
             self.punctuated[event] = max(self.punctuated.get(event, LONG_AGO), time)
-            return Fate(number, offset, "control")
+            return Fate(*place, "control")
         if record.event is None:
-            return Fate(number, offset, "tick")
-        index = next((place for place, item in enumerate(self.inputs) if item.event == record.event), None)
+            return Fate(*place, "tick")
+        index = next((number for number, item in enumerate(self.inputs) if item.event == record.event), None)
         if index is None:
-            return Fate(number, offset, self._heartbeat(record), record.time)
-        return self._event(number, offset, record, index)
+            return Fate(*place, self._heartbeat(record), record.time)
+        return self._event(place, record, index)
 
     def _heartbeat(self, record: Record) -> str:
         served = [index for index, item in enumerate(self.inputs) if item.heartbeat == record.event]
@@ -340,21 +345,21 @@ class TimeOracle:
                 self.beaten[index] = max(self.beaten[index], record.time)
         return "heartbeat"
 
-    def _event(self, number: int, offset: int, record: Record, index: int) -> Fate:
+    def _event(self, place: tuple[int, int, str, int], record: Record, index: int) -> Fate:
         assert self.now is not None
         item = self.inputs[index]
         key = record.values(self.keys)
         if item.least is not None and record.v < item.least:
-            return Fate(number, offset, "filtered")
+            return Fate(*place, "filtered")
         over = item.policy.over if item.policy is not None else ()
         if None in (*key, *record.values(over)):
-            return Fate(number, offset, "null_key")
+            return Fate(*place, "null_key")
         by_arrival = item.wait is None and not item.is_chosen
         time = self.now if by_arrival else record.end if record.shape == END_EDGE else record.time
         if time is None:
-            return Fate(number, offset, "null_time")
+            return Fate(*place, "null_time")
         what, time, bound = self._verdict(index, key, record, time)
-        fate = Fate(number, offset, what, None if what in REASONS else time, bound)
+        fate = Fate(*place, what, None if what in REASONS else time, bound)
         if what not in REASONS and record.shape == END_EDGE and item.is_chosen:
             self._end(key, record)
         elif what not in REASONS:
