@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from querylang.errors import InputError
 from runtime.batch import NO_TIME
-from runtime.moments import EARLIEST, LATEST, is_known_time
+from runtime.moments import EARLIEST, LATEST
 
 MICROSECONDS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,10 +71,9 @@ def parse_time(text: str) -> int:
 
 
 def format_time(micros: int) -> str:
-    """ISO 8601 with microseconds and Z: `1970-01-01T10:00:35.000000Z`; a bound may lie before the year 1 or behind 9999."""
-    if not is_known_time(micros):
-        return f"{np.datetime64(micros, 'us')}Z"
-    moment = _EPOCH + timedelta(microseconds=micros)
+    """ISO 8601 with microseconds and Z: `1970-01-01T10:00:35.000000Z`; what lies outside of the years 1 to 9999 is their first or last
+    moment."""
+    moment = _EPOCH + timedelta(microseconds=max(EARLIEST, min(micros, LATEST)))
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

@@ -147,9 +147,9 @@ def test_a_timestamp_that_python_cannot_say_is_told_all_the_same() -> None:
     assert text.startswith("row 1: '<value out of range: 1000000000000>' in 'ts' is not a time: ")
 
 
-def test_a_bound_before_the_first_year_can_be_written() -> None:
-    assert format_time(-62_135_596_800_000_001) == "0000-12-31T23:59:59.999999Z"
-    assert format_time(253_402_300_800_000_000) == "10000-01-01T00:00:00.000000Z"
+def test_a_bound_outside_of_the_calendar_is_its_first_or_last_moment() -> None:
+    assert format_time(-62_135_596_800_000_001) == "0001-01-01T00:00:00.000000Z"
+    assert format_time(253_402_300_800_000_000) == "9999-12-31T23:59:59.999999Z"
 
 
 # --------------------------------------------------------------------------------------------- hardly meant
