@@ -5,6 +5,7 @@
 
 PYTHON ?= python3
 python := .venv/bin/python
+workers := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 sources := querylang runtime spark_backend ensue tests benchmarks tools
 
 .PHONY: demo test lint bench docs lock format clean
@@ -14,7 +15,7 @@ demo: .venv/.ready
 	@$(python) -m ensue.demo
 
 test: lint
-	@$(python) -m pytest $(PYTEST)
+	@$(python) -m pytest $(workers) $(PYTEST)
 
 lint: .venv/.ready
 	@$(python) -m ruff format --check --quiet $(sources)

@@ -1,11 +1,47 @@
-"""Options of the whole suite."""
+"""Options of the whole suite, what its processes have in common, and which files `make test` starts first."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# Every JVM of the suite lives for minutes at most: the second compiler would take a third of the processors' time and
+# never give it back. It is said to Spark's launcher, which passes it on and prints nothing about it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+STARTED_FIRST = (
+    "tests/differential/test_patterns.py",  # on one worker: compiles every kernel, once a machine
+    "tests/querylang/test_fuzz.py",  # on the other meanwhile: needs no kernel
+    "tests/querylang/test_limits.py",
+    "tests/spark_backend/test_kill.py",
+    "tests/project/test_docs.py",
+    "tests/spark_backend/test_deployment.py",
+    "tests/spark_backend/test_random_patterns.py",
+    "tests/spark_backend/test_constructs.py",
+    "tests/spark_backend/test_verify.py",
+    "tests/benchmarks/test_benchmarks.py",
+    "tests/conformance/test_executors.py",
+    "tests/ensue/test_spark.py",
+    "tests/spark_backend/test_frames.py",
+    "tests/differential/test_streams.py",
+    "tests/project/test_wheel.py",
+)
+"""The files that take longest (`make test PYTEST=--durations=30` tells). Workers take whole files in this order, then
+the others in that of their names: with short ones last, all workers end at about the same time."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("random streams")
     group.addoption("--streams", type=int, default=150, help="how many random streams the differential test runs")
     group.addoption("--streams-seed", type=int, default=0, help="draw other streams than those of every day")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Among several workers the longest files come first; alone, pytest's own order stays."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place(item.nodeid.split("::")[0]))
+
+
+def place(file: str) -> int:
+    return STARTED_FIRST.index(file) if file in STARTED_FIRST else len(STARTED_FIRST)

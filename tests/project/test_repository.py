@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from querylang import format_text
+from tests.conftest import STARTED_FIRST
 from tests.project.repository import PACKAGES, ROOT, tracked_files
 
 TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".query", ".mon", ".sh", ".csv", ".jsonl", ".lock", ""}
@@ -31,6 +32,10 @@ def test_continuous_integration_runs_make_test_only() -> None:
     commands = [line for line in lines if line and not line.startswith("#")]
     assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_the_files_that_workers_start_first_are_here() -> None:
+    assert [file for file in STARTED_FIRST if not (ROOT / file).is_file()] == []
 
 
 def test_no_file_names_a_place_on_somebody_s_machine() -> None:

@@ -163,9 +163,9 @@ def test_a_set_of_a_thousand_queries_is_checked_in_little_time(tmp_path: Path) -
         { print a.toString() + b.v.toString(); }"""
     events = "event A { integer id; float v; } event B { integer id; float v; } "
     write(tmp_path, {"a.query": events + "".join(f"query Q{number} {{ {body} }}\n" for number in range(1000))})
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(compile_paths([tmp_path]).plan.queries) == 1000
-    assert time.perf_counter() - started < 10.0  # a third of it on an idle machine
+    assert time.process_time() - started < 10.0  # a third of it on an idle machine
 
 
 def test_mistakes_of_a_definition_beside_are_told_when_a_query_uses_it(tmp_path: Path) -> None:
