@@ -33,8 +33,6 @@ from querylang.expression import (
     walk,
 )
 from querylang.value_types import SCALARS
-from runtime.compiled import inlined
-from runtime.expressions import divide, remainder
 
 STACK = 64
 """How deep a program's stacks may grow."""
@@ -79,6 +77,7 @@ class Operation(IntEnum):
     DROP = 62
 
 
+_PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
 _ARITHMETIC = {"+": "ADD", "-": "SUBTRACT", "*": "MULTIPLY", "/": "DIVIDE", "%": "REMAINDER"}
 _COMPARISON = {"=": "EQUAL", "!=": "DIFFERENT", "<": "LESS", "<=": "LESS_EQUAL", ">": "LESS", ">=": "LESS_EQUAL"}
 
@@ -103,6 +102,31 @@ class KernelProgram:
     float_operands: tuple[Operand, ...]
     strings: tuple[tuple[int, str], ...]
     """Constants that are strings: the place in `integers` that their rank goes to."""
+
+
+def operand_of(program: KernelProgram, number: int) -> tuple[int, int] | None:
+    """The operand and the term of an expression that is no more than that."""
+    steps = program.code[program.ends[number] : program.ends[number + 1]].tolist()
+    return (steps[0][1], steps[0][2]) if len(steps) == 1 and steps[0][0] in _PUSHES else None
+
+
+class Comparison(NamedTuple):
+    """An expression that compares two operands and does nothing else, as most do; `operation` is that of its last step."""
+
+    operation: int
+    left: int
+    left_term: int
+    right: int
+    right_term: int
+
+
+def comparison(program: KernelProgram, number: int) -> Comparison | None:
+    """What an expression compares if that is all that it does."""
+    steps = program.code[program.ends[number] : program.ends[number + 1]].tolist()
+    if len(steps) != 3 or not Operation.EQUAL_I <= steps[2][0] <= Operation.LESS_EQUAL_F:
+        return None
+    is_pushed = steps[0][0] in _PUSHES and steps[1][0] in _PUSHES
+    return Comparison(steps[2][0], *steps[0][1:], *steps[1][1:]) if is_pushed else None
 
 
 @dataclass(slots=True)
@@ -243,144 +267,3 @@ def about_one_event(expression: Expression) -> Expression:
         return replace(node, term=0) if isinstance(node, FieldOf | EventOf) else node
 
     return rewritten(expression, first)
-
-
-class Conditions(NamedTuple):
-    """A program with its operands as columns, as the kernel takes it. Operands are by (operand, position).
-
-    `integer_mask[operand]` is the row of `integer_valid` that says where the operand has a value, -1 if everywhere.
-    """
-
-    code: NDArray[np.int32]
-    ends: NDArray[np.int64]
-    integers: NDArray[np.int64]
-    floats: NDArray[np.float64]
-    integer_columns: NDArray[np.int64]
-    integer_valid: NDArray[np.bool_]
-    integer_mask: NDArray[np.int32]
-    float_columns: NDArray[np.float64]
-    float_valid: NDArray[np.bool_]
-    float_mask: NDArray[np.int32]
-
-
-class Stacks(NamedTuple):
-    """Room for a program to work in: STACK + 1 entries each."""
-
-    whole: NDArray[np.int64]
-    real: NDArray[np.float64]
-
-
-@inlined
-def holds(conditions: Conditions, condition: int, bound: NDArray[np.int64], stacks: Stacks) -> bool:
-    """Whether an expression is true of the events at the positions `bound`, by term; without a value it is false."""
-    return has_value(conditions, condition, bound, stacks) and stacks.whole[0] != 0
-
-
-@inlined
-def has_value(conditions: Conditions, condition: int, bound: NDArray[np.int64], stacks: Stacks) -> bool:
-    """Evaluates an expression over the events at the positions `bound`, by term; leaves its value on top of a stack.
-
-    An operand without a value, a division of integers by zero or a float that is no integer: there is none.
-    """
-    code, whole, real = conditions.code, stacks.whole, stacks.real
-    at, last = conditions.ends[condition], conditions.ends[condition + 1]
-    i = f = -1
-    while at < last:
-        step = code[at, 0]
-        if step == 1:
-            operand, position = code[at, 1], bound[code[at, 2]]
-            mask = conditions.float_mask[operand]
-            if mask >= 0 and not conditions.float_valid[mask, position]:
-                return False
-            f += 1
-            real[f] = conditions.float_columns[operand, position]
-        elif step == 0:
-            operand, position = code[at, 1], bound[code[at, 2]]
-            mask = conditions.integer_mask[operand]
-            if mask >= 0 and not conditions.integer_valid[mask, position]:
-                return False
-            i += 1
-            whole[i] = conditions.integer_columns[operand, position]
-        elif step == 2:
-            i += 1
-            whole[i] = conditions.integers[code[at, 1]]
-        elif step == 3:
-            f += 1
-            real[f] = conditions.floats[code[at, 1]]
-        elif step < 20:
-            i -= 1
-            a, b = whole[i], whole[i + 1]
-            if step == 10:
-                whole[i] = a + b
-            elif step == 11:
-                whole[i] = a - b
-            elif step == 12:
-                whole[i] = a * b
-            elif b == 0:
-                return False
-            elif step == 13:
-                whole[i] = divide(a, b)
-            else:
-                whole[i] = remainder(a, b)
-        elif step < 30:
-            f -= 1
-            x, y = real[f], real[f + 1]
-            if step == 20:
-                real[f] = x + y
-            elif step == 21:
-                real[f] = x - y
-            elif step == 22:
-                real[f] = x * y
-            elif step == 23:
-                real[f] = x / y
-            else:
-                real[f] = np.fmod(x, y)
-        elif step < 40:
-            i -= 1
-            a, b = whole[i], whole[i + 1]
-            if step == 30:
-                whole[i] = a == b
-            elif step == 31:
-                whole[i] = a != b
-            elif step == 32:
-                whole[i] = a < b
-            else:
-                whole[i] = a <= b
-        elif step < 50:
-            f -= 2
-            x, y = real[f + 1], real[f + 2]
-            i += 1
-            if step == 40:
-                whole[i] = x == y
-            elif step == 41:
-                whole[i] = x != y
-            elif step == 42:
-                whole[i] = x < y
-            else:
-                whole[i] = x <= y
-        elif step == 50:
-            whole[i] = 1 - whole[i]
-        elif step == 51:
-            whole[i] = -whole[i]
-        elif step == 52:
-            real[f] = -real[f]
-        elif step == 53:
-            f += 1
-            real[f] = np.float64(whole[i])
-            i -= 1
-        elif step == 54:
-            if not (real[f] >= -9223372036854775808.0 and real[f] < 9223372036854775808.0):
-                return False
-            i += 1
-            whole[i] = np.int64(real[f])
-            f -= 1
-        elif step == 60:
-            if whole[i] == 0:
-                at += code[at, 1]
-        elif step == 61:
-            if whole[i] != 0:
-                at += code[at, 1]
-        else:
-            i -= 1
-        at += 1
-    return True

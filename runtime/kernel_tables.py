@@ -1,13 +1,14 @@
 """A query as tables of numbers, for the compiled search: its automaton, its conditions, what a failure teaches.
 
-Takes the plan; gives named tuples of arrays. Everything here is made once a query, nothing is compiled for it.
+Takes the plan; gives arrays of records, one a state, a transition, a condition. Everything here is made once a query,
+nothing is compiled for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,29 +17,55 @@ from querylang.automaton import ACCEPT, Automaton, Transition
 from querylang.expression import terms_of
 from querylang.plan import Condition, QueryPlan, Where, Within, Without, known
 from runtime.controls import NEVER
+from runtime.kernel_blocks import patience
+from runtime.kernel_program import KernelProgram, comparison
 
 Integers = NDArray[np.int64]
+Records = NDArray[Any]
+
+MOST_LINKS = 8
+"""Events are linked to the one before of so many inputs at most; of others the search walks from event to event."""
 
 
-class AutomatonColumns(NamedTuple):
-    """The transitions of state s are `first[s]` to `first[s + 1]`; what they bind and check stands in lists with ends alike.
+def _record(*names: str) -> np.dtype[Any]:
+    return np.dtype([(name, np.int64) for name in names])
 
-    `equals[t]`: where the transitions end that take the same event for as many names as transition t: which of those is
-    best shows at the end only. `need[s]`: how many events it takes at least from state s to the end. `alone[s]`,
-    `memory[s]`: what a failure from state s says about other tries (`_independence`).
+
+STATE = _record("first", "stop", "input", "link", "need", "memory", "asks", "ahead", "patience")
+"""A state's transitions are `first` to before `stop`. `input`: the only one that it takes, -1: several, and `link`: that input's
+row in `AutomatonTables.links`, -1: none. `need`: how many events it takes at least from here to the end. `memory`: its row in the
+memory of failures, -1: none, and `asks`: the term on whose event a failure depends, -1: on none (`independence`). `ahead`: the
+program by which `runtime.kernel_blocks` looks ahead after `patience` events, -1: none."""
+
+TRANSITION = _record(
+    "input", "target", "equals", "term", "first_bind", "stop_bind", "first_check", "first_slow", "stop_check"
+)
+"""Binds and checks are a part of the lists of `AutomatonTables`. `equals`: where the transitions end that take the same event for
+as many names: which of those is best shows at the end only."""
+
+CONDITION = _record(
+    *("kind", "program", "length", "input", "first_term", "stop_term", "is_leading", "counted"),
+    *("operation", "left", "left_term", "right", "right_term"),
+)
+"""`kind`: a `Check`. `program`: of a `where`, or of a `without`'s own `where` (-1: none). `length`: of a `within`, microseconds.
+`input`: of a `without`. The terms of its range are a part of `ConditionTables.terms`; `is_leading`: the range begins with the leading
+wait. `counted`: the row of counts of a `without` whose own condition is about its event alone, -1: all events in the
+range are looked at. `operation` and the rest: what a comparison of two operands compares."""
+
+
+class AutomatonTables(NamedTuple):
+    """`states` and `transitions` are records (`STATE`, `TRANSITION`), `binds` are terms, `checks` conditions (`CONDITION`), each
+    transition's own.
+
+    `links`: the inputs of which events are linked; `is_first`: by input, whether the first state takes it.
     """
 
-    first: Integers
-    input: Integers
-    target: Integers
-    equals: Integers
-    bind_first: Integers
+    states: Records
+    transitions: Records
     binds: Integers
-    check_first: Integers
-    checks: Integers
-    need: Integers
-    alone: NDArray[np.bool_]
-    memory: Integers
+    checks: Records
+    links: Integers
+    is_first: NDArray[np.bool_]
 
 
 class Check(IntEnum):
@@ -47,66 +74,124 @@ class Check(IntEnum):
     WHERE = 0
     WITHIN = 1
     WITHOUT = 2
+    COMPARISON = 3
 
 
-class ConditionColumns(NamedTuple):
-    """One entry a condition. `kind`: a `Check`. `program`: of a `where`, or of a `without`'s own `where` (-1: none).
+class ConditionTables(NamedTuple):
+    """`conditions` are records (`CONDITION`), `terms` the lists of their ranges."""
 
-    `length`: of a `within`, microseconds. `input`: of a `without`. The terms of its range are `terms[first[c]:first[c + 1]]`;
-    `leading`: the range begins with the leading wait. `counted[c]`: the row of counts of a `without` whose own
-    condition is about its event alone, -1: all events in the range are looked at.
-    """
-
-    kind: Integers
-    program: Integers
-    length: Integers
-    input: Integers
-    first: Integers
+    conditions: Records
     terms: Integers
-    leading: NDArray[np.bool_]
-    counted: Integers
 
 
-def automaton_columns(query: QueryPlan) -> AutomatonColumns:
+def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgram) -> AutomatonTables:
     """The automaton. Whole `within`s are left out of its checks: the search goes no further back than they allow."""
-    automaton = query.automaton
-    alone, memory = _independence(query)
-    transitions = [transition for state in automaton.states for transition in state.transitions]
+    states = query.automaton.states
+    transitions = [item for state in states for item in state.transitions]
     checks = [[check for check in item.checks if not is_whole(query.conditions[check])] for item in transitions]
-    return AutomatonColumns(
-        first=ends_of([len(state.transitions) for state in automaton.states]),
-        input=np.array([item.input for item in transitions], np.int64),
-        target=np.array([item.target for item in transitions], np.int64),
-        equals=np.array(list(_equals(automaton)), np.int64),
-        bind_first=ends_of([len(item.binds) for item in transitions]),
+    quick = [sum(_is_quick(conditions, check) for check in item) for item in checks]
+    checks = [sorted(item, key=lambda check: not _is_quick(conditions, check)) for item in checks]
+    takes = [{item.input for item in state.transitions} for state in states]
+    only = [min(inputs) if len(inputs) == 1 else -1 for inputs in takes]
+    links = sorted({item for item in only[0 if query.every else 1 :] if item >= 0})[:MOST_LINKS]
+    memory, asks = independence(query)
+    ahead = [
+        _ahead(conditions[list(state.transitions[0].checks)], program)
+        if len(state.transitions) == 1 and item in links
+        else -1
+        for state, item in zip(states, only, strict=True)
+    ]
+    ends = ends_of([len(state.transitions) for state in states])
+    bind_ends, check_ends = ends_of([len(item.binds) for item in transitions]), ends_of([len(item) for item in checks])
+    return AutomatonTables(
+        states=records(
+            STATE,
+            first=ends[:-1],
+            stop=ends[1:],
+            input=only,
+            link=[links.index(item) if item in links else -1 for item in only],
+            need=_needs(query.automaton),
+            memory=memory,
+            asks=asks,
+            ahead=ahead,
+            patience=[NEVER if number < 0 else patience(program, number) for number in ahead],
+        ),
+        transitions=records(
+            TRANSITION,
+            input=[item.input for item in transitions],
+            target=[item.target for item in transitions],
+            equals=list(_equals(query.automaton)),
+            term=[item.binds[0] for item in transitions],
+            first_bind=bind_ends[:-1] + 1,
+            stop_bind=bind_ends[1:],
+            first_check=check_ends[:-1],
+            first_slow=check_ends[:-1] + np.array(quick, np.int64),
+            stop_check=check_ends[1:],
+        ),
         binds=np.array([term for item in transitions for term in item.binds], np.int64),
-        check_first=ends_of([len(item) for item in checks]),
-        checks=np.array([check for item in checks for check in item] or [0], np.int64),
-        need=_needs(automaton),
-        alone=alone,
-        memory=memory,
+        checks=conditions[[check for item in checks for check in item]],
+        links=np.array(links, np.int64),
+        is_first=np.array([index in takes[0] for index in range(len(query.inputs))]),
     )
 
 
-def condition_columns(query: QueryPlan, programs: Sequence[int], counted: Sequence[int]) -> ConditionColumns:
-    """The conditions; `programs`: the number of each one's expression, -1 for none; `counted` as in the columns."""
+def _is_quick(conditions: Records, index: int) -> bool:
+    """Whether a condition is asked before all others of a transition."""
+    return bool(conditions[index]["kind"] == Check.COMPARISON)
+
+
+def _ahead(checks: Records, program: KernelProgram) -> int:
+    """The program of the first condition that is asked of many events at once."""
+    kinds = (Check.WHERE, Check.COMPARISON)
+    found = [
+        int(item["program"]) for item in checks if item["kind"] in kinds and patience(program, item["program"]) < NEVER
+    ]
+    return found[0] if found else -1
+
+
+def condition_tables(
+    query: QueryPlan, programs: Sequence[int], counted: Sequence[int], program: KernelProgram
+) -> ConditionTables:
+    """The conditions; `programs`: the number of each one's expression, -1 for none; `counted` as in the records."""
     everything = tuple(range(len(query.terms)))
     ranges = [
         everything if isinstance(item, Where) or item.between is None else item.between.terms
         for item in query.conditions
     ]
-    return ConditionColumns(
-        kind=np.array([_kind(item) for item in query.conditions] or [0], np.int64),
-        program=np.array([*programs] or [0], np.int64),
-        length=np.array(
-            [known(item.duration) if isinstance(item, Within) else NEVER for item in query.conditions] or [0], np.int64
-        ),
-        input=np.array([item.input if isinstance(item, Without) else -1 for item in query.conditions] or [0], np.int64),
-        first=ends_of([len(terms) for terms in ranges]),
-        terms=np.array([term for terms in ranges for term in terms] or [0], np.int64),
-        leading=np.array([_is_leading(item, query) for item in query.conditions] or [False]),
-        counted=np.array([*counted] or [-1], np.int64),
+    ends = ends_of([len(terms) for terms in ranges])
+    kinds = [_kind(item) for item in query.conditions]
+    compared = [None if number < 0 else comparison(program, number) for number in programs]
+    kinds = [
+        Check.COMPARISON if kind == Check.WHERE and item is not None else kind
+        for kind, item in zip(kinds, compared, strict=True)
+    ]
+    table = records(
+        CONDITION,
+        kind=kinds,
+        program=programs,
+        length=[known(item.duration) if isinstance(item, Within) else NEVER for item in query.conditions],
+        input=[item.input if isinstance(item, Without) else -1 for item in query.conditions],
+        first_term=ends[:-1],
+        stop_term=ends[1:],
+        is_leading=[_is_leading(item, query) for item in query.conditions],
+        counted=counted,
+        operation=[item.operation if item else -1 for item in compared],
+        left=[item.left if item else 0 for item in compared],
+        left_term=[item.left_term if item else 0 for item in compared],
+        right=[item.right if item else 0 for item in compared],
+        right_term=[item.right_term if item else 0 for item in compared],
     )
+    return ConditionTables(table, np.array([term for terms in ranges for term in terms], np.int64))
+
+
+def records(dtype: np.dtype[Any], **columns: Sequence[int] | Integers) -> Records:
+    """Records of these columns, which are all that the type has."""
+    assert dtype.names is not None, "a record has names"
+    assert set(dtype.names) == set(columns), "each of its names is a column"
+    table: Records = np.zeros(len(columns[dtype.names[0]]), dtype)
+    for name, column in columns.items():
+        table[name] = column
+    return table
 
 
 def is_whole(condition: Condition) -> bool:
@@ -153,23 +238,24 @@ def _rank(item: Transition) -> tuple[int, int]:
     return item.input, len(item.binds)
 
 
-def _needs(automaton: Automaton) -> Integers:
+def _needs(automaton: Automaton) -> list[int]:
     """The length of the shortest way from each state to the end; states only lead to later ones."""
     needs = [0] * len(automaton.states)
     for index in reversed(range(len(needs))):
         targets = [item.target for item in automaton.states[index].transitions]
         needs[index] = 1 + min(0 if target == ACCEPT else needs[target] for target in targets)
-    return np.array(needs, np.int64)
+    return needs
 
 
-def _independence(query: QueryPlan) -> tuple[NDArray[np.bool_], Integers]:
+def independence(query: QueryPlan) -> tuple[list[int], list[int]]:
     """What a failure from a state means for other tries with the same latest event, so that none is made twice.
 
-    Alone: nothing that is checked from here on asks for an event bound before, the latest of all left aside: that one is
-    the same for all tries. Failing from a position, the search fails from
-    every older one. Else with a row (by state, -1: none) in a memory by position: only the event bound last is asked for, as by a
-    condition on a pair of neighbours; failing from a position, it fails from there. A pattern of n terms over a window of w events
-    then costs n * w steps, or n * w * w, and not w to the n. States that are entered in one way only need no memory.
+    By state, its row in the memory (-1: none) and the term that a failure depends on. Where nothing that is checked from here
+    on asks for an event bound before, the latest of all left aside (that one is the same for all tries), it depends on none (-1):
+    failing from a position, the search fails from every older one. Where one such event is asked for, the same is true
+    of tries with that event; the event bound last, as by a condition on neighbours, is one. A pattern of n terms over
+    a window of w events then costs n * w steps, or n * w * w, and not w to the n. What depends on more is not remembered; states
+    that are entered in one way only need no memory.
     """
     states = query.automaton.states
     before: list[set[int]] = [set() for _ in states]  # terms bound when a state is entered
@@ -192,13 +278,12 @@ def _independence(query: QueryPlan) -> tuple[NDArray[np.bool_], Integers]:
             if item.target != ACCEPT:
                 asked[index] |= asked[item.target]
     repeated = _repeated(query.automaton)
-    varying = [asked[index] & before[index] - (fixed[index] or set()) for index in range(len(states))]
-    alone = np.array([index in repeated and not varying[index] for index in range(len(states))])
-    paired = [
-        index in repeated and not alone[index] and varying[index] <= (last[index] or set())
-        for index in range(len(states))
-    ]
-    return alone, np.where(paired, np.cumsum(paired) - 1, -1).astype(np.int64)
+    memory, asks = [-1] * len(states), [-1] * len(states)
+    for index in sorted(repeated):
+        varying = asked[index] & before[index] - (fixed[index] or set())
+        if len(varying) <= 1 or varying <= (last[index] or set()):
+            memory[index], asks[index] = max(memory) + 1, min(varying, default=-1)
+    return memory, asks
 
 
 def _repeated(automaton: Automaton) -> set[int]:
@@ -229,3 +314,13 @@ def _asks(query: QueryPlan, condition: Condition) -> set[int]:
 def ends_of(lengths: Sequence[int]) -> Integers:
     """Where each of so many lists one behind the other begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def followed_windows(query: QueryPlan, remembered: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """By input, whether its window is followed event by event: all are where events are counted, else those in which a `without`
+    looks; of the others only the time of an event is looked at. Empty: none is. `remembered`: as in `runtime.windows`."""
+    inputs = range(len(query.inputs))
+    if any(remembered[index] and query.inputs[index].retain is not None for index in inputs):
+        return remembered
+    looked_at = {item.input for item in query.conditions if isinstance(item, Without)}
+    return np.array([index in looked_at for index in inputs] if looked_at else [], np.bool_)

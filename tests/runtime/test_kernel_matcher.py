@@ -1,5 +1,7 @@
 """The kernel's search does not try twice what has failed; without that the patterns here would take years."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +9,7 @@ import pytest
 import querylang
 from runtime.batch import NO_TIME, Arrivals
 from runtime.engine import Engine
-from runtime.kernel_tables import automaton_columns
+from runtime.kernel_tables import independence
 
 
 def _pattern(terms: int, where: str = "") -> str:
@@ -15,7 +17,7 @@ def _pattern(terms: int, where: str = "") -> str:
     return f"event A {{ integer v; }} inputs {{ A() within 1 hour; }} find {chain} {where}"
 
 
-def _matches(text: str, values: list[int]) -> list[list[int]]:
+def _matches(text: str, values: list[int], matcher: str = "kernel") -> list[list[int]]:
     """For each match the offsets of its members, in the order of the pattern."""
     count = len(values)
     columns = {
@@ -26,8 +28,9 @@ def _matches(text: str, values: list[int]) -> list[list[int]]:
         "_offset": pa.array(range(count)),
         "_source_time": pa.array([NO_TIME] * count),
         "v:integer": pa.array(values, pa.int64()),
+        "f:float": pa.array(values, pa.float64()),
     }
-    results = Engine(querylang.compile_text(text).plan, matcher="kernel").process(Arrivals(pa.table(columns)))
+    results = Engine(querylang.compile_text(text).plan, matcher=matcher).process(Arrivals(pa.table(columns)))
     rows = results.matches["query"].to_pylist() if "query" in results.matches else []
     return [[member["offset"] for member in row["members"].values()] for row in rows]
 
@@ -58,10 +61,10 @@ def test_remembering_failures_loses_no_match() -> None:
     """Conditions on neighbours: the same answers as trying everything, on values with many ties."""
     values = np.random.default_rng(5).integers(0, 6, 60).tolist()
     found = _matches(_pattern(4, "where a0.v < a1.v and a1.v < a2.v and a3.v = a2.v"), values)
-    assert found == _by_enumeration(values)
+    assert found == _by_enumeration(values, lambda a, b, c, d: a < b < c == d)
 
 
-def _by_enumeration(values: list[int]) -> list[list[int]]:
+def _by_enumeration(values: list[int], holds: Callable[[int, int, int, int], bool]) -> list[list[int]]:
     found = []
     for latest in range(len(values)):
         candidates = [
@@ -69,27 +72,46 @@ def _by_enumeration(values: list[int]) -> list[list[int]]:
             for c in reversed(range(latest))
             for b in reversed(range(c))
             for a in reversed(range(b))
-            if values[a] < values[b] < values[c] == values[latest]
+            if holds(values[a], values[b], values[c], values[latest])
         ]
         found.extend(candidates[:1])
     return found
 
 
+def test_conditions_on_one_name_further_apart_are_tried_once_a_pair() -> None:
+    """Each name is compared with the last but one, which any event may be, the first in vain."""
+    above = " and ".join(f"a{number}.v <= a28.v" for number in range(1, 28))
+    assert _matches(_pattern(30, f"where {above} and a0.v > a28.v"), [0] * 60) == []
+
+
+def test_remembering_failures_by_an_earlier_event_loses_no_match() -> None:
+    """The same answers as trying everything where a failure depends on a name that is no neighbour."""
+    values = np.random.default_rng(6).integers(0, 5, 60).tolist()
+    found = _matches(_pattern(4, "where a0.v > a2.v and a1.v < a3.v and a0.v + a1.v = 4"), values)
+    assert found == _by_enumeration(values, lambda a, b, c, d: a > c and b < d and a + b == 4)
+
+
+@pytest.mark.parametrize("where", ["a0.v * a1.v > 36", "(a0.v - a1.v) % (a0.v - 3) = 2", "a0.f / a1.f - 1.0 > a0.f"])
+def test_looking_ahead_finds_what_trying_one_by_one_finds(where: str) -> None:
+    """More events in the window than are looked at together; overflow, division by zero and NaN included."""
+    values = np.random.default_rng(7).integers(-9, 9, 120).tolist()
+    text = f"event A {{ integer v; float f; }} inputs {{ A() within 1 hour; }} find A as a0 -> A as a1 where {where}"
+    assert _matches(text, values) == _matches(text, values, "reference") != []
+
+
 @pytest.mark.parametrize(
-    ("where", "alone", "rows"),
+    ("where", "memory", "asks"),
     [
-        ("", [False, False, True, True], [-1, -1, -1, -1]),
-        ("where a0.v < a1.v", [False, False, True, False], [-1, -1, -1, 0]),
-        ("where a1.v < a2.v", [False, False, False, True], [-1, -1, 0, -1]),
-        ("where a0.v < a2.v", [False, False, False, False], [-1, -1, 0, -1]),
-        ("where a0.v < a3.v", [False, False, True, True], [-1, -1, -1, -1]),
-        ("where a0.v < a1.v and a0.v < a3.v", [False, False, True, False], [-1, -1, -1, 0]),
-        ("where a0.v + a1.v < a2.v", [False, False, False, False], [-1, -1, 0, -1]),
+        ("", [-1, -1, 0, 1], [-1, -1, -1, -1]),
+        ("where a0.v < a1.v", [-1, -1, 0, 1], [-1, -1, -1, 1]),
+        ("where a1.v < a2.v", [-1, -1, 0, 1], [-1, -1, 2, -1]),
+        ("where a0.v < a2.v", [-1, -1, 0, 1], [-1, -1, 2, 2]),
+        ("where a0.v < a3.v", [-1, -1, 0, 1], [-1, -1, -1, -1]),
+        ("where a0.v < a1.v and a0.v < a3.v", [-1, -1, 0, 1], [-1, -1, -1, 1]),
+        ("where a0.v + a1.v < a2.v", [-1, -1, 0, -1], [-1, -1, 2, -1]),
     ],
 )
-def test_what_is_remembered_follows_from_what_conditions_ask(where: str, alone: list[bool], rows: list[int]) -> None:
-    """States in the order of the search: a3, a2, a1, a0."""
+def test_what_is_remembered_follows_from_what_conditions_ask(where: str, memory: list[int], asks: list[int]) -> None:
+    """States in the order of the search: a3, a2, a1, a0. By state the row of the memory, and the term a failure depends on."""
     query = querylang.compile_text(_pattern(4, where)).plan.queries[0]
-    columns = automaton_columns(query)
-    assert columns.alone.tolist() == alone
-    assert columns.memory.tolist() == rows
+    assert independence(query) == (memory, asks)

@@ -1,0 +1,157 @@
+"""What the compiled search reads of events: operands of conditions, and how many events of a `without` came before, by position.
+
+Takes ordered events and expressions over one event each; gives columns in the order of positions. Expressions are evaluated
+over rows (`runtime.expressions`), before the search begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.expression import Invoke, KeyOf, terms_of, walk
+from querylang.plan import Plan, QueryPlan
+from querylang.value_types import Type
+from runtime.compiled import kernel
+from runtime.expressions import Column, evaluate, with_keys
+from runtime.kernel_evaluation import Conditions
+from runtime.kernel_program import KernelProgram, Operand
+from runtime.keys import key_columns
+from runtime.matcher import Ordered
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A `without` whose events can be told without looking at a candidate: its input, and what is true of them."""
+
+    input: int
+    about: Operand | None
+
+
+class Reader:
+    """Reads a query's columns from events."""
+
+    def __init__(self, plan: Plan, query: QueryPlan, program: KernelProgram, counted: Sequence[Counted]) -> None:
+        self._plan, self._query, self._program, self._counted = plan, query, program, tuple(counted)
+        operands = [*program.float_operands, *program.integer_operands]
+        computed = [*operands, *(item.about for item in counted if item.about is not None)]
+        asks = any(isinstance(node, KeyOf | Invoke) for item in computed for node in walk(item.expression))
+        self._may_ask_for_keys = asks and bool(query.keys)
+
+    def read(self, events: Ordered) -> tuple[Conditions, NDArray[np.int32]]:
+        """The program with its operands, and by (`without`, position) how many of its events stand before."""
+        program, table = self._program, self._with_keys(events.table)
+        constants = program.integers
+        whole = [self._column(item, table) for item in program.integer_operands]
+        if program.strings or any(item.expression.type == Type.STRING for item in program.integer_operands):
+            whole, constants = _ranked(whole, program.strings, constants)
+        integers = self._operands(program.integer_operands, whole, events, np.int64)
+        reals = [self._column(item, table) for item in program.float_operands]
+        floats = self._operands(program.float_operands, reals, events, np.float64)
+        is_complete = bool((integers[2] < 0).all() and (floats[2] < 0).all())
+        conditions = Conditions(
+            program.code, program.ends, constants, program.floats, *integers, *floats, is_complete=is_complete
+        )
+        return conditions, self._counts(events, table)
+
+    def _with_keys(self, table: pa.Table) -> pa.Table:
+        if not self._may_ask_for_keys:
+            return table
+        kinds = table.column("_kind").to_numpy()
+        return with_keys(table, self._query, key_columns(table, kinds, self._plan, self._query))
+
+    def _column(self, item: Operand, table: pa.Table) -> Column:
+        return evaluate(item.expression, table, self._plan, self._plan.event(item.event), self._query)
+
+    def _operands(
+        self, operands: Sequence[Operand], columns: Sequence[Column], events: Ordered, kind: type
+    ) -> tuple[NDArray[Any], Mask, NDArray[np.int32]]:
+        """Values by (operand, position); masks; and for each operand its row in the masks, -1 where it has a value on all events
+        that it is asked of."""
+        values: NDArray[Any] = np.empty((max(1, len(columns)), len(events.row)), kind)
+        mask = np.full(max(1, len(columns)), -1, np.int32)
+        masks: list[Mask] = []
+        for index, (item, column) in enumerate(zip(operands, columns, strict=True)):
+            _gather(column.values, events.row, values[index])
+            if column.valid is not None:
+                is_known = np.empty(len(events.row), np.bool_)
+                if _gather_known(column.valid, events.row, events.input, self._asked_of(item), is_known):
+                    mask[index] = len(masks)
+                    masks.append(is_known)
+        return values, np.array(masks) if masks else np.ones((1, 1), np.bool_), mask
+
+    def _asked_of(self, item: Operand) -> Mask:
+        """By input, whether an operand is asked of its events; what is about keys only is asked of any."""
+        is_any = not terms_of(item.expression)
+        return np.array([is_any or taken.event == item.event for taken in self._query.inputs])
+
+    def _counts(self, events: Ordered, table: pa.Table) -> NDArray[np.int32]:
+        count = len(events.row) + 1 if self._counted else 1
+        counts = np.zeros((max(1, len(self._counted)), count), np.int32)
+        for number, item in enumerate(self._counted):
+            is_one = np.empty(0, np.bool_)
+            if item.about is not None:
+                column = self._column(item.about, table)
+                is_one = column.values if column.valid is None else column.values & column.valid
+            _count(events.input, item.input, is_one, events.row, counts[number])
+        return counts
+
+
+@kernel
+def _gather(values: NDArray[Any], row: NDArray[np.int32], into: NDArray[Any]) -> None:
+    """The values of these rows, one after the other."""
+    for position in range(len(row)):
+        into[position] = values[row[position]]
+
+
+@kernel
+def _gather_known(known: Mask, row: NDArray[np.int32], input_of: NDArray[np.int16], asked: Mask, into: Mask) -> bool:
+    """The same of where there are values; whether one is missing of an input that is asked."""
+    missing = False
+    for position in range(len(row)):
+        is_known = known[row[position]]
+        into[position] = is_known
+        missing |= (not is_known) & asked[input_of[position]]
+    return missing
+
+
+@kernel
+def _count(
+    input_of: NDArray[np.int16], taken: int, is_one: Mask, row: NDArray[np.int32], into: NDArray[np.int32]
+) -> None:
+    """How many events of the input `taken`, of which `is_one` is true by row (empty: of all), stand before each position."""
+    count = 0
+    for position in range(len(row)):
+        into[position] = count
+        count += (input_of[position] == taken) & (len(is_one) == 0 or is_one[row[position]])
+    into[len(row)] = count
+
+
+def _ranked(
+    columns: Sequence[Column], strings: Sequence[tuple[int, str]], constants: Integers
+) -> tuple[list[Column], Integers]:
+    """Strings replaced by their rank in code point order among all strings of these columns and constants."""
+    texts = [index for index, column in enumerate(columns) if isinstance(column.values, pa.StringArray)]
+    parts = [columns[index].values for index in texts]
+    parts.append(pa.array([value for _, value in strings], pa.string()))
+    encoded = pa.concat_arrays(parts).dictionary_encode()
+    rank = np.empty(len(encoded.dictionary), np.int64)
+    rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
+    ranks = rank[encoded.indices.fill_null(0).to_numpy()] if len(rank) else np.zeros(len(encoded), np.int64)
+    result, at = list(columns), 0
+    for index, part in zip(texts, parts, strict=False):
+        result[index] = Column(ranks[at : at + len(part)], columns[index].valid)
+        at += len(part)
+    constants = constants.copy()
+    for offset, (place, _) in enumerate(strings):
+        constants[place] = ranks[at + offset]
+    return result, constants
