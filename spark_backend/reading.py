@@ -75,10 +75,17 @@ class Reading:
 
 
 def _as_controls(arrivals: Arrivals) -> Arrivals:
-    kinds = arrivals.system("kind")
-    kinds = np.where(kinds == Kind.UNKNOWN_TYPE, np.int16(Kind.CONTROL), kinds)
-    place = arrivals.table.schema.get_field_index("_kind")
-    return Arrivals(arrivals.table.set_column(place, arrivals.table.schema.field(place), pa.array(kinds, pa.int16())))
+    """Of what is no event of the plan the reader keeps the type's name: it becomes the event again, as far as that tells what is wrong."""
+    table, kinds = arrivals.table, arrivals.system("kind")
+    is_unknown = kinds == Kind.UNKNOWN_TYPE
+    if not is_unknown.any():
+        return arrivals
+    text = table.column("_text")
+    texts = pc.if_else(pa.array(is_unknown), pc.binary_join_element_wise(text, "()", ""), text)
+    for name, column in (("_kind", pa.array(np.where(is_unknown, np.int16(Kind.CONTROL), kinds))), ("_text", texts)):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(place), column)
+    return Arrivals(table)
 
 
 def plan_for_event(plan: Plan, event: str) -> Plan:

@@ -46,17 +46,20 @@ def stream(
     *,
     control: DataFrame | None = None,
     clock: str = "arrival",
+    idle: int | None = 0,
     buckets: int = DEFAULT_BUCKETS,
     reading: Reading | Mapping[str, Reading] | None = None,
 ) -> DataFrame:
     """Streaming DataFrames of events in, a streaming DataFrame of tagged rows out.
 
     `frames` by source name, or one; columns as in an event table (`at`, `event`, `ts`, fields). `control`: rows with
-    `at` and `event`, an event in Apama's syntax. The result has the columns of `tagged.TAGGED_DDL`; `decode` makes
+    `at` and `event`, an event in Apama's syntax. `idle`: as in a deployment, microseconds; None: only records move time, and
+    a source partition that is silent stops the others. The result has the columns of `tagged.TAGGED_DDL`; `decode` makes
     typed DataFrames of it. Write it with the output mode `append`.
     """
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
-    program = Program.of(plan, buckets=buckets, clock=Clock(clock))
+    has_idle = Clock(clock) is Clock.ARRIVAL
+    program = Program.of(plan, buckets=buckets, clock=Clock(clock), idle=idle if has_idle else None)
     parts = {name: packed_frame(frame, program, _reading(reading, name)) for name, frame in named.items()}
     if control is not None:
         parts["control"] = packed_frame(control, program, CONTROL_READING)
