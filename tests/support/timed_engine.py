@@ -24,8 +24,8 @@ SHAPES = {POINT: 0, INTERVAL: 1, START_EDGE: 2, END_EDGE: 3}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def query_text(query: Timed) -> str:
-    """Definitions and one query an input, named as its event type."""
+def query_text(query: Timed, finds: Sequence[tuple[str, str]] = (), window: str = "retain 1") -> str:
+    """Definitions, and the queries of these names and patterns; without any, one an input that finds each of its events."""
     fields = " ".join(f"{kind} {name};" for name, kind in FIELDS.items())
     lines = []
     for item in query.inputs:
@@ -33,23 +33,23 @@ def query_text(query: Timed) -> str:
         lines.append(f"{annotation}event {item.event} {{ {fields} }}")
         lines.append(f"event H{item.event} {{ integer k; string c; }}")
     lines.append("event H { }")
-    inputs = " ".join(_input_text(item, query.keys) for item in query.inputs)
-    queries = [f"query Of{item.event} {{ inputs {{ {inputs} }} find {item.event} as a; }}" for item in query.inputs]
-    return "\n".join([*lines, *queries])
+    inputs = " ".join(_input_text(item, query.keys, window) for item in query.inputs)
+    named = finds or [(f"Of{item.event}", f"{item.event} as a") for item in query.inputs]
+    return "\n".join([*lines, *(f"query {name} {{ inputs {{ {inputs} }} find {find}; }}" for name, find in named)])
 
 
-def _input_text(item: TimedInput, keys: Sequence[str]) -> str:
+def _input_text(item: TimedInput, keys: Sequence[str], window: str) -> str:
     text = f"{item.event}({'' if item.least is None else f'v >= {item.least}'})"
     text += f" key {', '.join(keys)}" if keys else ""
-    text += " retain 1"
+    text += f" {window}"
     if item.wait is not None:
         text += f" wait {item.wait / 1e6!r}" + ("" if item.heartbeat is None else f" or {item.heartbeat}")
     return text + ";"
 
 
-def plan_of(query: Timed) -> Plan:
-    """The plan, each input with its policy and its sources."""
-    plan = querylang.compile_text(query_text(query)).plan
+def plan_of(query: Timed, finds: Sequence[tuple[str, str]] = (), window: str = "retain 1") -> Plan:
+    """The plan of `query_text`, each input with its policy and its sources."""
+    plan = querylang.compile_text(query_text(query, finds, window)).plan
     rules = {item.event: item for item in query.inputs}
 
     def bound(item: Input) -> Input:
