@@ -271,7 +271,9 @@ def same_steps(plan: Plan, query: Timed) -> None:
     shown = [(step.at, step.row, match["members"]["a"]["row"]) for step in steps for match in step.matches]
     released = [(event.emitted, event.step, event.offset) for event in oracle.released]
     wanted = [(at, None if step < 0 else numbered[step][0], offset) for at, step, offset in released]
-    assert sorted(shown, key=str) == sorted(wanted, key=str), f"matches of steps\n  found    {shown}\n  expected {wanted}"
+    assert sorted(shown, key=str) == sorted(wanted, key=str), (
+        f"matches of steps\n  found    {shown}\n  expected {wanted}"
+    )
 
 
 def sources_of(query: Timed) -> set[str]:
