@@ -317,7 +317,8 @@ def simplifications(query: Timed) -> Iterator[Timed]:
         yield from (replace(query, inputs=(*before, one, *after)) for one in simpler)
     for index, record in enumerate(query.records):
         for name, value in (("source", "s"), ("partition", 0), ("k", 0), ("c", "x"), ("v", 1)):
-            plainer = replace(record, **{name: value})
+            changes: dict[str, Any] = {name: value}
+            plainer = replace(record, **changes)
             yield replace(query, records=(*query.records[:index], plainer, *query.records[index + 1 :]))
 
 
