@@ -41,7 +41,7 @@ def start(path: Path, *command: str) -> subprocess.Popen[str]:
 
 def wait_until(process: subprocess.Popen[str], is_time: object) -> None:
     assert callable(is_time)
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + 300
     while not is_time():
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < limit
@@ -112,7 +112,7 @@ def test_a_run_that_is_told_to_stop_says_what_it_did(tmp_path: Path, send: Calla
     process = start(path, "-m", "ensue.cli", "run")
     wait_until(process, (tmp_path / "state" / "commits" / "0").exists)
     send(process.pid, signal.SIGINT if send is os.killpg else signal.SIGTERM)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=240)
     assert process.returncode == 0
     assert "300 records" in output
     told = [line for line in errors.splitlines() if "incubator" not in line]
