@@ -47,7 +47,7 @@ class Clocked:
     """The records of a call in order of arrival, `arrival` never before the clock. `leeways`: from which record on, None: what
     the query's inputs start with; `beats`: the heartbeats among control events, by record: event type and time.
 
-    The clock comes to `now` by records and ticks; timers run up to `limit`.
+    The clock comes to `now` by records and ticks; timers run up to `limit`; `is_over`: no more records will come.
     """
 
     table: pa.Table
@@ -57,6 +57,7 @@ class Clocked:
     beats: Mapping[int, tuple[str, int]]
     now: int
     limit: int
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,7 @@ class Calls:
                 first=first,
                 now=clocked.now,
                 limit=clocked.limit,
+                is_over=clocked.is_over,
             )
         )
         everything.time[mine] = run.verdicts.time

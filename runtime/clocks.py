@@ -53,7 +53,7 @@ class NewRecords:
     """The records of a call, in order of arrival, that are events, heartbeats, or punctuation that a control event brings.
 
     `beats`: of the last kind, which event type, by row; `keys`, `numbers`: the key of these rows and of all others of the
-    call (`first`: the place of the first of these among them); `now`: the clock before time runs out on its own, `limit`: how far it does.
+    call (`first`: the place of the first of these among them); `now`: the clock before time runs out on its own, `limit`: how far it does; `is_over`: that was the last record.
     """
 
     table: pa.Table
@@ -68,6 +68,7 @@ class NewRecords:
     first: int
     now: int
     limit: int
+    is_over: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class SharedClock:
         )
         if with_quiet:
             run_quiet(timelines, groups, curve, idle, is_import, new.limit)
-        if self._is_final and new.limit >= NEVER:
+        if self._is_final and new.is_over:
             self._end(curve, new.now)
         self._remember(identities, timelines)
         if with_quiet:  # what quiet will bring, unless a record comes before

@@ -66,7 +66,11 @@ class Engine:
 
     def flush(self) -> Results:
         """Lets time go on until nothing is due any more; the clock stops at the last moment at which something was."""
-        return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), NEVER)
+        return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), NEVER, is_over=True)
+
+    def end(self) -> Results:
+        """The part of `flush` that is not time's: what the end of the input brings, where that is a bound beyond all times."""
+        return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), self._clock, is_over=True)
 
     def next_wake(self) -> int | None:
         """The earliest moment at which time alone does something; None if nothing is waiting for it."""
@@ -138,10 +142,10 @@ class Engine:
         for runner in self._runners:
             runner.gather(Clocked(nothing, none, none, [(0, self._leeway)], {}, self._clock, self._clock))
 
-    def _run(self, table: pa.Table, arrival: NDArray[np.int64], limit: int) -> Results:
+    def _run(self, table: pa.Table, arrival: NDArray[np.int64], limit: int, *, is_over: bool = False) -> Results:
         kinds = table.column("_kind").to_numpy().astype(np.int64)
         controls = self._controls(table, kinds, arrival)
-        clocked = Clocked(table, kinds, arrival, controls.leeways, controls.beats, self._clock, limit)
+        clocked = Clocked(table, kinds, arrival, controls.leeways, controls.beats, self._clock, limit, is_over)
         outcomes = [runner.run(clocked) for runner in self._runners]
         if limit == NEVER:
             self._clock = max([self._clock, *(outcome.last_due for outcome in outcomes)])

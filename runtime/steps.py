@@ -86,8 +86,8 @@ def replay_steps(
     if until is not None:
         yield from stepping.timers(until)
     elif flush:
-        yield from stepping.timers(None)
         yield from stepping.end()
+        yield from stepping.timers(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class _Stepping:
 
     def end(self) -> Iterator[Step]:
         """What the end of the input brings, where that is a bound beyond all times."""
-        results = self.engine.flush()
+        results = self.engine.end()
         if self.engine.clock is not None:
             yield from self._timer_steps(self.engine.clock, results)
 
