@@ -39,9 +39,8 @@ class Clock:
 
     @property
     def over(self) -> Integers:
-        """The timers that are over, those due first before others."""
-        over = np.flatnonzero(self.timers.emitted != NO_TIME)
-        return over[np.lexsort((self.wait[over], self.timers.time[over]))]
+        """The timers that are over; those of a key in the order of their waits."""
+        return np.flatnonzero(self.timers.emitted != NO_TIME)
 
     @property
     def pending(self) -> Integers:
