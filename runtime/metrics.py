@@ -19,7 +19,7 @@ from runtime.batch import NO_TIME
 from runtime.engine import Engine
 from runtime.moments import LATEST
 from runtime.results import Results
-from runtime.time_policy import is_clocked, shares_clock
+from runtime.time_policy import clock_inputs, is_clocked, key_places
 
 METRICS_SCHEMA = pa.schema(
     [("query", pa.string()), ("metric", pa.string()), ("outcome", pa.string()), ("value", pa.float64())]
@@ -97,7 +97,7 @@ def _delay(engine: Engine, query: QueryPlan, wall: int | None) -> float | None:
 
 def _least_bound(engine: Engine, query: QueryPlan) -> int | None:
     """How far the timeline has come that is furthest behind."""
-    if not query.keys or shares_clock(query):
+    if not query.keys or any(key_places(query, inputs) is None for inputs in clock_inputs(query)):
         return engine.definitive(query.title, (None,) * len(query.keys))
     policies = [item.policy for item in query.inputs if is_clocked(item) and item.policy is not None]
     if not policies or engine.clock is None:

@@ -87,8 +87,10 @@ def is_by_substream(query: QueryPlan, inputs: tuple[int, ...]) -> bool:
 
 
 def shares_clock(query: QueryPlan) -> bool:
-    """Whether keys of the query depend on each other's records: all of them have to be in one place."""
-    return any(key_places(query, inputs) is None for inputs in clock_inputs(query))
+    """Whether keys of the query depend on each other's records, so that all of them have to be in one place: they do not where each
+    substream has one key, the fields that tell substreams apart being all of the key's."""
+    places = [key_places(query, inputs) for inputs in clock_inputs(query)]
+    return any(found is None or set(found) != set(range(len(query.keys))) for found in places)
 
 
 @dataclass(frozen=True, slots=True)
