@@ -43,7 +43,7 @@ from runtime.time_policy import key_places
 Integers = NDArray[np.int64]
 
 UNKNOWN_DELAY = 5_000_000
-"""How far behind the clock a partition that never had input is taken to be (Stream Analytics, "Event ordering policies")."""
+"""How far behind the clock a source partition that never had input is taken to be, µs (docs/time.md)."""
 
 _RUNNING = ("newest", "bound", "counted", "since", "heard")
 

@@ -1,7 +1,7 @@
 """Edges: an event of which the start comes first and the end later, as two records.
 
 Takes a call's rows with their shapes; gives the ends of start edges whose end edge has come. The two belong together if they agree in
-event type, start and payload (StreamInsight, "Edge event"); of several such starts an end edge ends the oldest that is open.
+event type, start and payload; of several such starts an end edge ends the oldest that is open.
 """
 
 from __future__ import annotations

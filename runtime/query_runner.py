@@ -379,6 +379,6 @@ class QueryRunner:
         memory.restore(tables["kept"].cast(memory.kept.schema), tables["bounds"].cast(memory.bounds.schema))
         if "waits" in tables:
             self._waits.restore(tables["waits"])
-        self._clocks.restore(header["clocks"], tables)
+        self._clocks.restore(header.get("clocks", []), tables)  # states from before there were any
         self._everywhere = np.array(header["everywhere"], np.int64)
         self.next_due = int(header["next_due"])
