@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.arrow import one_chunk
+from runtime.sorting import stable_order
 
 
 def in_arrival_order(table: pa.Table, first_sources: Sequence[str] = ()) -> pa.Table:
@@ -26,7 +27,7 @@ def in_arrival_order(table: pa.Table, first_sources: Sequence[str] = ()) -> pa.T
     partition, offset = table.column("_partition").to_numpy(), table.column("_offset").to_numpy()
     if _is_sorted(arrival, source, partition, offset):
         return table
-    order = np.argsort(arrival, kind="stable")
+    order = stable_order(arrival)
     if not _is_sorted(arrival[order], source[order], partition[order], offset[order]):
         order = np.lexsort((offset, partition, source, arrival))
     return table.take(pa.array(order))

@@ -38,6 +38,7 @@ from runtime.judging import Action, Settings
 from runtime.keys import hash_keys, number_keys, plain_columns, substream_columns
 from runtime.results import AT_THE_END
 from runtime.shelf import Shelf, is_small, joined
+from runtime.sorting import stable_order
 from runtime.time_policy import key_places
 
 Integers = NDArray[np.int64]
@@ -431,7 +432,7 @@ def _trees(owners: Integers, count: int, bounds: Integers) -> tuple[Integers, In
     sizes = np.bincount(owners, minlength=count)
     widths = 1 << np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
     root = np.concatenate([[0], np.cumsum(2 * widths)])[:-1].astype(np.int64)
-    order = np.argsort(owners, kind="stable")
+    order = stable_order(owners)
     rank = np.empty(len(owners), np.int64)
     rank[order] = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     leaf = widths[owners] + rank

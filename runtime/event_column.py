@@ -59,7 +59,7 @@ class _Meaning:
 
 def read_event_column(column: pa.Array, plan: Plan) -> EventColumn:
     """Read the column; a cell that can be nothing is MALFORMED, with the reason."""
-    encoded = _as_text(column).dictionary_encode()
+    encoded = _as_words(column)
     cells = [*encoded.dictionary.to_pylist(), ""]  # the last is what nulls stand for
     codes = pc.fill_null(encoded.indices, len(cells) - 1).to_numpy()
     world = Names(plan)
@@ -82,6 +82,16 @@ def _as_text(column: pa.Array) -> pa.Array:
         cells = [None if cell is None else _as_json(cell) for cell in column.to_pylist()]
         return pa.array(cells, pa.string())
     return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+
+
+def _as_words(column: pa.Array) -> pa.DictionaryArray:
+    """Each text once, and which one each cell has."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if pa.types.is_string(kind.value_type):
+            return column
+        column = pc.cast(column, kind.value_type)
+    return _as_text(column).dictionary_encode()
 
 
 def _as_json(cell: Mapping[str, object]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -61,9 +61,9 @@ class RawTable:
     declared: frozenset[str] = frozenset()
 
 
-def read_raw(table: Any, name: str | None = None) -> RawTable:
+def read_raw(table: Any, name: str | None = None, words: Collection[str] = ()) -> RawTable:
     """Read all of a path, a pandas, Polars or Arrow table, or a list of mappings."""
-    parts = list(iter_raw(table, name))
+    parts = list(iter_raw(table, name, words))
     if len(parts) == 1:
         return parts[0]
     columns = pa.concat_tables([part.columns for part in parts], promote_options="permissive")
@@ -71,10 +71,13 @@ def read_raw(table: Any, name: str | None = None) -> RawTable:
     return RawTable(parts[0].name, columns, numbers, _describe_rows(columns, "row"), declared=parts[0].declared)
 
 
-def iter_raw(table: Any, name: str | None = None) -> Iterator[RawTable]:
-    """The parts in which a table is best read: a Parquet file's row groups, everything else in one."""
+def iter_raw(table: Any, name: str | None = None, words: Collection[str] = ()) -> Iterator[RawTable]:
+    """The parts in which a table is best read: a Parquet file's row groups, everything else in one.
+
+    `words`: columns of text that have few different cells; they may come as dictionaries.
+    """
     if isinstance(table, str | Path):
-        yield from _read_path(Path(table), name or Path(table).name)
+        yield from _read_path(Path(table), name or Path(table).name, words)
     elif isinstance(table, Sequence):
         yield _of_mappings(table, name or "table", "row")
     else:
@@ -89,7 +92,7 @@ def _declared(table: Any, columns: pa.Table) -> frozenset[str]:
     return frozenset(columns.column_names) - set(map(str, objects))
 
 
-def _read_path(path: Path, name: str) -> Iterator[RawTable]:
+def _read_path(path: Path, name: str, words: Collection[str]) -> Iterator[RawTable]:
     if path.is_dir():
         raise InputError(f"{path}: is a folder, not a table")
     if not path.exists():
@@ -97,7 +100,7 @@ def _read_path(path: Path, name: str) -> Iterator[RawTable]:
     try:
         match path.suffix.lower():
             case ".parquet":
-                yield from _read_parquet(path, name)
+                yield from _read_parquet(path, name, words)
             case ".csv":
                 yield _read_csv(path, name)
             case ".json" | ".jsonl" | ".ndjson":
@@ -172,8 +175,11 @@ def _is_missing(value: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------------- Parquet
 
 
-def _read_parquet(path: Path, name: str) -> Iterator[RawTable]:
+def _read_parquet(path: Path, name: str, words: Collection[str]) -> Iterator[RawTable]:
     file = pa.parquet.ParquetFile(path)
+    known = [part.name for part in file.schema_arrow if part.name in words and pa.types.is_string(part.type)]
+    if known:
+        file = pa.parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=known)
     first = 1
     for group in range(max(file.num_row_groups, 1)):
         columns = file.read_row_group(group) if file.num_row_groups else file.read()

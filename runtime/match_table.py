@@ -30,6 +30,7 @@ from runtime.results import (
     members_struct,
     moments,
 )
+from runtime.sorting import stable_order
 from runtime.time_policy import adjusts, has_ends
 
 Integers = NDArray[np.int64]
@@ -67,7 +68,8 @@ class Matched:
 
     def by_step(self) -> Matched:
         """The same in the order in which they came out, which also makes looking up their events cheap."""
-        order = np.lexsort((self.step, self.emitted))
+        by_records = not len(self) or self.step.min() >= 0  # their numbers go up with the clock
+        order = stable_order(self.step) if by_records else stable_order(self.emitted, self.step)
         chosen = pa.array(order)
         columns = {name: getattr(self, name)[order] for name in self._COLUMNS}
         return Matched(**columns, selected=tuple(column.take(chosen) for column in self.selected))

@@ -26,8 +26,9 @@ from runtime.metrics import metrics_table, output_events
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
 from runtime.tables import Columns, read_rows
 
-CHUNK = 2_000_000
-"""Records given to the engine in one call."""
+CHUNK = 500_000
+"""Records given to the engine in one call, at least: few enough to stay near the processor. While more than half as many events are
+remembered it is twice those, as each call passes over them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,11 @@ def measured_replay(
     """
     engine = Engine(plan, matcher, sources=records.sources)
     table = records.until(until).arrivals.table
-    found = [_numbered(engine.process(Arrivals(table.slice(at, CHUNK))), at) for at in range(0, len(table), CHUNK)]
+    found, at = [], 0
+    while at < len(table):
+        count = max(CHUNK, 2 * engine.retained())
+        found.append(_numbered(engine.process(Arrivals(table.slice(at, count))), at))
+        at += count
     if until is not None:
         found.append(engine.process(Arrivals.empty(plan), now=until))
     elif flush:

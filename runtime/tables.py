@@ -13,6 +13,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,15 @@ from runtime.implausible import warning_of
 from runtime.schemas import PLACES, infer_schemas
 from runtime.selection import microseconds
 from runtime.shapes import read_shapes
+from runtime.sorting import stable_order
 from runtime.time_policy import uses_source_time
 from runtime.times import NUMBER, parse_times
 from runtime.values import Event
 
 __all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
+
+EVENT = "event"
+"""The column that says what a row is, where no other is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class Rows:
 
 def read_rows(table: Any, plan: Plan, columns: Columns, source: str | None = None) -> Rows:
     """As `read_arrivals`, with what else there is to know about the table."""
-    reading = _Reading(read_raw(table, source), plan, columns)
+    reading = _Reading(read_raw(table, source, words=(columns.type or EVENT,)), plan, columns)
     arrivals = reading.arrivals()
     return Rows(arrivals, reading.rows, reading.warning)
 
@@ -101,7 +106,7 @@ def iter_arrivals(
     History comes in parts too: each is in order of source time, but only within itself.
     """
     floor = NO_TIME
-    for part in iter_raw(table, source):
+    for part in iter_raw(table, source, words=(type or EVENT,)):
         reading = _Reading(part, plan, Columns(arrival, type, source_time), floor)
         arrivals = reading.arrivals()
         if len(arrivals) and not reading.is_history:
@@ -121,7 +126,7 @@ class _Reading:
         self.rows = raw.numbers
         self.reasons: dict[int, str] = {}
         self.arrival = self._declared(columns.arrival, "at")
-        self.type = self._declared(columns.type, "event")
+        self.type = self._declared(columns.type, EVENT)
         self.lasting = _lasting_events(plan)
         self.source_time = self._declared(columns.source_time, "ts")
         self.start = self._declared(None, "start") if self.lasting else None
@@ -166,7 +171,7 @@ class _Reading:
         if self.type is None:
             self.kinds = np.full(self.count, self._only_event(), np.int16)
             return
-        found = read_event_column(self._column(self.type), self.plan)
+        found = read_event_column(self.raw.columns.column(self.type).combine_chunks(), self.plan)
         self.kinds, self.text, self.written = found.kinds, found.text, found.written
         self.reasons.update(found.malformed)
 
@@ -186,6 +191,7 @@ class _Reading:
 
     # ---------------------------------------------------------------------------------------------------- columns
 
+    @cached_property
     def _present_events(self) -> list[tuple[int, EventType]]:
         """The event types with rows whose fields stand in columns."""
         kinds = np.delete(self.kinds, list(self.written)) if self.written else self.kinds
@@ -194,7 +200,7 @@ class _Reading:
         return [(int(index), self.plan.events[index]) for index in present]
 
     def _check_columns(self) -> None:
-        for _, event in self._present_events():
+        for _, event in self._present_events:
             for field in event.fields:
                 if field.name not in self.names and field.type.kind is not TypeKind.OPTIONAL:
                     near = _did_you_mean(field.name, self.names)
@@ -214,7 +220,7 @@ class _Reading:
         """A schema must agree with a definition of each field; where several types of events share a column, with one."""
         times = _source_time_fields(self.plan)
         uses: dict[str, list[tuple[EventType, Field]]] = {}
-        for _, event in self._present_events():
+        for _, event in self._present_events:
             for field in event.fields:
                 if field.name in self.names:
                     uses.setdefault(field.name, []).append((event, field))
@@ -231,7 +237,7 @@ class _Reading:
         """The columns of all events' fields, null on the rows of other types."""
         times = _source_time_fields(self.plan)
         columns: dict[str, list[tuple[int, Field, bool]]] = {}
-        for index, event in self._present_events():
+        for index, event in self._present_events:
             for field in event.fields:
                 is_time = (event.name, field.name) in times
                 columns.setdefault(column_name(field.name, field.type), []).append((index, field, is_time))
@@ -374,7 +380,7 @@ class _Reading:
             self.kinds[row] = Kind.MALFORMED
 
     def _places(self) -> tuple[pa.DictionaryArray, NDArray[np.int32], NDArray[np.int64]]:
-        own = {field.name for _, event in self._present_events() for field in event.fields}
+        own = {field.name for _, event in self._present_events for field in event.fields}
         given = {name: self._column(name) for name in PLACES if name in self.names and name not in own}
         if "source" in given:
             source = pc.dictionary_encode(pc.fill_null(pc.cast(given["source"], pa.string()), self.raw.name))
@@ -422,7 +428,7 @@ class _Reading:
         moments = table.column("_arrival").to_numpy().copy()
         if self.is_history:
             moments = _filled(moments, self.floor)
-            order = np.argsort(moments, kind="stable")
+            order = stable_order(moments)
             table = _with_arrival(table, moments)
             self.rows = self.rows[order]
             return Arrivals(table if (order == np.arange(len(order))).all() else table.take(pa.array(order)))

@@ -18,6 +18,7 @@ from querylang.plan import QueryPlan, known
 from runtime.admission_tables import Timers
 from runtime.batch import NO_TIME
 from runtime.matcher import Found, Ordered, Waiting
+from runtime.sorting import stable_order
 
 Integers = NDArray[np.int64]
 
@@ -103,7 +104,7 @@ class PendingWaits:
 
 def clock_of(waiting: Waiting, keys: int, rows: int) -> Clock:
     """The timers of these waits, for so many keys and rows of the call."""
-    wait = np.argsort(waiting.key, kind="stable")
+    wait = stable_order(waiting.key)
     count = len(wait)
     start = np.concatenate([[0], np.cumsum(np.bincount(waiting.key, minlength=keys))]).astype(np.int64)
     unknown = np.full(count, NO_TIME, np.int64)

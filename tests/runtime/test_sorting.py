@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.sorting import stable_order
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_are_ordered_as_by_comparing_them(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    count = int(random.choice([0, 1, 2, 3, 50, 255, 256, 257]))
+    widths = random.choice([1, 2, 8, 31, 40, 62], size=random.integers(1, 4))
+    columns = [random.integers(-(1 << width), 1 << width, count) for width in widths.tolist()]
+    assert stable_order(*columns).tolist() == np.lexsort(columns[::-1]).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
+def test_the_least_and_the_greatest_number_have_their_places(dtype: type[np.signedinteger]) -> None:
+    ends = np.iinfo(dtype)
+    column = np.array([ends.max, 0, ends.min, ends.max, ends.min], dtype)
+    assert stable_order(column).tolist() == [2, 4, 1, 0, 3]
+    assert stable_order(column, -np.arange(5)).tolist() == [4, 2, 1, 3, 0]
