@@ -64,7 +64,6 @@ PATTERNS = (
         "find A as a -> B as b where (a.v * 3.7 - b.v) * (b.v + 0.31) / (a.v + 1.0) > 3.62",
         "retain 100",
         keys=500,
-        most=100_000,
     ),
     Pattern(
         "worst: six names, nothing ever holds",

@@ -1,12 +1,16 @@
 """`kernel`: compiles a function over arrays to machine code, once per machine.
 
 The compiled code is kept on disk beside the module, or in the user's cache folder when the installation is read-only
-(numba's own order); where nothing can be written it is compiled anew in each process.
+(numba's own order); where nothing can be written it is compiled anew in each process. Numba keeps it under the function's
+name until the function's own file changes. But it has in it the kernels that the function calls, which stand in other files: so
+the name has a digest of all of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from numba import njit
@@ -15,13 +19,33 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
+def sources_digest(folder: Path) -> str:
+    """What changes when a module of the folder changes that has kernels."""
+    digest = blake2b(digest_size=8)
+    for path in sorted(folder.glob("*.py")):
+        source = path.read_bytes()
+        if b"runtime.compiled" in source:
+            digest.update(source)
+    return digest.hexdigest()
+
+
+_DIGEST = sources_digest(Path(__file__).parent)
+
+
+def _kept(function: Callable[Parameters, Result], **options: Any) -> Callable[Parameters, Result]:
+    """Compiled when it is first called, or found on disk."""
+    function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
+    options |= {"boundscheck": False, "error_model": "numpy"}
+    try:
+        compiled: Callable[Parameters, Result] = njit(cache=True, **options)(function)
+    except RuntimeError:  # no place to keep the cache
+        compiled = njit(cache=False, **options)(function)
+    return compiled
+
+
 def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """A decorator for functions that numba compiles; they take and give arrays and numbers only."""
-    try:
-        compiled: Callable[Parameters, Result] = njit(cache=True, boundscheck=False, error_model="numpy")(function)
-    except RuntimeError:  # no place to keep the cache
-        compiled = njit(cache=False, boundscheck=False, error_model="numpy")(function)
-    return compiled
+    return _kept(function)
 
 
 def borrowing(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -29,12 +53,7 @@ def borrowing(function: Callable[Parameters, Result]) -> Callable[Parameters, Re
 
     With reference counts, each look into a tuple of arrays inside the innermost loop costs more than a step of the search.
     """
-    options: dict[str, Any] = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
-    try:
-        compiled: Callable[Parameters, Result] = njit(cache=True, **options)(function)
-    except RuntimeError:  # no place to keep the cache
-        compiled = njit(cache=False, **options)(function)
-    return compiled
+    return _kept(function, _nrt=False)
 
 
 def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -22,23 +22,33 @@ from runtime.kernel_program import STACK, KernelProgram, Operation
 Integers = NDArray[np.int64]
 
 FIRST_ROOM = 32
-ROOM = 64
+ROOM = 128
 """How many events a block holds; the first one of a look is smaller, as what is looked for may be near."""
 
 
 class Block(NamedTuple):
-    """Lanes of a block: the events' positions, which of them may still hold, and stacks by (place, lane)."""
+    """Lanes of a block: the events' positions, which of them may still hold, and stacks by (place, lane).
+
+    Of each linked input the events of the key at hand that have been asked for: `listed[row]`, their positions; `rank[row, p]`,
+    how many of them stand before position p (within the key); `reach[row]`, where the key begins, how far it is listed, and how many
+    events that were.
+    """
 
     places: Integers
-    good: NDArray[np.bool_]
+    good: Integers
     whole: Integers
     real: NDArray[np.float64]
+    listed: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    reach: Integers
 
 
-def new_block() -> Block:
-    """Room for any program."""
+def new_block(links: int, widest: int) -> Block:
+    """Room for any program, so many linked inputs and keys of so many events."""
     shape = STACK + 1, ROOM
-    return Block(np.empty(ROOM, np.int64), np.empty(ROOM, np.bool_), np.empty(shape, np.int64), np.empty(shape))
+    listed, rank = np.empty((links, widest), np.int32), np.empty((links, widest), np.int32)
+    lanes = np.empty(ROOM, np.int64), np.empty(ROOM, np.int64), np.empty(shape, np.int64), np.empty(shape)
+    return Block(*lanes, listed, rank, np.full((links, 3), -1, np.int64))
 
 
 def patience(program: KernelProgram, number: int) -> int:
@@ -50,11 +60,39 @@ def patience(program: KernelProgram, number: int) -> int:
     return 4 if len(steps) <= 3 else 2
 
 
+@inlined
+def _list_events(block: Block, input_of: NDArray[np.int16], item: int, row: int, begin: int, event: int) -> None:
+    """Lists the events of an input in the key that begins at `begin`, up to position `event`."""
+    reach = block.reach[row]
+    if reach[0] != begin:
+        reach[0], reach[1], reach[2] = begin, begin, 0
+    for position in range(reach[1], event + 1):
+        block.rank[row, position - begin] = reach[2]
+        block.listed[row, reach[2]] = position
+        reach[2] += input_of[position] == item
+    reach[1] = event + 1
+
+
+@inlined
+def _first_after(time: Integers, listed: NDArray[np.int32], first: int, stop: int, horizon: int) -> int:
+    """The first entry, from `first` to before `stop`, of an event after the horizon; `stop` if there is none."""
+    if first < stop and time[listed[first]] <= horizon:
+        while first < stop:
+            middle = (first + stop) >> 1
+            if time[listed[middle]] > horizon:
+                stop = middle
+            else:
+                first = middle + 1
+    return first
+
+
 @borrowing
 def look_ahead(
     time: Integers,
     superseded: Integers,
-    before: NDArray[np.int32],
+    input_of: NDArray[np.int16],
+    item: int,
+    row: int,
     conditions: Conditions,
     number: int,
     position: int,
@@ -65,27 +103,30 @@ def look_ahead(
     bound: Integers,
     block: Block,
 ) -> int:
-    """The first position, from this one backwards, for which an expression is true; -1: there is none.
+    """The first position, from this one of the input `item` backwards, for which an expression is true; -1: there is none.
 
-    `before`: the links, by position from `begin` on. Events stand from position `lowest` on, and their time is after
-    `horizon`; terms that are not bound are the event itself.
+    `row`: of the input's links. Events stand from position `lowest` on, and their time is after `horizon`; terms that are not bound
+    are the event itself.
     """
-    room, goes_on = FIRST_ROOM, True
-    while goes_on:
-        count = 0
-        while count < room and position >= lowest:
-            block.places[count] = position
-            position = before[position - begin]
-            count += 1
-        goes_on = count == room
-        while count > 0 and time[block.places[count - 1]] <= horizon:
-            count, goes_on = count - 1, False
+    if position < lowest:
+        return -1
+    _list_events(block, input_of, item, row, begin, event)
+    room, places, listed, last = FIRST_ROOM, block.places, block.listed[row], block.rank[row, position - begin]
+    first = _first_after(time, listed, block.rank[row, lowest - begin], last + 1, horizon)
+    while last >= first:
+        count = min(room, last - first + 1)
         for lane in range(count):
-            block.good[lane] = len(superseded) == 0 or superseded[block.places[lane]] > event
+            places[lane] = listed[last - lane]
+        last -= count
+        for lane in range(count):
+            block.good[lane] = 1
+        if len(superseded) > 0:
+            for lane in range(count):
+                block.good[lane] = superseded[places[lane]] > event
         if _any_holds(conditions, number, bound, block, count):
             for lane in range(count):
-                if block.good[lane]:
-                    return block.places[lane]
+                if block.good[lane] != 0:
+                    return places[lane]
         room = ROOM
     return -1
 
@@ -110,7 +151,7 @@ def _any_holds(conditions: Conditions, number: int, bound: Integers, block: Bloc
                     real[f, lane] = conditions.float_columns[operand, places[lane]]
                 if mask >= 0:
                     for lane in range(count):
-                        good[lane] &= conditions.float_valid[mask, places[lane]]
+                        good[lane] &= np.int64(conditions.float_valid[mask, places[lane]])
         elif step == 0:
             i += 1
             mask, position = conditions.integer_mask[operand], bound[code[at, 2]]
@@ -124,7 +165,7 @@ def _any_holds(conditions: Conditions, number: int, bound: Integers, block: Bloc
                     whole[i, lane] = conditions.integer_columns[operand, places[lane]]
                 if mask >= 0:
                     for lane in range(count):
-                        good[lane] &= conditions.integer_valid[mask, places[lane]]
+                        good[lane] &= np.int64(conditions.integer_valid[mask, places[lane]])
         elif step == 2:
             i += 1
             for lane in range(count):
@@ -148,7 +189,7 @@ def _any_holds(conditions: Conditions, number: int, bound: Integers, block: Bloc
                 for lane in range(count):
                     a, b = whole[i, lane], whole[i + 1, lane]
                     if b == 0:
-                        good[lane] = False
+                        good[lane] = 0
                     else:
                         whole[i, lane] = divide(a, b) if step == 13 else remainder(a, b)
         elif step < 30:
@@ -218,10 +259,10 @@ def _any_holds(conditions: Conditions, number: int, bound: Integers, block: Bloc
                 if x >= -9223372036854775808.0 and x < 9223372036854775808.0:
                     whole[i, lane] = np.int64(x)
                 else:
-                    good[lane] = False
+                    good[lane] = 0
             f -= 1
-    found = False
+    found = 0
     for lane in range(count):
-        good[lane] &= whole[0, lane] != 0
-        found |= good[lane]
-    return found
+        good[lane] &= np.int64(whole[0, lane] != 0)
+        found += good[lane]
+    return found > 0

@@ -74,7 +74,7 @@ class KernelMatcher:
             if isinstance(condition, Without) and self._is_counted(condition):
                 row, about = len(without), condition.condition
                 event = query.inputs[condition.input].event
-                without.append(Counted(condition.input, Operand(about_one_event(about), event) if about else None))
+                without.append(Counted(condition.input, Operand(about_one_event(about), (event,)) if about else None))
             elif isinstance(condition, Where | Without) and condition.condition is not None:
                 program = len(parts)
                 own = query.inputs[condition.input].event if isinstance(condition, Without) else events[0]

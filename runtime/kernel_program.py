@@ -84,10 +84,18 @@ _COMPARISON = {"=": "EQUAL", "!=": "DIFFERENT", "<": "LESS", "<=": "LESS_EQUAL",
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What is computed of each event beforehand: an expression over term 0, and that event's type."""
+    """What is computed of each event beforehand: an expression over term 0, and that event's types.
+
+    There are several types if it is a field that they have in common: events of all types share columns.
+    """
 
     expression: Expression
-    event: str
+    events: tuple[str, ...]
+
+    def shared_with(self, other: Operand) -> bool:
+        """Whether one column does for both."""
+        is_plain = isinstance(self.expression, FieldOf)
+        return self.expression == other.expression and (is_plain or self.events == other.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +220,15 @@ def _operand(builder: _Builder, expression: Expression, term: int) -> None:
         raise NotForKernel(f"a value of type {expression.type} in a condition")
     floating = expression.type == Type.FLOAT
     operands = builder.float_operands if floating else builder.integer_operands
-    operand = Operand(about_one_event(expression), builder.events[term])
-    if operand not in operands:
+    operand = Operand(about_one_event(expression), (builder.events[term],))
+    places = [place for place, other in enumerate(operands) if other.shared_with(operand)]
+    if places:
+        other = operands[places[0]]
+        operands[places[0]] = replace(other, events=tuple(dict.fromkeys(other.events + operand.events)))
+    else:
+        places = [len(operands)]
         operands.append(operand)
-    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, operands.index(operand), term)
+    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, places[0], term)
 
 
 def _constant(builder: _Builder, type_: Type, value: bool | float | str) -> None:

@@ -114,7 +114,9 @@ def _go(
             position = look_ahead(
                 events.time,
                 events.superseded,
-                chain.before[scope.link],
+                events.input,
+                scope.input,
+                scope.link,
                 program,
                 states[state].ahead,
                 position,

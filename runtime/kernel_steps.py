@@ -90,9 +90,9 @@ def new_memory(start: Integers, automaton: AutomatonTables, terms: int, inputs: 
     lessons = Lessons(np.full((size, widest + 1), -1, np.int64), np.empty((size, widest + 1), np.int64))
     oldest, edge, inside = (np.zeros(inputs, np.int64) for _ in range(3))
     moment = Moment(np.full(terms + 1, -1, np.int64), oldest, edge, inside)
-    return Memory(
-        chain, path, lessons, moment, new_stacks(), new_block(), np.zeros(terms, np.int64), np.zeros(terms, np.int64)
-    )
+    block = new_block(len(automaton.links), widest)
+    ours, theirs = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
+    return Memory(chain, path, lessons, moment, new_stacks(), block, ours, theirs)
 
 
 @inlined
