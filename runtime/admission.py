@@ -33,7 +33,7 @@ from runtime.admission_tables import (
     release,
 )
 from runtime.batch import NO_TIME
-from runtime.compiled import borrowing
+from runtime.compiled import borrowing, inlined
 from runtime.controls import NEVER
 from runtime.heaps import pop, push
 from runtime.judging import Settings, judge
@@ -149,17 +149,21 @@ def _is_simple(
 
 
 class _Facts(NamedTuple):
-    """`longest`: the largest delay; whether any record is a heartbeat; whether definitive time may be just `longest` behind the
-    clock: no heartbeat was for every key so far, and no clock is shared."""
+    """`longest` and `shortest`: the largest and the least delay, an input without `wait` has none; whether any record is a heartbeat;
+    whether definitive time may be just `longest` behind the clock: no heartbeat was for every key so far, and no clock is shared."""
 
     longest: int
+    shortest: int
     any_beats: bool
     may_be_quiet: bool
+    is_shared: bool
 
 
 def _facts(rows: Rows, delay: Integers, everywhere: Integers) -> _Facts:
-    may_be_quiet = everywhere.max() == NO_TIME and delay.min() != BY_CLOCK
-    return _Facts(max(0, int(delay.max())), len(rows.beats) > 0, bool(may_be_quiet))
+    is_shared = bool(delay.min() == BY_CLOCK)
+    may_be_quiet = bool(everywhere.max() == NO_TIME) and not is_shared
+    shortest = int(np.maximum(delay, 0).min())
+    return _Facts(max(0, int(delay.max())), shortest, len(rows.beats) > 0, may_be_quiet, is_shared)
 
 
 class _Scratch(NamedTuple):
@@ -194,7 +198,7 @@ def _is_unmoved(bounds: Integers) -> bool:
     return moved == 0
 
 
-@borrowing
+@inlined
 def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
     """Lets ripe held times move the bounds; the query's definitive time at `now`, and whether a held time was ripe.
 
@@ -221,7 +225,7 @@ def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
     return least, ripened
 
 
-@borrowing
+@inlined
 def _next_due(partition: _Partition) -> tuple[int, int]:
     """The earliest moment at which time alone brings the key's own timelines to the oldest pending event; and one at
     which it ends a held time."""
@@ -240,7 +244,7 @@ def _next_due(partition: _Partition) -> tuple[int, int]:
     return release, soonest
 
 
-@borrowing
+@inlined
 def _due(partition: _Partition, ready: Ready, rows: Rows, timers: Timers) -> tuple[int, int]:
     """When something happens to the oldest pending event of a key: the moment, and the number of the new record that brings it, -1
     for a timer."""
@@ -255,14 +259,14 @@ def _due(partition: _Partition, ready: Ready, rows: Rows, timers: Timers) -> tup
     return moment, row
 
 
-@borrowing
+@inlined
 def _hold(partition: _Partition, item: int, time: int, ripe: int) -> None:
     """Adds a held time to its input's."""
     push(partition.held_time[item], partition.held_ripe[item], partition.held[item], time, ripe)
     partition.held[item] += 1
 
 
-@borrowing
+@inlined
 def _beat(timelines: Integers, mask: int, time: int) -> None:
     """A heartbeat moves the timelines of the inputs in `mask` at once, however late it is."""
     for item in range(len(timelines)):
@@ -270,7 +274,7 @@ def _beat(timelines: Integers, mask: int, time: int) -> None:
             timelines[item] = max(timelines[item], time)
 
 
-@borrowing
+@inlined
 def _why(released_by_own_record: bool, was_held: bool) -> int:
     """Why an event that a record released had waited (`Waited`)."""
     if released_by_own_record:
@@ -317,7 +321,7 @@ def _admit(
             held[item] = 0
             common[item] = everywhere[item]
         # quiet: only the clock has moved this key's timelines, and nothing is held: definitive time is now - longest
-        quiet = facts.may_be_quiet and _is_unmoved(bounds[key])
+        quiet, is_held = facts.may_be_quiet and _is_unmoved(bounds[key]), facts.is_shared
 
         # what earlier calls have left: the window's rows, then the pending ones
         released.start[key] = out
@@ -334,7 +338,7 @@ def _admit(
             size += 1
             if rows.ripe[row] != NO_TIME:
                 _hold(partition, inputs_of[at], times[at], rows.ripe[row])
-                quiet = False
+                quiet, is_held = False, True
             at += 1
         for timer in range(timers.start[key], timers.start[key + 1]):
             push(pending_time, pending_number, size, timers.time[timer], timers.first + timer)
@@ -350,8 +354,8 @@ def _admit(
             elif row >= 0:
                 now = came.arrival[at]
 
-            # timers first
-            while size > 0:
+            # timers first; nothing that waits is due before the least delay is over, but for held times and shared clocks
+            while size > 0 and (quiet or is_held or pending_time[0] + facts.shortest <= now):
                 due, by = pending_time[0] + longest, -1
                 if not quiet:
                     due, by = _due(partition, ready, rows, timers)
@@ -409,6 +413,7 @@ def _admit(
                             buffer = punctuation.reorder[era, item]
                             rows.ripe[row] = NEVER if buffer >= NEVER else now + buffer
                             _hold(partition, item, moment, rows.ripe[row])
+                            is_held = True
                         else:
                             partition.bound[item] = moment
                 if admitted:
