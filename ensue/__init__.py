@@ -89,6 +89,7 @@ def stream(
     *,
     control: DataFrame | None = None,
     clock: str = "arrival",
+    idle: str | None = None,
     arrival: str | None = None,
     type: str | None = None,  # noqa: A002  the word that users write
     source_time: str | None = None,
@@ -98,14 +99,15 @@ def stream(
     """A streaming DataFrame of tagged rows (matches, outputs, discards, accounts) from streaming DataFrames.
 
     `control`: a streaming DataFrame with `at` and `event`, control events as text. `clock`: `arrival` or `processing`.
-    Columns, parameters and ordering as in `replay`; the sources' names are those of `frames`.
+    `idle`, with the clock `arrival`: how long a source partition may be silent (`1 minute`) before time goes on without it; at once for
+    None, and never for `none`: then only records move time. Columns, parameters and ordering as in `replay`; the sources' names are those of `frames`.
     """
     from ensue import spark
     from runtime.tables import Columns
 
     columns = Columns(arrival, type, source_time)
     return spark.stream(
-        frames, queries, columns, control=control, clock=clock, parameters=parameters, ordering=ordering
+        frames, queries, columns, control=control, clock=clock, idle=idle, parameters=parameters, ordering=ordering
     )
 
 

@@ -17,14 +17,17 @@ from pyspark.sql.pandas.types import to_arrow_type
 from ensue.parameters import Parameters, read_parameters
 from ensue.queries import Queries, load
 from ensue.result import plan_for
+from querylang.errors import InputError
 from querylang.expression import Type
 from querylang.plan import Plan
+from runtime.durations import parse_duration
 from runtime.ordered_tables import plan_for_files, refuse_unknown
 from runtime.ordering import GivenOrderings, SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.schemas import PLACES, type_of_kind
 from runtime.tables import Columns
 from spark_backend import bounded, streaming
 from spark_backend.decode import matches_frame
+from spark_backend.program import Clock
 from spark_backend.reading import Reading
 from spark_backend.session import get_session
 
@@ -51,13 +54,29 @@ def stream(
     *,
     control: DataFrame | None,
     clock: str,
+    idle: str | None,
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
 ) -> DataFrame:
     """See `ensue.stream`."""
+    silence = _silence(clock, idle)
     plan = _ordered(_plan_for_frames(load(queries), frames, columns, parameters), frames, columns, ordering)
     reading = {name: _reading(columns, name) for name in _named(frames)}
-    return streaming.stream(frames, plan, control=control, clock=clock, reading=reading)
+    return streaming.stream(frames, plan, control=control, clock=clock, idle=silence, reading=reading)
+
+
+def _silence(clock: str, idle: str | None) -> int | None:
+    """What `idle` says, microseconds; raises InputError, for a clock that there is not too."""
+    if clock not in set(Clock):
+        raise InputError(f"clock: {clock!r} is none; there are {' and '.join(Clock)}")
+    if idle is None:
+        return 0
+    if clock == Clock.PROCESSING:
+        raise InputError("idle: has no meaning with the clock 'processing', which never stands still")
+    length = None if idle == "none" else parse_duration(idle)
+    if length is None and idle != "none":
+        raise InputError(f"idle: {idle!r} is no length of time; write one such as '1 second' or '500ms', or 'none'")
+    return length
 
 
 def match_files(

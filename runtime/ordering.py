@@ -62,6 +62,7 @@ def with_ordering(plan: Plan, orderings: Sequence[SourceOrdering], unseen: Colle
             inputs.append(_bound(item, chosen) if chosen else item)
         queries.append(replace(query, inputs=tuple(inputs)))
         found += [(None, f"query '{query.title}': {circle}") for circle in _circles(inputs)]
+    found += _without_effect(plan, orderings)
     if found:
         raise OrderingError(tuple(dict.fromkeys(found)))
     return replace(plan, queries=tuple(queries))
@@ -117,6 +118,20 @@ def _misfits(
         if ordering.policy is not None:
             for reason in _reasons(plan, item, ordering.policy, unseen):
                 yield ordering.source, f"{place}: {reason}"
+
+
+def _without_effect(plan: Plan, orderings: Sequence[SourceOrdering]) -> Iterator[Found]:
+    """Settings that no input of a source can heed."""
+    inputs = [item for query in plan.queries for item in query.inputs]
+    for ordering in orderings:
+        policy, brought = ordering.policy, [item for item in inputs if ordering.brings(item.event)]
+        if policy is not None and policy.timeline == "key" and policy.early is not None and brought:
+            if all(item.wait is None for item in brought):
+                yield (
+                    ordering.source,
+                    "'early' compares source times with arrival, but no input that the source brings has `wait`:"
+                    " its events happen when they arrive",
+                )
 
 
 def _effect(policy: TimePolicy | None) -> TimePolicy:

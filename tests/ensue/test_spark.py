@@ -44,6 +44,21 @@ def test_a_streaming_data_frame_gives_a_streaming_one(session: SparkSession, tmp
     frame = session.createDataFrame(TABLE)
     stream = session.readStream.schema(frame.schema).parquet(str(tmp_path))
     assert ensue.stream(stream, TEXT).isStreaming
+    assert ensue.stream(stream, TEXT, idle="1 minute").isStreaming
+    assert ensue.stream(stream, TEXT, idle="none").isStreaming
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"clock": "wall"}, "clock: 'wall' is none; there are arrival and processing"),
+        ({"idle": "soon"}, "idle: 'soon' is no length of time; write one such as '1 second' or '500ms', or 'none'"),
+        ({"clock": "processing", "idle": "1s"}, "idle: has no meaning with the clock 'processing'"),
+    ],
+)
+def test_a_wrong_clock_is_refused(session: SparkSession, settings: dict[str, str], found: str) -> None:
+    with pytest.raises(ensue.InputError, match=found):
+        ensue.stream(session.createDataFrame(TABLE), TEXT, **settings)
 
 
 def test_data_frames_have_orderings(session: SparkSession, tmp_path: Path) -> None:

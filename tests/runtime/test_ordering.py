@@ -233,6 +233,7 @@ SAYS = " says how events are put in order, and so does the policy 'stream_analyt
         (BOTH, [SourceOrdering("x", None), SourceOrdering("y", STREAM_ANALYTICS, ("A",))], [("y", f"{IN}the sources 'x' and 'y' can both bring this type, and have different orderings")]),
         (BOTH, [SourceOrdering("x", stream_analytics(over=("crd",)), ("A",))], [("x", f"{IN}'over=crd', but the event type has the fields card, t; did you mean 'card'?")]),
         (BOTH, [SourceOrdering("x", stream_analytics(over=("xs",)), ("B",))], [("x", "query 'Q', input 'B': 'over=xs', but the field is a sequence<float>: it must be one that can be a key")]),
+        (BOTH, [SourceOrdering("x", apama(early=SECOND))], [("x", "'early' compares source times with arrival, but no input that the source brings has `wait`: its events happen when they arrive")]),
         (BOTH, [SourceOrdering("x", streaminsight(imports="BB"), ("A",))], [("x", f"{IN}'import=BB', but the queries know the event types A, B, C, Beat; did you mean 'B'?")]),
         (BOTH, [SourceOrdering("x", streaminsight(imports="B"), ("A",)), SourceOrdering("y", streaminsight(imports="A"), ("B",))], [(None, "query 'Q': 'import' goes in a circle, and no time ever comes: A, B, A")]),
     ],
