@@ -88,7 +88,7 @@ class QueryRunner:
 
     def __init__(self, plan: Plan, query: QueryPlan, matcher: str) -> None:
         self.query = query
-        self.next_due = NEVER
+        self._own_due = NEVER  # of the keys at hand
         self._plan = plan
         self._selector = Selector(plan, query)
         self._matcher = choose_matcher(plan, query, matcher)
@@ -127,7 +127,7 @@ class QueryRunner:
         work = self._admit(self._calls.prepare(clocked, selection, rows, new), clocked.limit)
         matches = self._match(clocked, work, rows)
         work = self._work or work
-        self.next_due = min(work.admitted.next_due, self._memory.next_due)
+        self._own_due = work.admitted.next_due
         account = self._account(clocked, selection, rows, work, was_pending)
         return QueryOutcome(
             matches=matches,
@@ -350,6 +350,11 @@ class QueryRunner:
         return self._clocks.timelines()
 
     @property
+    def next_due(self) -> int:
+        """When time alone does something, NEVER: not at all."""
+        return min(self._own_due, self._memory.next_due)
+
+    @property
     def retained(self) -> int:
         """How many events are remembered: in windows, not definitive yet, in match sets that wait."""
         return len(self._memory) + len(self._waits)
@@ -381,4 +386,4 @@ class QueryRunner:
             self._waits.restore(tables["waits"])
         self._clocks.restore(header.get("clocks", []), tables)  # states from before there were any
         self._everywhere = np.array(header["everywhere"], np.int64)
-        self.next_due = int(header["next_due"])
+        self._own_due = int(header["next_due"])

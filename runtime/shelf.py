@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from runtime.batch import NO_TIME
 from runtime.controls import NEVER
 
 Integers = NDArray[np.int64]
@@ -27,6 +28,9 @@ def is_small(records: int, remembered: int) -> bool:
     return remembered >= max(LEAST, SMALL * records)
 
 
+_NO_HASHES = np.empty(0, np.uint64)
+
+
 class _Run:
     """Rows in order of their keys' hash; `due`: when time alone does something to the row's key (NEVER: not, or fetched)."""
 
@@ -37,6 +41,7 @@ class _Run:
         self.due = due[order]
         self.is_there = np.ones(len(order), np.bool_)
         self.count = len(order)
+        self._not_before = NO_TIME  # no row is due before it
 
     def fetch(self, wanted: Hashes) -> pa.Table:
         """Takes away the rows of these keys; `wanted` is sorted, without doubles."""
@@ -48,6 +53,16 @@ class _Run:
         self.due[rows] = NEVER
         self.count -= len(rows)
         return self.table.take(pa.array(rows))
+
+    def next_due(self) -> int:
+        """When time does something to any of them."""
+        self._not_before = int(self.due.min(initial=NEVER))
+        return self._not_before
+
+    def due_at(self, limit: int) -> Hashes:
+        """The keys to which time has done something at `limit`; all rows are looked at only when some may be due."""
+        is_due = self._not_before <= limit and self.next_due() <= limit
+        return self.hashes[self.due <= limit] if is_due else _NO_HASHES
 
     def of(self, wanted: np.uint64) -> pa.Table:
         """The rows of a key, left where they are."""
@@ -80,12 +95,12 @@ class Shelf:
 
     def due(self, limit: int) -> Hashes:
         """The keys to which time has done something at `limit`."""
-        return np.concatenate([_NO_HASHES, *(run.hashes[run.due <= limit] for run in self._runs)])
+        return np.concatenate([_NO_HASHES, *(run.due_at(limit) for run in self._runs)])
 
     @property
     def next_due(self) -> int:
         """When time does something to any of them."""
-        return min((int(run.due.min(initial=NEVER)) for run in self._runs), default=NEVER)
+        return min((run.next_due() for run in self._runs), default=NEVER)
 
     def fetch(self, wanted: Hashes) -> pa.Table:
         """Takes away the rows of these keys."""
@@ -99,9 +114,6 @@ class Shelf:
     def of(self, wanted: np.uint64) -> pa.Table:
         """The rows of a key, left where they are."""
         return joined([self._empty, *(run.of(wanted) for run in self._runs)])
-
-
-_NO_HASHES = np.empty(0, np.uint64)
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

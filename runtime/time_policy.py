@@ -145,6 +145,11 @@ def definitive_times(
     `bounds`: (keys, inputs), what each timeline has reached by punctuation and records; `everywhere`: per input, what
     punctuation for every key has reached.
     """
-    own = np.maximum(bounds, np.maximum(clock - delay, everywhere))
-    reached: NDArray[np.int64] = np.where(delay == BY_CLOCK, NEVER, np.where(delay == NO_WAIT, clock, own)).min(axis=1)
+    anyway = np.maximum(clock - delay, everywhere)
+    reached: NDArray[np.int64] = np.full(len(bounds), NEVER)
+    for item, length in enumerate(delay.tolist()):
+        if length == NO_WAIT:
+            np.minimum(reached, clock, out=reached)
+        elif length != BY_CLOCK:
+            np.minimum(reached, np.maximum(bounds[:, item], anyway[item]), out=reached)
     return reached
