@@ -27,9 +27,9 @@ from runtime.schemas import PLACES, type_of_kind
 from runtime.tables import Columns
 from spark_backend import bounded, streaming
 from spark_backend.decode import matches_frame
-from spark_backend.program import Clock
 from spark_backend.reading import Reading
 from spark_backend.session import get_session
+from spark_backend.settings import Clock
 
 Frames = DataFrame | Mapping[str, DataFrame]
 

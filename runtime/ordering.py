@@ -123,15 +123,12 @@ def _misfits(
 def _without_effect(plan: Plan, orderings: Sequence[SourceOrdering]) -> Iterator[Found]:
     """Settings that no input of a source can heed."""
     inputs = [item for query in plan.queries for item in query.inputs]
+    reason = "'early' compares source times with arrival, but no input that the source brings has `wait`: its events happen when they arrive"
     for ordering in orderings:
         policy, brought = ordering.policy, [item for item in inputs if ordering.brings(item.event)]
-        if policy is not None and policy.timeline == "key" and policy.early is not None and brought:
-            if all(item.wait is None for item in brought):
-                yield (
-                    ordering.source,
-                    "'early' compares source times with arrival, but no input that the source brings has `wait`:"
-                    " its events happen when they arrive",
-                )
+        is_limited = policy is not None and policy.timeline == "key" and policy.early is not None
+        if is_limited and brought and all(item.wait is None for item in brought):
+            yield ordering.source, reason
 
 
 def _effect(policy: TimePolicy | None) -> TimePolicy:
