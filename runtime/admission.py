@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.admission_simple import admit_simply
+from runtime.admission_simple import Progress, Steps, admit_simply, new_steps
 from runtime.admission_tables import (
     NO_CLOCKS,
     Came,
@@ -101,31 +101,10 @@ def admit(
     )
     awaited = no_timers(keys, len(rows.time)) if timers is None else timers
     came, scratch = in_key_order(rows), _scratch(rows, awaited, len(delay))
-    if _is_simple(rows, policies, punctuation, bounds, everywhere):
-        own = delay[delay != BY_CLOCK]
-        longest = max(0, int(own.max())) if len(own) else -1
-        room = scratch.pending_time, scratch.pending_number
-        next_due, last_due = admit_simply(
-            rows, came, delay, policies.early, longest, limit, awaited, ready, *room, released
-        )
-    else:
-        facts = _facts(rows, delay, everywhere)
-        next_due, last_due = _admit(
-            rows,
-            came,
-            punctuation,
-            delay,
-            policies.moves,
-            policies.early,
-            bounds,
-            everywhere,
-            limit,
-            awaited,
-            ready,
-            facts,
-            scratch,
-            released,
-        )
+    facts = _facts(rows, punctuation, policies, bounds, everywhere)
+    next_due, last_due = _admit_all(
+        rows, came, punctuation, policies, bounds, everywhere, limit, awaited, ready, facts, scratch, released
+    )
     for at in range(len(punctuation.beat_row)):
         for item in range(len(delay)):
             if punctuation.beat_mask[at] >> item & 1:
@@ -139,31 +118,40 @@ def admit(
 _BY_POSITION = ("order", "time", "input", "emitted", "definitive", "waited", "step")
 
 
-def _is_simple(
-    rows: Rows, policies: PolicyColumns, punctuation: Punctuation, bounds: Integers, everywhere: Integers
-) -> bool:
-    """Whether nothing but the arrival clock moves a key's own timelines: see `runtime.admission_simple`."""
-    moves = policies.moves & (policies.delay >= 0)
-    is_moved = everywhere.max() != NO_TIME or (bounds.size > 0 and bounds.max() != NO_TIME)
-    return not (moves.any() or is_moved or len(rows.beats) or len(punctuation.beat_row))
-
-
 class _Facts(NamedTuple):
-    """`longest` and `shortest`: the largest and the least delay, an input without `wait` has none; whether any record is a heartbeat;
-    whether definitive time may be just `longest` behind the clock: no heartbeat was for every key so far, and no clock is shared."""
+    """`longest` and `shortest`: the largest and the least delay, an input without `wait` has none; `longest_own`: of the keys' own
+    timelines, -1: they have none; `is_still`: only the clock moves them. Whether any record is a heartbeat; whether a key may be
+    simple (`runtime.admission_simple`); whether definitive time may be just `longest` behind the clock: no heartbeat was for every
+    key so far, and no clock is shared."""
 
     longest: int
     shortest: int
+    longest_own: int
+    is_still: bool
     any_beats: bool
+    may_be_simple: bool
     may_be_quiet: bool
     is_shared: bool
 
 
-def _facts(rows: Rows, delay: Integers, everywhere: Integers) -> _Facts:
+def _facts(
+    rows: Rows, punctuation: Punctuation, policies: PolicyColumns, bounds: Integers, everywhere: Integers
+) -> _Facts:
+    delay = policies.delay
+    may_move = bool((policies.moves & (delay >= 0)).any())
     is_shared = bool(delay.min() == BY_CLOCK)
-    may_be_quiet = bool(everywhere.max() == NO_TIME) and not is_shared
-    shortest = int(np.maximum(delay, 0).min())
-    return _Facts(max(0, int(delay.max())), shortest, len(rows.beats) > 0, may_be_quiet, is_shared)
+    own = delay[delay != BY_CLOCK]
+    any_beats = len(rows.beats) > 0
+    return _Facts(
+        longest=max(0, int(delay.max())),
+        shortest=int(np.maximum(delay, 0).min()),
+        longest_own=max(0, int(own.max())) if len(own) else -1,
+        is_still=not may_move and max(int(everywhere.max()), int(bounds.max(initial=NO_TIME))) == NO_TIME,
+        any_beats=any_beats,
+        may_be_simple=not any_beats and not len(punctuation.beat_row),
+        may_be_quiet=bool(everywhere.max() == NO_TIME) and not is_shared,
+        is_shared=is_shared,
+    )
 
 
 class _Scratch(NamedTuple):
@@ -175,6 +163,7 @@ class _Scratch(NamedTuple):
     held: Integers
     pending_time: Integers
     pending_number: Integers
+    steps: Steps
 
 
 def _scratch(rows: Rows, timers: Timers, inputs: int) -> _Scratch:
@@ -186,6 +175,7 @@ def _scratch(rows: Rows, timers: Timers, inputs: int) -> _Scratch:
         held=np.zeros(inputs, np.int64),
         pending_time=np.empty(widest, np.int64),
         pending_number=np.empty(widest, np.int64),
+        steps=new_steps(inputs, widest),
     )
 
 
@@ -283,13 +273,11 @@ def _why(released_by_own_record: bool, was_held: bool) -> int:
 
 
 @borrowing
-def _admit(
+def _admit_all(
     rows: Rows,
     came: Came,
     punctuation: Punctuation,
-    delay: Integers,
-    moves: NDArray[np.bool_],
-    early: Integers,
+    policies: PolicyColumns,
     bounds: Integers,
     everywhere: Integers,
     limit: int,
@@ -299,20 +287,79 @@ def _admit(
     scratch: _Scratch,
     released: Released,
 ) -> tuple[int, int]:
-    """Fills `released`; gives the next moment at which something is due, and the last one that was run."""
-    keys, beat_count, first_new, key_rows = (
-        len(rows.start) - 1,
-        len(punctuation.beat_row),
-        rows.first_new,
-        rows.key_rows,
-    )
+    """Fills `released`, key by key; gives the next moment at which something is due, and the last one at which something was."""
+    keys = len(rows.start) - 1
+    progress = Progress(0, 0, 0, NEVER, NO_TIME)
+    while progress.key < keys:
+        if facts.may_be_simple:
+            progress = admit_simply(
+                rows,
+                came,
+                policies,
+                punctuation,
+                bounds,
+                everywhere,
+                facts.longest_own,
+                facts.is_still,
+                limit,
+                timers,
+                ready,
+                scratch.steps,
+                scratch.pending_time,
+                scratch.pending_number,
+                released,
+                progress,
+            )
+        if progress.key < keys:
+            stop = progress.key + 1 if facts.may_be_simple else keys
+            progress = _admit(
+                rows,
+                came,
+                punctuation,
+                policies,
+                bounds,
+                everywhere,
+                limit,
+                timers,
+                ready,
+                facts,
+                scratch,
+                released,
+                progress,
+                stop,
+            )
+    released.start[keys] = progress.out
+    released.pending_start[keys] = progress.left
+    return progress.next_due, progress.last_due
+
+
+@borrowing
+def _admit(
+    rows: Rows,
+    came: Came,
+    punctuation: Punctuation,
+    policies: PolicyColumns,
+    bounds: Integers,
+    everywhere: Integers,
+    limit: int,
+    timers: Timers,
+    ready: Ready,
+    facts: _Facts,
+    scratch: _Scratch,
+    released: Released,
+    progress: Progress,
+    stop: int,
+) -> Progress:
+    """Fills `released` up to the key before `stop`: record by record, with heaps of what waits and of what is held."""
+    first, out, left, next_due, last_due = progress
+    beat_count, first_new, key_rows = len(punctuation.beat_row), rows.first_new, rows.key_rows
+    delay, moves, early = policies.delay, policies.moves, policies.early
     common, held_time, held_ripe, held = scratch.common, scratch.held_time, scratch.held_ripe, scratch.held
     pending_time, pending_number = scratch.pending_time, scratch.pending_number
     longest, any_beats = facts.longest, facts.any_beats
     times, inputs_of = came.time, came.input
-    out, left, next_due, last_due = 0, 0, NEVER, NO_TIME
 
-    for key in range(keys):
+    for key in range(first, stop):
         partition = _Partition(
             delay, bounds[key], common, held_time, held_ripe, held, pending_time, pending_number, longest
         )
@@ -446,6 +493,4 @@ def _admit(
                 left += 1
             pop(pending_time, pending_number, size)
             size -= 1
-    released.start[keys] = out
-    released.pending_start[keys] = left
-    return next_due, last_due
+    return Progress(stop, out, left, next_due, last_due)

@@ -1,22 +1,65 @@
-"""Admission where a key's records do not move its clocks: each event's release is known from the event alone.
+"""Admission of keys whose timelines go with the arrival clock and with records that come in order.
 
-So it is with `@OutOfOrder` inputs and inputs without `wait`, as long as there are no heartbeats: definitive time is the arrival clock
-less the longest delay; and with inputs that are judged by clocks that keys share (`runtime.clocks`). What comes out is what
-`runtime.admission` gives for all other cases as well, at several times the cost.
+Then the moment of each event's release is known from the events alone: an event is released when all of the key's timelines have
+reached it, each by the clock or by the first record that is as new. Events are sorted once, and a pointer for each
+timeline goes along. It gives what `runtime.admission` gives for all other keys as well, at several times the cost: for those
+with heartbeats, and with delayed events that are held.
 """
 
 from __future__ import annotations
 
-from runtime.admission_tables import Came, Integers, Ready, Released, Rows, Timers, is_ready, ready_of, release
+from typing import NamedTuple
+
+import numpy as np
+
+from runtime.admission_tables import (
+    Came,
+    Integers,
+    Punctuation,
+    Ready,
+    Released,
+    Rows,
+    Timers,
+    is_ready,
+    ready_of,
+    release,
+)
 from runtime.batch import NO_TIME
-from runtime.compiled import borrowing
+from runtime.compiled import borrowing, inlined
 from runtime.controls import NEVER
 from runtime.heaps import pop, push
 from runtime.judging import Settings, judge
-from runtime.time_policy import BY_CLOCK, NO_WAIT
+from runtime.time_policy import BY_CLOCK, NO_WAIT, PolicyColumns
 
 PATIENCE = 16
 """Sorting by insertion is given up for a heap when it takes so many moves a record: arrivals are nearly in order, or not at all."""
+
+
+class Steps(NamedTuple):
+    """How the timelines of the key at hand go up by records, by input: step n is to `time[item, n]`, by the record at
+    `place[item, n]`; `size`: how many steps there are. `next`, `seen`: how far two pointers have come along them."""
+
+    time: Integers
+    place: Integers
+    size: Integers
+    next: Integers
+    seen: Integers
+
+
+class Progress(NamedTuple):
+    """How far admission has come: the next key, the next free positions, and as `runtime.admission.Admitted` has it."""
+
+    key: int
+    out: int
+    left: int
+    next_due: int
+    last_due: int
+
+
+def new_steps(inputs: int, widest: int) -> Steps:
+    """Room for one key of so many rows."""
+    time, place = np.empty((inputs, widest), np.int64), np.empty((inputs, widest), np.int64)
+    return Steps(time, place, *(np.zeros(inputs, np.int64) for _ in range(3)))
 
 
 @borrowing
@@ -39,25 +82,34 @@ def _sort(times: Integers, numbers: Integers, size: int) -> bool:
     return True
 
 
-@borrowing
+@inlined
 def _collect(
     rows: Rows,
     came: Came,
     timers: Timers,
     key: int,
     at: int,
-    delay: Integers,
-    early: Integers,
+    policies: PolicyColumns,
+    punctuation: Punctuation,
+    floor: Integers,
+    everywhere: Integers,
     released: Released,
+    steps: Steps,
     times: Integers,
     numbers: Integers,
 ) -> int:
-    """A key's pending rows, its new ones that are admitted, its timers, in this order; gives how many there are."""
-    size, first_new = 0, rows.first_new
+    """A key's pending rows, its new ones that are admitted, its timers, in this order; gives how many there are, -1: an event is held.
+
+    `floor`: how far earlier calls have brought the timelines. What it has written down of a key with held events is written again.
+    """
+    size, first_new, delay, era = 0, rows.first_new, policies.delay, 0
     for place in range(at, rows.start[key + 1]):
         row, item, time = rows.key_rows[place], came.input[place], came.time[place]
         admitted = item >= 0
-        if admitted and row >= first_new:
+        if row < first_new:
+            if rows.ripe[row] != NO_TIME:
+                return -1
+        elif admitted:
             now = came.arrival[place]
             if delay[item] == NO_WAIT:
                 time = now
@@ -66,12 +118,24 @@ def _collect(
             elif delay[item] == BY_CLOCK:
                 admitted = released.verdict[row - first_new] == 0
             else:
-                settings = Settings(early[item], delay[item], 0, 0, 0, NEVER, 0)
-                judged = judge(settings, now - delay[item], time, now, 0, NO_TIME)
+                reached = max(floor[item], everywhere[item])
+                if steps.size[item] > 0:
+                    reached = max(reached, steps.time[item, steps.size[item] - 1])
+                settings = Settings(policies.early[item], delay[item], 0, 1, 0, NEVER, 0)
+                judged = judge(settings, max(reached, now - delay[item]), time, now, 0, NO_TIME)
                 admitted = judged.is_admitted
                 if not admitted:
                     released.verdict[row - first_new] = judged.reason
                     released.verdict_bound[row - first_new] = judged.bound
+                elif policies.moves[item]:
+                    while era + 1 < len(punctuation.leeway_row) and punctuation.leeway_row[era + 1] <= row:
+                        era += 1
+                    if now - time > punctuation.leeway[era, item]:
+                        return -1
+                    if time > reached:
+                        steps.time[item, steps.size[item]] = time
+                        steps.place[item, steps.size[item]] = place
+                        steps.size[item] += 1
         if admitted:
             times[size] = time
             numbers[size] = place
@@ -83,37 +147,110 @@ def _collect(
     return size
 
 
+@inlined
+def _reached_at(
+    rows: Rows, came: Came, delay: Integers, floor: Integers, everywhere: Integers, steps: Steps, time: int
+) -> tuple[int, int]:
+    """When all timelines have reached a time, not before that of an earlier call: the moment, and the new record that brings it, -1: time."""
+    moment, by = NO_TIME, -1
+    for item in range(len(delay)):
+        if delay[item] != BY_CLOCK and (delay[item] == NO_WAIT or max(floor[item], everywhere[item]) < time):
+            due, row = time, -1
+            if delay[item] != NO_WAIT:
+                due = time + delay[item]
+                while steps.next[item] < steps.size[item] and steps.time[item, steps.next[item]] < time:
+                    steps.next[item] += 1
+                if steps.next[item] < steps.size[item]:
+                    place = steps.place[item, steps.next[item]]
+                    if came.arrival[place] < due:
+                        due, row = came.arrival[place], rows.key_rows[place] - rows.first_new
+            if due > moment or (due == moment and row > by):
+                moment, by = due, row
+    return moment, by
+
+
+@inlined
+def _definitive_at(
+    rows: Rows,
+    came: Came,
+    delay: Integers,
+    floor: Integers,
+    everywhere: Integers,
+    steps: Steps,
+    moment: int,
+    by: int,
+) -> int:
+    """How far all timelines have come at a moment, after the new record `by` if it is one."""
+    least = NEVER
+    for item in range(len(delay)):
+        reached = moment
+        if delay[item] == BY_CLOCK:
+            reached = NEVER
+        elif delay[item] != NO_WAIT:
+            reached = max(floor[item], everywhere[item], moment - delay[item])
+            goes_on = True
+            while goes_on and steps.seen[item] < steps.size[item]:
+                place = steps.place[item, steps.seen[item]]
+                row = rows.key_rows[place] - rows.first_new
+                goes_on = came.arrival[place] < moment or (came.arrival[place] == moment and row <= by)
+                steps.seen[item] += goes_on
+            if steps.seen[item] > 0:
+                reached = max(reached, steps.time[item, steps.seen[item] - 1])
+        least = min(least, reached)
+    return least
+
+
 @borrowing
 def admit_simply(
     rows: Rows,
     came: Came,
-    delay: Integers,
-    early: Integers,
+    policies: PolicyColumns,
+    punctuation: Punctuation,
+    bounds: Integers,
+    everywhere: Integers,
     longest: int,
+    is_still: bool,
     limit: int,
     timers: Timers,
     ready: Ready,
+    steps: Steps,
     times: Integers,
     numbers: Integers,
     released: Released,
-) -> tuple[int, int]:
-    """Fills `released`; gives the next moment at which something is due, and the last one at which something was.
+    progress: Progress,
+) -> Progress:
+    """Fills `released` and `bounds` from key to key, up to one that has a held event.
 
-    `longest`: the largest delay of the key's own timelines, -1: it has none. `times`, `numbers`: room for one key.
+    `longest`: the largest delay of the key's own timelines, -1: it has none; `is_still`: nothing but the clock moves them. `times`,
+    `numbers`: room for one key.
     """
-    out, left, next_due, last_due = 0, 0, NEVER, NO_TIME
-    first_new, is_shared = rows.first_new, len(ready.moment) > 0
-    for key in range(len(rows.start) - 1):
-        at, end = rows.start[key], rows.start[key + 1]
-        released.start[key] = out
+    key, out, left, next_due, last_due = progress
+    first_new, is_shared, delay = rows.first_new, len(ready.moment) > 0, policies.delay
+    inputs = 0 if is_still else len(delay)
+    while key < len(rows.start) - 1:
+        begin, end = rows.start[key], rows.start[key + 1]
+        at, floor, is_moved = begin, bounds[key], False
+        for item in range(inputs):
+            steps.size[item] = 0
+            steps.next[item] = 0
+            steps.seen[item] = 0
+            is_moved = is_moved or floor[item] != NO_TIME or everywhere[item] != NO_TIME
         while at < end and rows.key_rows[at] < first_new and rows.standing[rows.key_rows[at]] == 0:
-            released.order[out] = rows.key_rows[at]
-            released.time[out] = came.time[at]
-            released.input[out] = came.input[at]
-            out += 1
             at += 1
+        size = _collect(
+            rows, came, timers, key, at, policies, punctuation, floor, everywhere, released, steps, times, numbers
+        )
+        if size < 0:
+            break
+        released.start[key] = out
+        for place in range(begin, at):
+            released.order[out] = rows.key_rows[place]
+            released.time[out] = came.time[place]
+            released.input[out] = came.input[place]
+            out += 1
         released.fresh[key] = out
-        size = _collect(rows, came, timers, key, at, delay, early, released, times, numbers)
+        for item in range(inputs):
+            is_moved = is_moved or steps.size[item] > 0
         is_sorted = _sort(times, numbers, size)
         released.pending_start[key] = left
         is_over = False
@@ -126,7 +263,11 @@ def admit_simply(
             if number < timers.first and rows.key_rows[number] >= first_new:
                 own, row = came.arrival[number], rows.key_rows[number] - first_new
             moment, by = own, row
-            if longest >= 0 and time + longest > moment:
+            if is_moved:
+                due, other = _reached_at(rows, came, delay, floor, everywhere, steps, time)
+                if due > moment or (due == moment and other > by):
+                    moment, by = due, other
+            elif longest >= 0 and time + longest > moment:
                 moment, by = time + longest, -1
             if is_shared and not is_ready(ready, rows, timers, number, moment, by):
                 moment, by = ready_of(ready, rows, timers, number)
@@ -140,9 +281,14 @@ def admit_simply(
             waited = 0 if moment == own and by == row and own != NO_TIME else 1
             if waited:
                 last_due = max(last_due, moment)
-            reached = NEVER if longest < 0 else moment - longest
+            if is_moved:
+                reached = _definitive_at(rows, came, delay, floor, everywhere, steps, moment, by)
+            else:
+                reached = NEVER if longest < 0 else moment - longest
             out = release(rows, came, released, timers, number, out, moment, reached, waited, by)
         next_due = min(next_due, released.due[key])
-    released.start[len(rows.start) - 1] = out
-    released.pending_start[len(rows.start) - 1] = left
-    return next_due, last_due
+        for item in range(inputs):
+            if steps.size[item] > 0:
+                floor[item] = steps.time[item, steps.size[item] - 1]
+        key += 1
+    return Progress(key, out, left, next_due, last_due)

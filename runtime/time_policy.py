@@ -7,7 +7,7 @@ first may be shared by many keys (`runtime.clocks`). What the settings do is in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,8 +93,7 @@ def shares_clock(query: QueryPlan) -> bool:
     return any(found is None or set(found) != set(range(len(query.keys))) for found in places)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyColumns:
+class PolicyColumns(NamedTuple):
     """The inputs' timelines by key as the admission kernel takes them, one entry an input.
 
     `delay`: the largest delay, NO_WAIT or BY_CLOCK; `moves`: whether records move the bound; `early`: how far a record's
