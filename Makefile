@@ -40,4 +40,4 @@ lock: .venv/.ready
 	@PYTHON=$(PYTHON) tools/setup.sh
 
 clean:
-	rm -rf build dist .venv
+	rm -rf build dist .venv runtime/__pycache__

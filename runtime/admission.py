@@ -43,7 +43,8 @@ Integers = NDArray[np.int64]
 
 
 class Admitted(NamedTuple):
-    """What `admit` gives; `next_due`: when time alone will do something (NEVER: nothing waits), `last_due`: when it did last."""
+    """What `admit` gives; `next_due`: when time alone will do something (NEVER: nothing waits), `last_due`: when it did last, or a
+    record let go what had waited."""
 
     released: Released
     next_due: int
@@ -119,10 +120,10 @@ _BY_POSITION = ("order", "time", "input", "emitted", "definitive", "waited", "st
 
 
 class _Facts(NamedTuple):
-    """`longest` and `shortest`: the largest and the least delay, an input without `wait` has none; `longest_own`: of the keys' own
+    """`longest` and `shortest`: the largest and the least delay, an input without `wait`, or with a shared clock, has none; `longest_own`: of the keys' own
     timelines, -1: they have none; `is_still`: only the clock moves them. Whether any record is a heartbeat; whether a key may be
     simple (`runtime.admission_simple`); whether definitive time may be just `longest` behind the clock: no heartbeat was for every
-    key so far, and no clock is shared."""
+    key so far, and no clock is shared; `is_shared`: one is."""
 
     longest: int
     shortest: int
@@ -141,7 +142,7 @@ def _facts(
     may_move = bool((policies.moves & (delay >= 0)).any())
     is_shared = bool(delay.min() == BY_CLOCK)
     own = delay[delay != BY_CLOCK]
-    any_beats = len(rows.beats) > 0
+    any_beats = bool(rows.beats.any())
     return _Facts(
         longest=max(0, int(delay.max())),
         shortest=int(np.maximum(delay, 0).min()),
@@ -368,7 +369,7 @@ def _admit(
             held[item] = 0
             common[item] = everywhere[item]
         # quiet: only the clock has moved this key's timelines, and nothing is held: definitive time is now - longest
-        quiet, is_held = facts.may_be_quiet and _is_unmoved(bounds[key]), facts.is_shared
+        quiet, may_be_sooner = facts.may_be_quiet and _is_unmoved(bounds[key]), facts.is_shared
 
         # what earlier calls have left: the window's rows, then the pending ones
         released.start[key] = out
@@ -385,7 +386,7 @@ def _admit(
             size += 1
             if rows.ripe[row] != NO_TIME:
                 _hold(partition, inputs_of[at], times[at], rows.ripe[row])
-                quiet, is_held = False, True
+                quiet, may_be_sooner = False, True
             at += 1
         for timer in range(timers.start[key], timers.start[key + 1]):
             push(pending_time, pending_number, size, timers.time[timer], timers.first + timer)
@@ -402,7 +403,7 @@ def _admit(
                 now = came.arrival[at]
 
             # timers first; nothing that waits is due before the least delay is over, but for held times and shared clocks
-            while size > 0 and (quiet or is_held or pending_time[0] + facts.shortest <= now):
+            while size > 0 and (quiet or may_be_sooner or pending_time[0] + facts.shortest <= now):
                 due, by = pending_time[0] + longest, -1
                 if not quiet:
                     due, by = _due(partition, ready, rows, timers)
@@ -460,7 +461,7 @@ def _admit(
                             buffer = punctuation.reorder[era, item]
                             rows.ripe[row] = NEVER if buffer >= NEVER else now + buffer
                             _hold(partition, item, moment, rows.ripe[row])
-                            is_held = True
+                            may_be_sooner = True
                         else:
                             partition.bound[item] = moment
                 if admitted:

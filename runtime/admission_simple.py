@@ -3,7 +3,7 @@
 Then the moment of each event's release is known from the events alone: an event is released when all of the key's timelines have
 reached it, each by the clock or by the first record that is as new. Events are sorted once, and a pointer for each
 timeline goes along. It gives what `runtime.admission` gives for all other keys as well, at several times the cost: for those
-with heartbeats, and with delayed events that are held.
+with delayed events that are held, and in calls with heartbeats.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ def _collect(
 def _reached_at(
     rows: Rows, came: Came, delay: Integers, floor: Integers, everywhere: Integers, steps: Steps, time: int
 ) -> tuple[int, int]:
-    """When all timelines have reached a time, not before that of an earlier call: the moment, and the new record that brings it, -1: time."""
+    """When all timelines have reached a time: the moment, NO_TIME if earlier calls had brought them there, and the new record that
+    brings it, -1: the clock."""
     moment, by = NO_TIME, -1
     for item in range(len(delay)):
         if delay[item] != BY_CLOCK and (delay[item] == NO_WAIT or max(floor[item], everywhere[item]) < time):

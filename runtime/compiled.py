@@ -2,12 +2,14 @@
 
 The compiled code is kept on disk beside the module, or in the user's cache folder when the installation is read-only
 (numba's own order); where nothing can be written it is compiled anew in each process. Numba keeps it under the function's
-name until the function's own file changes. But it has in it the kernels that the function calls, which stand in other files: so
-the name has a digest of all of these.
+name until the function's own file changes. But it has in it the kernels that the function calls, and numbers and tuples of modules
+that it imports: so the name has a digest of all of these. What an older version has left is not removed: some
+megabytes beside the modules, which `make clean` takes away.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -20,26 +22,28 @@ Result = TypeVar("Result")
 
 
 def sources_digest(folder: Path) -> str:
-    """What changes when a module of the folder changes that has kernels."""
+    """What changes when a module of the folder changes that has kernels, or that such a module imports."""
+    sources = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
+    kernels = [source for source in sources.values() if "runtime.compiled" in source]
+    imported = {name for source in kernels for name in re.findall(r"^from runtime\.(\w+) import", source, re.MULTILINE)}
     digest = blake2b(digest_size=8)
-    for path in sorted(folder.glob("*.py")):
-        source = path.read_bytes()
-        if b"runtime.compiled" in source:
-            digest.update(source)
+    for name, source in sources.items():
+        if name in imported or source in kernels:
+            digest.update(source.encode())
     return digest.hexdigest()
 
 
+_OPTIONS: dict[str, Any] = {"boundscheck": False, "error_model": "numpy"}
 _DIGEST = sources_digest(Path(__file__).parent)
 
 
 def _kept(function: Callable[Parameters, Result], **options: Any) -> Callable[Parameters, Result]:
     """Compiled when it is first called, or found on disk."""
     function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
-    options |= {"boundscheck": False, "error_model": "numpy"}
     try:
-        compiled: Callable[Parameters, Result] = njit(cache=True, **options)(function)
+        compiled: Callable[Parameters, Result] = njit(cache=True, **_OPTIONS, **options)(function)
     except RuntimeError:  # no place to keep the cache
-        compiled = njit(cache=False, **options)(function)
+        compiled = njit(cache=False, **_OPTIONS, **options)(function)
     return compiled
 
 

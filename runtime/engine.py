@@ -93,6 +93,10 @@ class Engine:
         self._gather()
         return sum(runner.retained for runner in self._runners)
 
+    def remembered(self) -> int:
+        """The same at a glance: events of keys that rest are counted though time may be over for them."""
+        return sum(runner.retained for runner in self._runners)
+
     def ledger(self) -> pa.Table:
         """The accounts of all calls since this object was made (LEDGER_SCHEMA)."""
         return ledger_table(self._account)

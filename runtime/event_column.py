@@ -84,11 +84,15 @@ def _as_text(column: pa.Array) -> pa.Array:
     return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
 
 
+_AS_READ = pa.dictionary(pa.int32(), pa.string())
+"""What a Parquet file gives; other dictionaries are made anew."""
+
+
 def _as_words(column: pa.Array) -> pa.DictionaryArray:
     """Each text once, and which one each cell has."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        if pa.types.is_string(kind.value_type):
+        if kind.equals(_AS_READ) and not column.dictionary.null_count:
             return column
         column = pc.cast(column, kind.value_type)
     return _as_text(column).dictionary_encode()

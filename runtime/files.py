@@ -176,10 +176,9 @@ def _is_missing(value: Any) -> bool:
 
 
 def _read_parquet(path: Path, name: str, words: Collection[str]) -> Iterator[RawTable]:
-    file = pa.parquet.ParquetFile(path)
-    known = [part.name for part in file.schema_arrow if part.name in words and pa.types.is_string(part.type)]
-    if known:
-        file = pa.parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=known)
+    schema = pa.parquet.read_schema(path)
+    known = [part.name for part in schema if part.name in words and pa.types.is_string(part.type)]
+    file = pa.parquet.ParquetFile(path, read_dictionary=known)
     first = 1
     for group in range(max(file.num_row_groups, 1)):
         columns = file.read_row_group(group) if file.num_row_groups else file.read()

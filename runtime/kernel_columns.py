@@ -128,7 +128,8 @@ def _places(row: NDArray[np.int32], count: int) -> NDArray[np.int32]:
 
 @kernel
 def _scatter(values: NDArray[Any], places: NDArray[np.int32], into: NDArray[Any]) -> None:
-    """The same as `_gather`. Writing here and there is faster than reading so: what is written stands together key by key."""
+    """The same as `_gather`, of rows of which none stands twice. Writing here and there is faster than reading so, once the places are
+    known: what is written stands together key by key."""
     for row in range(len(places)):
         if places[row] >= 0:
             into[places[row]] = values[row]

@@ -92,11 +92,6 @@ class Operand:
     expression: Expression
     events: tuple[str, ...]
 
-    def shared_with(self, other: Operand) -> bool:
-        """Whether one column does for both."""
-        is_plain = isinstance(self.expression, FieldOf)
-        return self.expression == other.expression and (is_plain or self.events == other.events)
-
 
 @dataclass(frozen=True, slots=True)
 class KernelProgram:
@@ -145,6 +140,8 @@ class _Builder:
     integer_operands: list[Operand] = field(default_factory=list)
     float_operands: list[Operand] = field(default_factory=list)
     strings: list[tuple[int, str]] = field(default_factory=list)
+    places: dict[tuple[Expression, str | None], int] = field(default_factory=dict)
+    """Of operands, by expression and event type, None: whichever it is."""
     events: tuple[str, ...] = ()
 
     def add(self, operation: Operation, first: int = 0, second: int = 0) -> None:
@@ -220,15 +217,14 @@ def _operand(builder: _Builder, expression: Expression, term: int) -> None:
         raise NotForKernel(f"a value of type {expression.type} in a condition")
     floating = expression.type == Type.FLOAT
     operands = builder.float_operands if floating else builder.integer_operands
-    operand = Operand(about_one_event(expression), (builder.events[term],))
-    places = [place for place, other in enumerate(operands) if other.shared_with(operand)]
-    if places:
-        other = operands[places[0]]
-        operands[places[0]] = replace(other, events=tuple(dict.fromkeys(other.events + operand.events)))
-    else:
-        places = [len(operands)]
-        operands.append(operand)
-    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, places[0], term)
+    about, event = about_one_event(expression), builder.events[term]
+    what = about, None if isinstance(about, FieldOf) else event
+    place = builder.places.setdefault(what, len(operands))
+    if place == len(operands):
+        operands.append(Operand(about, (event,)))
+    elif event not in operands[place].events:
+        operands[place] = replace(operands[place], events=(*operands[place].events, event))
+    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, place, term)
 
 
 def _constant(builder: _Builder, type_: Type, value: bool | float | str) -> None:

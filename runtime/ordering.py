@@ -121,7 +121,7 @@ def _misfits(
 
 
 def _without_effect(plan: Plan, orderings: Sequence[SourceOrdering]) -> Iterator[Found]:
-    """Settings that no input of a source can heed."""
+    """A limit for early events that no input of a source can heed."""
     inputs = [item for query in plan.queries for item in query.inputs]
     reason = "'early' compares source times with arrival, but no input that the source brings has `wait`: its events happen when they arrive"
     for ordering in orderings:

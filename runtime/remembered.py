@@ -2,7 +2,7 @@
 
 Takes what a call leaves; gives, at the next one, what belongs to the keys that it concerns. A call that is small beside all that is
 remembered finds its keys by a hash and leaves the others alone on a shelf of sorted runs: it costs what its own
-keys cost, and a scan of a few nanoseconds an event. Two keys of one hash are only fetched together; nothing depends on it.
+keys cost, and a scan of a nanosecond an event when time may have done something to one. Two keys of one hash are only fetched together; nothing depends on it.
 """
 
 from __future__ import annotations

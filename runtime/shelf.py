@@ -54,14 +54,14 @@ class _Run:
         self.count -= len(rows)
         return self.table.take(pa.array(rows))
 
-    def next_due(self) -> int:
-        """When time does something to any of them."""
+    def look(self) -> int:
+        """When time does something to any of them; remembers it."""
         self._not_before = int(self.due.min(initial=NEVER))
         return self._not_before
 
     def due_at(self, limit: int) -> Hashes:
         """The keys to which time has done something at `limit`; all rows are looked at only when some may be due."""
-        is_due = self._not_before <= limit and self.next_due() <= limit
+        is_due = self._not_before <= limit and self.look() <= limit
         return self.hashes[self.due <= limit] if is_due else _NO_HASHES
 
     def of(self, wanted: np.uint64) -> pa.Table:
@@ -100,7 +100,7 @@ class Shelf:
     @property
     def next_due(self) -> int:
         """When time does something to any of them."""
-        return min((run.next_due() for run in self._runs), default=NEVER)
+        return min((run.look() for run in self._runs), default=NEVER)
 
     def fetch(self, wanted: Hashes) -> pa.Table:
         """Takes away the rows of these keys."""

@@ -55,7 +55,11 @@ def test_a_change_in_a_kernel_that_another_file_calls_is_seen(package: Path) -> 
     assert [_answer(package), _answer(package)] == ["75 0", "75 1"]
 
 
-def test_other_files_do_not_matter(package: Path) -> None:
+def test_only_kernels_and_what_they_import_matter(package: Path) -> None:
     before = sources_digest(package)
     (package / "other.py").write_text("THREE = 3\n")
     assert sources_digest(package) == before
+    (package / "caller.py").write_text("from runtime.other import THREE\n" + CALLER)
+    after = sources_digest(package)
+    (package / "other.py").write_text("THREE = 4\n")
+    assert len({before, after, sources_digest(package)}) == 3

@@ -408,3 +408,15 @@ def test_tables_that_disagree_on_a_field_are_refused() -> None:
 def test_a_plan_is_only_asked_what_it_says(tmp_path: Path) -> None:
     empty = Plan(ONE.events, ONE.queries)
     assert len(read_arrivals(csv(tmp_path, HEADER), empty)) == 0
+
+
+@pytest.mark.parametrize("codes", [pa.int8(), pa.uint8(), pa.int32()])
+def test_event_types_as_a_dictionary_of_any_kind(codes: pa.DataType) -> None:
+    """Nulls among its words, unused words, and no room for one more."""
+    words = ["A", None, *(f"unused{number}" for number in range(126))]
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], codes), pa.array(words))
+    table = pa.table({"event": column, "at": [1.0, 2.0, 3.0, 4.0], "k": [1, 2, 3, 4]})
+    plan = compile_text("event A { integer k; } inputs { A() within 1.0; } find A as a -> A as b").plan
+    arrivals = read_arrivals(table, plan)
+    assert arrivals.system("kind").tolist() == [0, Kind.TICK, Kind.TICK, 0]
+    assert arrivals.table.column("_text").null_count == 4
