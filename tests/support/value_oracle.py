@@ -193,6 +193,15 @@ def extreme(better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
 SMALLER, LARGER = extreme(lambda a, b: a < b), extreme(lambda a, b: a > b)
 
 NUMBER: dict[str, Callable[..., Any]] = {"min": SMALLER, "max": LARGER}
+
+
+def fits(text: list[int], pattern: list[int]) -> bool:
+    try:
+        return re.fullmatch(shown(pattern), shown(text)) is not None
+    except re.error:
+        raise NoValue from None
+
+
 METHODS: dict[Type, dict[str, Callable[..., Any]]] = {
     Type.INTEGER: {
         **NUMBER,
@@ -264,7 +273,7 @@ METHODS: dict[Type, dict[str, Callable[..., Any]]] = {
         "ltrim": trimmed,
         "rtrim": lambda text: trimmed(text[::-1])[::-1],
         **dict.fromkeys(("toString", "clone", "intern"), lambda text: text),
-        "matches": lambda text, pattern: re.fullmatch(shown(pattern), shown(text)) is not None,
+        "matches": fits,
     },
     Type.BOOLEAN: {"toString": lambda a: ["false", "true"][a], "clone": lambda a: a},
 }
