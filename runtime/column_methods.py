@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from querylang.expression import Call, Literal
 from querylang.value_types import Kind
-from runtime.strings import WHITE_SPACE
+from runtime.strings import WHITE_SPACE, match_whole
 
 Mask = NDArray[np.bool_]
 Integers = NDArray[np.int64]
@@ -143,6 +143,6 @@ _WITH_CONSTANT: Mapping[str, Callable[[pa.Array, Any], pa.Array]] = {
     "contains": lambda text, part: pc.match_substring(text, pattern=part),
     "startsWith": lambda text, part: pc.starts_with(text, pattern=part),
     "endsWith": lambda text, part: pc.ends_with(text, pattern=part),
-    "matches": lambda text, part: pc.match_substring_regex(text, pattern=rf"\A(?:{part})\z"),
+    "matches": match_whole,
 }
 """Methods of strings whose argument is a constant."""

@@ -102,9 +102,15 @@ def _matched(function: Callable[..., Any], text: str, pattern: str, **options: A
         raise EvaluationError(str(error)) from error
 
 
+def match_whole(text: Any, pattern: str) -> Any:
+    """By pyarrow, whether the whole text fits; raises ArrowInvalid. A pattern is tried alone first: in a group `)(` would be one."""
+    pc.match_substring_regex(pa.scalar(""), pattern=pattern)
+    return pc.match_substring_regex(text, pattern=rf"\A(?:{pattern})\z")
+
+
 def matches(text: str, pattern: str) -> bool:
     """Whether the whole text fits."""
-    return bool(_matched(pc.match_substring_regex, text, rf"\A(?:{pattern})\z"))
+    return bool(_matched(match_whole, text, pattern))
 
 
 def search(text: str, pattern: str) -> list[str]:
