@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.admission_simple import Progress, Steps, admit_simply, new_steps
+from runtime.admission_case import Case, Facts, Progress, Room, facts_of, new_room
+from runtime.admission_simple import admit_simply
 from runtime.admission_tables import (
     NO_CLOCKS,
-    Came,
     Punctuation,
     Ready,
     Released,
@@ -101,11 +101,8 @@ def admit(
         due=np.full(keys, NEVER, np.int64),
     )
     awaited = no_timers(keys, len(rows.time)) if timers is None else timers
-    came, scratch = in_key_order(rows), _scratch(rows, awaited, len(delay))
-    facts = _facts(rows, punctuation, policies, bounds, everywhere)
-    next_due, last_due = _admit_all(
-        rows, came, punctuation, policies, bounds, everywhere, limit, awaited, ready, facts, scratch, released
-    )
+    case = Case(rows, in_key_order(rows), punctuation, policies, bounds, everywhere, limit, awaited, ready, released)
+    next_due, last_due = _admit_all(case, facts_of(case), new_room(case))
     for at in range(len(punctuation.beat_row)):
         for item in range(len(delay)):
             if punctuation.beat_mask[at] >> item & 1:
@@ -117,67 +114,6 @@ def admit(
 
 
 _BY_POSITION = ("order", "time", "input", "emitted", "definitive", "waited", "step")
-
-
-class _Facts(NamedTuple):
-    """`longest` and `shortest`: the largest and the least delay, an input without `wait`, or with a shared clock, has none; `longest_own`: of the keys' own
-    timelines, -1: they have none; `is_still`: only the clock moves them. Whether any record is a heartbeat; whether a key may be
-    simple (`runtime.admission_simple`); whether definitive time may be just `longest` behind the clock: no heartbeat was for every
-    key so far, and no clock is shared; `is_shared`: one is."""
-
-    longest: int
-    shortest: int
-    longest_own: int
-    is_still: bool
-    any_beats: bool
-    may_be_simple: bool
-    may_be_quiet: bool
-    is_shared: bool
-
-
-def _facts(
-    rows: Rows, punctuation: Punctuation, policies: PolicyColumns, bounds: Integers, everywhere: Integers
-) -> _Facts:
-    delay = policies.delay
-    may_move = bool((policies.moves & (delay >= 0)).any())
-    is_shared = bool(delay.min() == BY_CLOCK)
-    own = delay[delay != BY_CLOCK]
-    any_beats = bool(rows.beats.any())
-    return _Facts(
-        longest=max(0, int(delay.max())),
-        shortest=int(np.maximum(delay, 0).min()),
-        longest_own=max(0, int(own.max())) if len(own) else -1,
-        is_still=not may_move and max(int(everywhere.max()), int(bounds.max(initial=NO_TIME))) == NO_TIME,
-        any_beats=any_beats,
-        may_be_simple=not any_beats and not len(punctuation.beat_row),
-        may_be_quiet=bool(everywhere.max() == NO_TIME) and not is_shared,
-        is_shared=is_shared,
-    )
-
-
-class _Scratch(NamedTuple):
-    """Room for one key at a time: see `_Partition`."""
-
-    common: Integers
-    held_time: Integers
-    held_ripe: Integers
-    held: Integers
-    pending_time: Integers
-    pending_number: Integers
-    steps: Steps
-
-
-def _scratch(rows: Rows, timers: Timers, inputs: int) -> _Scratch:
-    widest = int((np.diff(rows.start) + np.diff(timers.start)).max(initial=1))
-    return _Scratch(
-        common=np.empty(inputs, np.int64),
-        held_time=np.empty((inputs, widest), np.int64),
-        held_ripe=np.empty((inputs, widest), np.int64),
-        held=np.zeros(inputs, np.int64),
-        pending_time=np.empty(widest, np.int64),
-        pending_number=np.empty(widest, np.int64),
-        steps=new_steps(inputs, widest),
-    )
 
 
 @borrowing
@@ -274,89 +210,30 @@ def _why(released_by_own_record: bool, was_held: bool) -> int:
 
 
 @borrowing
-def _admit_all(
-    rows: Rows,
-    came: Came,
-    punctuation: Punctuation,
-    policies: PolicyColumns,
-    bounds: Integers,
-    everywhere: Integers,
-    limit: int,
-    timers: Timers,
-    ready: Ready,
-    facts: _Facts,
-    scratch: _Scratch,
-    released: Released,
-) -> tuple[int, int]:
+def _admit_all(case: Case, facts: Facts, room: Room) -> tuple[int, int]:
     """Fills `released`, key by key; gives the next moment at which something is due, and the last one at which something was."""
-    keys = len(rows.start) - 1
+    keys = len(case.rows.start) - 1
     progress = Progress(0, 0, 0, NEVER, NO_TIME)
     while progress.key < keys:
         if facts.may_be_simple:
-            progress = admit_simply(
-                rows,
-                came,
-                policies,
-                punctuation,
-                bounds,
-                everywhere,
-                facts.longest_own,
-                facts.is_still,
-                limit,
-                timers,
-                ready,
-                scratch.steps,
-                scratch.pending_time,
-                scratch.pending_number,
-                released,
-                progress,
-            )
+            progress = admit_simply(case, facts, room, progress)
         if progress.key < keys:
             stop = progress.key + 1 if facts.may_be_simple else keys
-            progress = _admit(
-                rows,
-                came,
-                punctuation,
-                policies,
-                bounds,
-                everywhere,
-                limit,
-                timers,
-                ready,
-                facts,
-                scratch,
-                released,
-                progress,
-                stop,
-            )
-    released.start[keys] = progress.out
-    released.pending_start[keys] = progress.left
+            progress = _admit(case, facts, room, progress, stop)
+    case.released.start[keys] = progress.out
+    case.released.pending_start[keys] = progress.left
     return progress.next_due, progress.last_due
 
 
 @borrowing
-def _admit(
-    rows: Rows,
-    came: Came,
-    punctuation: Punctuation,
-    policies: PolicyColumns,
-    bounds: Integers,
-    everywhere: Integers,
-    limit: int,
-    timers: Timers,
-    ready: Ready,
-    facts: _Facts,
-    scratch: _Scratch,
-    released: Released,
-    progress: Progress,
-    stop: int,
-) -> Progress:
+def _admit(case: Case, facts: Facts, room: Room, progress: Progress, stop: int) -> Progress:
     """Fills `released` up to the key before `stop`: record by record, with heaps of what waits and of what is held."""
+    rows, came, punctuation, policies, bounds, everywhere, limit, timers, ready, released = case
     first, out, left, next_due, last_due = progress
     beat_count, first_new, key_rows = len(punctuation.beat_row), rows.first_new, rows.key_rows
     delay, moves, early = policies.delay, policies.moves, policies.early
-    common, held_time, held_ripe, held = scratch.common, scratch.held_time, scratch.held_ripe, scratch.held
-    pending_time, pending_number = scratch.pending_time, scratch.pending_number
+    common, held_time, held_ripe, held = room.common, room.held_time, room.held_ripe, room.held
+    pending_time, pending_number = room.pending_time, room.pending_number
     longest, any_beats = facts.longest, facts.any_beats
     times, inputs_of = came.time, came.input
 

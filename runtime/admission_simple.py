@@ -8,15 +8,11 @@ with delayed events that are held, and in calls with heartbeats.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
+from runtime.admission_case import Case, Facts, Progress, Room, Steps
 from runtime.admission_tables import (
     Came,
     Integers,
     Punctuation,
-    Ready,
     Released,
     Rows,
     Timers,
@@ -33,33 +29,6 @@ from runtime.time_policy import BY_CLOCK, NO_WAIT, PolicyColumns
 
 PATIENCE = 16
 """Sorting by insertion is given up for a heap when it takes so many moves a record: arrivals are nearly in order, or not at all."""
-
-
-class Steps(NamedTuple):
-    """How the timelines of the key at hand go up by records, by input: step n is to `time[item, n]`, by the record at
-    `place[item, n]`; `size`: how many steps there are. `next`, `seen`: how far two pointers have come along them."""
-
-    time: Integers
-    place: Integers
-    size: Integers
-    next: Integers
-    seen: Integers
-
-
-class Progress(NamedTuple):
-    """How far admission has come: the next key, the next free positions, and as `runtime.admission.Admitted` has it."""
-
-    key: int
-    out: int
-    left: int
-    next_due: int
-    last_due: int
-
-
-def new_steps(inputs: int, widest: int) -> Steps:
-    """Room for one key of so many rows."""
-    time, place = np.empty((inputs, widest), np.int64), np.empty((inputs, widest), np.int64)
-    return Steps(time, place, *(np.zeros(inputs, np.int64) for _ in range(3)))
 
 
 @borrowing
@@ -202,29 +171,11 @@ def _definitive_at(
 
 
 @borrowing
-def admit_simply(
-    rows: Rows,
-    came: Came,
-    policies: PolicyColumns,
-    punctuation: Punctuation,
-    bounds: Integers,
-    everywhere: Integers,
-    longest: int,
-    is_still: bool,
-    limit: int,
-    timers: Timers,
-    ready: Ready,
-    steps: Steps,
-    times: Integers,
-    numbers: Integers,
-    released: Released,
-    progress: Progress,
-) -> Progress:
-    """Fills `released` and `bounds` from key to key, up to one that has a held event.
-
-    `longest`: the largest delay of the key's own timelines, -1: it has none; `is_still`: nothing but the clock moves them. `times`,
-    `numbers`: room for one key.
-    """
+def admit_simply(case: Case, facts: Facts, room: Room, progress: Progress) -> Progress:
+    """Fills `released` and `bounds` from key to key, up to one that has a held event."""
+    rows, came, punctuation, policies, bounds, everywhere, limit, timers, ready, released = case
+    steps, times, numbers = room.steps, room.pending_time, room.pending_number
+    longest, is_still = facts.longest_own, facts.is_still
     key, out, left, next_due, last_due = progress
     first_new, is_shared, delay = rows.first_new, len(ready.moment) > 0, policies.delay
     inputs = 0 if is_still else len(delay)
