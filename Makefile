@@ -40,4 +40,5 @@ lock: .venv/.ready
 	@PYTHON=$(PYTHON) tools/setup.sh
 
 clean:
-	rm -rf build dist .venv runtime/__pycache__
+	rm -rf build dist .venv
+	find runtime -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,16 +21,24 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
+_IMPORTED = re.compile(r"^from runtime\.([\w.]+) import", re.MULTILINE)
+
+
 def sources_digest(folder: Path) -> str:
-    """What changes when a module of the folder changes that has kernels, or that such a module imports."""
-    sources = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
+    """A digest of every module below `folder` that defines kernels, and of the modules that those import."""
+    sources = {_module_name(path, folder): path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
     kernels = [source for source in sources.values() if "runtime.compiled" in source]
-    imported = {name for source in kernels for name in re.findall(r"^from runtime\.(\w+) import", source, re.MULTILINE)}
+    imported = {name for source in kernels for name in _IMPORTED.findall(source)}
     digest = blake2b(digest_size=8)
     for name, source in sources.items():
         if name in imported or source in kernels:
             digest.update(source.encode())
     return digest.hexdigest()
+
+
+def _module_name(path: Path, folder: Path) -> str:
+    """The dotted name below `folder`: `matching.kernel.search`."""
+    return ".".join(path.relative_to(folder).with_suffix("").parts)
 
 
 _OPTIONS: dict[str, Any] = {"boundscheck": False, "error_model": "numpy"}

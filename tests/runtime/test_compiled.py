@@ -14,7 +14,7 @@ import runtime
 from runtime.compiled import sources_digest
 
 CALLER = """
-from runtime.called import twice
+from runtime.inner.deeper.called import twice
 from runtime.compiled import kernel
 
 @kernel
@@ -28,6 +28,8 @@ from runtime.compiled import kernel
 def twice(number: int) -> int:
     return 2 * number
 """
+CALLED_FILE = "inner/deeper/called.py"
+"""A kernel's file in a subfolder, called from a file outside of it."""
 
 
 @pytest.fixture
@@ -37,7 +39,8 @@ def package(tmp_path: Path) -> Path:
     shutil.copy(Path(runtime.__path__[0]) / "compiled.py", folder)
     (folder / "__init__.py").touch()
     (folder / "caller.py").write_text(CALLER)
-    (folder / "called.py").write_text(CALLED)
+    (folder / "inner" / "deeper").mkdir(parents=True)
+    (folder / CALLED_FILE).write_text(CALLED)
     return folder
 
 
@@ -51,15 +54,16 @@ def _answer(package: Path) -> str:
 
 def test_a_change_in_a_kernel_that_another_file_calls_is_seen(package: Path) -> None:
     assert [_answer(package), _answer(package)] == ["12 0", "12 1"]
-    (package / "called.py").write_text(CALLED.replace("2 *", "5 *"))
+    (package / CALLED_FILE).write_text(CALLED.replace("2 *", "5 *"))
     assert [_answer(package), _answer(package)] == ["75 0", "75 1"]
 
 
 def test_only_kernels_and_what_they_import_matter(package: Path) -> None:
     before = sources_digest(package)
-    (package / "other.py").write_text("THREE = 3\n")
+    other = package / "inner" / "other.py"
+    other.write_text("THREE = 3\n")
     assert sources_digest(package) == before
-    (package / "caller.py").write_text("from runtime.other import THREE\n" + CALLER)
+    (package / "caller.py").write_text("from runtime.inner.other import THREE\n" + CALLER)
     after = sources_digest(package)
-    (package / "other.py").write_text("THREE = 4\n")
+    other.write_text("THREE = 4\n")
     assert len({before, after, sources_digest(package)}) == 3
