@@ -14,10 +14,9 @@ from unicodedata import combining, east_asian_width
 from querylang.expression import type_of
 from querylang.plan import Plan
 from querylang.value_types import Type
-from runtime.batch import NO_TIME
 from runtime.cells import fitted_cell
 from runtime.evaluation import Names
-from runtime.moments import LATEST
+from runtime.moments import LATEST, NO_TIME
 from runtime.plain import Plain
 from runtime.steps import Step
 from runtime.text import text_of

@@ -20,11 +20,10 @@ from runtime.admission_tables import (
     ready_of,
     release,
 )
-from runtime.batch import NO_TIME
 from runtime.compiled import borrowing, inlined
-from runtime.controls import NEVER
 from runtime.heaps import pop, push
 from runtime.judging import Settings, judge
+from runtime.moments import NEVER, NO_TIME
 from runtime.time_policy import BY_CLOCK, NO_WAIT, PolicyColumns
 
 PATIENCE = 16

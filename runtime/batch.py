@@ -20,10 +20,10 @@ from querylang.plan import EventType, Plan
 from querylang.value_types import Type
 from runtime.arrow import arrow_type
 
-NO_TIME = int(np.iinfo(np.int64).min)
-"""Stands for "no such moment" in columns of microseconds."""
-
 BATCH_VERSION = 1
+
+AT_THE_END = 2**60
+"""The step of what the end of an input brings: behind every record."""
 
 
 class Kind(IntEnum):

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.batch import NO_TIME
 from runtime.compiled import borrowing, inlined
-from runtime.controls import NEVER
 from runtime.judging import Settings, judge, moves
+from runtime.moments import NEVER, NO_TIME
 
 Integers = NDArray[np.int64]
 

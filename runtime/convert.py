@@ -19,10 +19,10 @@ from querylang.plan import Plan
 from querylang.types import DECIMAL_PLACES, LOCATION_FIELDS
 from querylang.value_types import Kind, Type
 from runtime.arrow import arrow_type
-from runtime.batch import NO_TIME
 from runtime.cells import CellError, fitted_cell
 from runtime.columns import to_cell
 from runtime.evaluation import Names
+from runtime.moments import NO_TIME
 from runtime.times import MICROSECONDS, NUMBER, cast_or_null, is_text, parse_times
 
 _FORMS = {

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan
 from runtime.arrow import one_chunk
-from runtime.batch import NO_TIME, Shape, column_name
+from runtime.batch import Shape, column_name
 from runtime.compiled import kernel
 from runtime.keys import number_keys
+from runtime.moments import NO_TIME
 
 Integers = NDArray[np.int64]
 

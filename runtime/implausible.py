@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.batch import NO_TIME
-from runtime.moments import SECOND
+from runtime.moments import NO_TIME, SECOND
 from runtime.times import format_time
 
 MOST_DAYS = 1_000

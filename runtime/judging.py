@@ -9,9 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from runtime.batch import NO_TIME
 from runtime.compiled import inlined
-from runtime.controls import NEVER
+from runtime.moments import NEVER, NO_TIME
 
 
 class Verdict(IntEnum):

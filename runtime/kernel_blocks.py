@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
-from runtime.controls import NEVER
 from runtime.expressions import divide, remainder
 from runtime.kernel_evaluation import Conditions
 from runtime.kernel_program import STACK, KernelProgram, Operation
+from runtime.moments import NEVER
 
 Integers = NDArray[np.int64]
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from querylang.plan import EventType, Plan, QueryPlan, known
 from runtime.admission_tables import Waited
 from runtime.arrow import arrow_type, one_chunk
-from runtime.batch import NO_TIME, column_name
+from runtime.batch import column_name
 from runtime.compiled import kernel
-from runtime.controls import NEVER
 from runtime.judging import Verdict
 from runtime.keys import key_columns, mix
+from runtime.moments import NEVER, NO_TIME
 from runtime.results import (
     fields_struct,
     key_struct,

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.plan import QueryPlan
-from runtime.batch import NO_TIME
 from runtime.engine import Engine
-from runtime.moments import LATEST
+from runtime.moments import LATEST, NO_TIME
 from runtime.results import Results
 from runtime.time_policy import clock_inputs, is_clocked, key_places
 

@@ -15,6 +15,12 @@ EARLIEST = -62_135_596_800 * SECOND
 LATEST = 253_402_300_800 * SECOND - 1
 """The years 1 to 9999: what ISO 8601 writes with four digits. No time of a record lies outside."""
 
+NO_TIME = -(2**63)
+"""Stands for "no such moment" in columns of microseconds: the least number of 64 bits."""
+
+NEVER = 4 * 10**18
+"""A moment or length, in microseconds, beyond every time that can be written; "for ever" in admission."""
+
 EXPECTED = "a time: ISO 8601, HH:MM:SS, or seconds since 1970"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,10 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.batch import NO_TIME
 from runtime.clock_steps import Verdicts
 from runtime.clocks import ClockRun, NewRecords, SharedClock
-from runtime.controls import NEVER
+from runtime.moments import NEVER, NO_TIME
 from runtime.time_policy import clock_inputs
 
 Integers = NDArray[np.int64]

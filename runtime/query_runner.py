@@ -19,19 +19,19 @@ from querylang.plan import Plan, QueryPlan
 from runtime.admission import Admitted, admit
 from runtime.admission_tables import Ready, Released, Timers, Waited
 from runtime.arrow import arrow_type, one_chunk
-from runtime.batch import NO_TIME, SYSTEM_FIELDS, field_columns
+from runtime.batch import AT_THE_END, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
 from runtime.calls import Call, Calls, Clocked, with_ends
-from runtime.controls import NEVER
 from runtime.every import selected
 from runtime.keys import key_columns, key_identity, plain_columns, unique_numbers
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
 from runtime.matcher import Found, Ordered, choose_matcher
+from runtime.moments import NEVER, NO_TIME
 from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.refused import refused
 from runtime.remembered import Remembered
-from runtime.results import ADJUSTED_SCHEMA, AT_THE_END, OUTPUT_SCHEMA
+from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
 from runtime.selection import Selection, Selector, Use
 from runtime.time_policy import BY_CLOCK, NO_WAIT, adjusts, definitive_times, has_ends, policy_columns, shares_clock
 from runtime.waits import PendingWaits, clock_of

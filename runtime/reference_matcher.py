@@ -17,10 +17,10 @@ from querylang.automaton import ACCEPT, Transition
 from querylang.expression import Aggregate, Expression, Invoke, KeyOf, walk
 from querylang.plan import Between, Condition, Input, Plan, QueryPlan, Where, Within, Without, known, mentioned_terms
 from runtime.aggregates import BY_RECENCY, aggregate
-from runtime.controls import NEVER
 from runtime.evaluation import Context, Names
 from runtime.every import aggregates_of
 from runtime.interpreter import evaluate, holds
+from runtime.moments import NEVER
 from runtime.values import EvaluationError, Event, Value
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.arrow import arrow_type, one_chunk
-from runtime.batch import NO_TIME, Kind, field_columns
+from runtime.batch import Kind, field_columns
+from runtime.moments import NO_TIME
 from runtime.results import discard_schema, moments
 
 _REASONS = {Kind.MALFORMED: "malformed", Kind.UNKNOWN_TYPE: "unknown_type"}

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from querylang.expression import type_of
 from querylang.plan import EventType, Plan, QueryPlan
 from runtime.arrow import arrow_type
-from runtime.batch import NO_TIME, field_columns
-from runtime.moments import EARLIEST, LATEST
+from runtime.batch import field_columns
+from runtime.moments import EARLIEST, LATEST, NO_TIME
 from runtime.time_policy import adjusts, has_ends
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -25,10 +25,6 @@ ORDER = ("emitted", "_step")
 """What rows are sorted by where they are shown: the moment of their step, then the step itself (a timer is -1, a
 record its number in order of arrival, the end of the input AT_THE_END), then query, key, match time and the order of the *recent* policy (`_rank`).
 The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay.in_order`)."""
-
-
-AT_THE_END = 2**60
-"""The step of what the end of an input brings: behind every record."""
 
 
 def moments(micros: NDArray[np.int64]) -> pa.Array:

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from querylang.expression import Expression
 from querylang.plan import Plan, QueryPlan
-from runtime.batch import NO_TIME, Kind
+from runtime.batch import Kind
 from runtime.expressions import as_array
 from runtime.keys import key_columns, key_sources, substream_columns
-from runtime.moments import EARLIEST, LATEST, SECOND
+from runtime.moments import NO_TIME
 from runtime.time_policy import clock_inputs, is_by_substream, is_clocked, uses_source_time
+from runtime.times import microseconds
 
 
 class Use(IntEnum):
@@ -171,19 +172,3 @@ def _time_sources(plan: Plan, query: QueryPlan) -> list[tuple[int, Expression]]:
             if taken is not None and taken.time_from is not None:
                 sources[numbers[taken.event], taken.time_from] = None
     return list(sources)
-
-
-def microseconds(column: pa.Array) -> NDArray[np.int64]:
-    """Float or integer seconds since 1970 as microseconds, rounded to the nearest; NO_TIME where that is no time, or outside
-    of the years 1 to 9999."""
-    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-    values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore"):
-        usable = (values >= EARLIEST // SECOND) & (values < (LATEST + 1) // SECOND)
-        if values.dtype == np.float64:
-            time = np.rint(np.where(usable, values, 0.0) * SECOND).astype(np.int64)
-        else:
-            time = np.where(usable, values, 0) * SECOND
-    if missing is not None:
-        usable &= ~missing
-    return time if usable.all() else np.where(usable, time, NO_TIME)

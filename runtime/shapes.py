@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import nearest
-from runtime.batch import NO_TIME, Shape
+from runtime.batch import Shape
+from runtime.moments import NO_TIME
 from runtime.times import parse_times
 
 WORDS = {shape.name.lower(): shape for shape in Shape}

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from runtime.batch import NO_TIME
-from runtime.controls import NEVER
+from runtime.moments import NEVER, NO_TIME
 
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

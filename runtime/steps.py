@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from querylang.plan import Plan
-from runtime.batch import NO_TIME, Arrivals, Kind, Shape, column_name
+from runtime.batch import Arrivals, Kind, Shape, column_name
 from runtime.columns import event_of
 from runtime.controls import control_name
 from runtime.engine import Engine
 from runtime.evaluation import Names
 from runtime.keys import key_columns
+from runtime.moments import NO_TIME
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results

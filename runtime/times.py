@@ -16,12 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.batch import NO_TIME
-from runtime.moments import EARLIEST, LATEST
+from runtime.moments import EARLIEST, LATEST, NO_TIME, SECOND
 
-MICROSECONDS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LARGEST = 9.2e18 / MICROSECONDS
+_LARGEST = 9.2e18 / SECOND
 _CLOCK = r"^\d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
 _ZONED = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+(Z|[+-][0-9:]{2,5})$"
@@ -110,12 +108,12 @@ def _of_seconds(column: pa.Array) -> Moments:
     if pa.types.is_integer(column.type):
         whole = pc.fill_null(pc.cast(column, pa.int64(), safe=False), 0).to_numpy(zero_copy_only=False)
         fits = np.abs(whole.astype(np.float64)) < _LARGEST
-        exact: NDArray[np.int64] = np.where(valid & fits, np.where(fits, whole, 0) * MICROSECONDS, NO_TIME)
+        exact: NDArray[np.int64] = np.where(valid & fits, np.where(fits, whole, 0) * SECOND, NO_TIME)
         return Moments(exact, valid & ~fits)
     seconds = pc.fill_null(pc.cast(column, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         fits = np.abs(seconds) < _LARGEST
-        micros = np.rint(np.where(fits, seconds, 0.0) * MICROSECONDS).astype(np.int64)
+        micros = np.rint(np.where(fits, seconds, 0.0) * SECOND).astype(np.int64)
     return Moments(np.where(valid & fits, micros, NO_TIME), valid & ~fits)
 
 
@@ -182,3 +180,19 @@ def cast_or_null(column: pa.Array, target: pa.DataType, form: str | None = None)
         return cast_or_null(pc.if_else(fits, column, pa.scalar(None, pa.string())), target)
     middle = len(column) // 2
     return pa.concat_arrays([cast_or_null(column[:middle], target), cast_or_null(column[middle:], target)])
+
+
+def microseconds(column: pa.Array) -> NDArray[np.int64]:
+    """Float or integer seconds since 1970 as microseconds, rounded to the nearest; NO_TIME where that is no time, or outside
+    of the years 1 to 9999."""
+    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        usable = (values >= EARLIEST // SECOND) & (values < (LATEST + 1) // SECOND)
+        if values.dtype == np.float64:
+            time = np.rint(np.where(usable, values, 0.0) * SECOND).astype(np.int64)
+        else:
+            time = np.where(usable, values, 0) * SECOND
+    if missing is not None:
+        usable &= ~missing
+    return time if usable.all() else np.where(usable, time, NO_TIME)

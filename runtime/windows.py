@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from querylang.plan import QueryPlan, Without, known
 from runtime.admission_tables import Released
 from runtime.compiled import kernel
-from runtime.controls import NEVER
+from runtime.moments import NEVER
 
 Integers = NDArray[np.int64]
 

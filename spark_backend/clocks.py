@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.batch import NO_TIME, Arrivals
-from runtime.controls import NEVER
+from runtime.batch import Arrivals
+from runtime.moments import NEVER, NO_TIME
 
 EARLIER = ""
 """Stands for all sources in state of a release that did not tell them apart, until one of them is heard of."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from runtime.batch import NO_TIME
 from runtime.engine import Engine
+from runtime.moments import NO_TIME
 from spark_backend.bucket_state import Saved
 from spark_backend.program import Program
 from spark_backend.tagged import Tag, TaggedRow

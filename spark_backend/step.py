@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from runtime.batch import Arrivals
-from runtime.controls import NEVER
 from runtime.engine import Engine
 from runtime.ledger import Account, ledger_table
+from runtime.moments import NEVER
 from runtime.results import Results
 from spark_backend.bucket_state import Saved, close_state, open_state
 from spark_backend.clocks import Clocks, Turn

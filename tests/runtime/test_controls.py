@@ -6,14 +6,8 @@ import pytest
 
 import querylang
 from runtime.batch import Kind
-from runtime.controls import (
-    NEVER,
-    ControlError,
-    HeartbeatControl,
-    SetDelayedEventsLeeway,
-    control_name,
-    parse_control,
-)
+from runtime.controls import ControlError, HeartbeatControl, SetDelayedEventsLeeway, control_name, parse_control
+from runtime.moments import NEVER
 from runtime.tables import read_arrivals
 
 SECOND = 1_000_000

@@ -32,7 +32,7 @@ from querylang.plan import Action, EventType, Field, Plan, Return
 from querylang.types import METHODS, method_of
 from querylang.value_types import Type
 from runtime.arrow import arrow_type
-from runtime.batch import NO_TIME, column_name
+from runtime.batch import column_name
 from runtime.column_methods import native_call
 from runtime.columns import from_cell
 from runtime.evaluation import Context, Names
@@ -42,6 +42,7 @@ from runtime.interpreter import holds as interpreted_condition
 from runtime.kernel_matcher import KernelMatcher
 from runtime.kernel_program import NotForKernel
 from runtime.matcher import Ordered
+from runtime.moments import NO_TIME
 from runtime.text import decimal_text
 from runtime.values import EvaluationError, Event, seconds
 from tests.runtime.plans import an_input, chain

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 import querylang
-from runtime.batch import NO_TIME, Arrivals
+from runtime.batch import Arrivals
 from runtime.engine import Engine
 from runtime.kernel_tables import independence
+from runtime.moments import NO_TIME
 
 
 def _pattern(terms: int, where: str = "") -> str:

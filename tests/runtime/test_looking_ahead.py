@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 import querylang
-from runtime.batch import NO_TIME, Arrivals
+from runtime.batch import Arrivals
 from runtime.engine import Engine
+from runtime.moments import NO_TIME
 
 
 def _integer(chance: random.Random, depth: int) -> str:

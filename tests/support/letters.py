@@ -15,9 +15,10 @@ import pyarrow as pa
 
 import querylang
 from querylang.plan import Plan
-from runtime.batch import NO_TIME, Arrivals
+from runtime.batch import Arrivals
 from runtime.engine import Engine
 from runtime.kernel_program import NotForKernel
+from runtime.moments import NO_TIME
 from runtime.replay import in_order
 from runtime.results import Results
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from querylang.plan import Plan
 from querylang.value_types import Type
-from runtime.batch import NO_TIME, Arrivals, Kind, arrivals_schema, column_name
+from runtime.batch import Arrivals, Kind, arrivals_schema, column_name
+from runtime.moments import NO_TIME
 from tests.support.conditions import Short, to_query
 from tests.support.patterns import (
     SECOND,
