@@ -20,6 +20,7 @@ from runtime.columns import event_of, from_cell
 from runtime.evaluation import Context, Names, Output
 from runtime.plain import cells, plain_value
 from runtime.results import OUTPUT_SCHEMA
+from runtime.statements import run_action
 from runtime.statements import run_block as run_statements
 from runtime.values import EvaluationError, Event, Value, World, seconds
 
@@ -54,6 +55,7 @@ def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Conte
             selects=own_selects,
             locals=[None] * query.slots,
             world=world,
+            invoke=run_action,
         )
 
 

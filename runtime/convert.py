@@ -22,8 +22,8 @@ from runtime.arrow import arrow_type
 from runtime.cells import CellError, fitted_cell
 from runtime.columns import to_cell
 from runtime.evaluation import Names
-from runtime.moments import NO_TIME
-from runtime.times import MICROSECONDS, NUMBER, cast_or_null, is_text, parse_times
+from runtime.moments import NO_TIME, SECOND
+from runtime.times import NUMBER, cast_or_null, is_text, parse_times
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",
@@ -175,11 +175,11 @@ def _seconds(column: pa.Array, type_: Type) -> Converted:
     moments = parse_times(column)
     missing = moments.micros == NO_TIME
     if type_ == Type.FLOAT:
-        seconds = pa.array(np.where(missing, 0, moments.micros) / MICROSECONDS, mask=missing)
+        seconds = pa.array(np.where(missing, 0, moments.micros) / SECOND, mask=missing)
         written = _numbers_as_written(column)
         return Converted(pc.coalesce(written, seconds), _some(moments.bad & written.is_null().to_numpy(False)))
-    broken = ~missing & (moments.micros % MICROSECONDS != 0)
-    whole = pa.array(np.where(missing, 0, moments.micros) // MICROSECONDS, mask=missing | broken)
+    broken = ~missing & (moments.micros % SECOND != 0)
+    whole = pa.array(np.where(missing, 0, moments.micros) // SECOND, mask=missing | broken)
     return Converted(whole, _some(moments.bad | broken))
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,11 @@ class Output:
     event: Event | None = None
 
 
+def no_actions(action: Action, _arguments: Sequence[Value], _context: Context) -> Value:
+    """The `invoke` of a context whose expressions call no action."""
+    raise AssertionError(f"this context cannot run actions, and {action.name} was called")
+
+
 @dataclass(slots=True)
 class Context:
     """One evaluation. `bound`: the event of each term, None where it is not set or not known yet.
@@ -74,6 +79,7 @@ class Context:
     `is_block`: statements run, which may change the pattern's events (they have their own copies); conditions only get
     copies of what could be changed. `keys`, `selects`: values by position; `aggregates`: what each aggregate of a `find every` came to. `locals`: variables by slot. `outputs`: where
     statements put what they send. `depth`: calls around this one.
+    `invoke`: how a called action runs (`runtime.statements.run_action`), so that expressions need not know statements.
     """
 
     bound: Sequence[Event | None] | Mapping[int, Event | None] = ()
@@ -86,3 +92,4 @@ class Context:
     outputs: list[Output] = field(default_factory=list)
     steps: Steps = field(default_factory=Steps)
     depth: int = 0
+    invoke: Callable[[Action, Sequence[Value], Context], Value] = no_actions

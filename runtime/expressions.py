@@ -28,6 +28,7 @@ from runtime.compiled import kernel
 from runtime.evaluation import Context, Names, Steps
 from runtime.interpreter import combined, value_type
 from runtime.moments import NO_TIME
+from runtime.statements import run_action
 from runtime.values import EvaluationError, Value, World
 
 Integers = NDArray[np.int64]
@@ -267,7 +268,7 @@ def _each(node: Expression, parts: Sequence[Column], rows: Rows) -> Column:
             good &= part.valid
     lists = [_as_list(part.values) for part in parts]
     values: list[Value] = [None] * count
-    context = Context(world=rows.world)
+    context = Context(world=rows.world, invoke=run_action)
     is_call = isinstance(node, Invoke)
     keys = [
         _as_list(_field(rows, key_field(index), type_).values)

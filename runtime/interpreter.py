@@ -206,10 +206,8 @@ def _items(node: Items, parts: Sequence[Any], _context: Context) -> Value:
 
 
 def _invoked(call: Invoke, parts: Sequence[Any], context: Context) -> Value:
-    from runtime.statements import run_action  # statements evaluate expressions, expressions call actions
-
     owner = None if call.receiver is None else value_type(call.receiver).name
-    return run_action(context.world.action(owner, call.action), parts, context)
+    return context.invoke(context.world.action(owner, call.action), parts, context)
 
 
 _LEAVES: Mapping[type, Callable[[Any, Context], Value]] = {

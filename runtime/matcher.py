@@ -13,9 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import Plan, QueryPlan
-from runtime.kernel_program import NotForKernel
-
 Integers = NDArray[np.int64]
 
 
@@ -76,32 +73,3 @@ class Matcher(Protocol):
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
         """Which of the waits no condition has ended, by all events that there are now."""
         ...
-
-
-def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matcher:
-    """The kernel where it can, else the reference; `wanted` ("kernel" or "reference") insists.
-
-    Raises NotForKernel if the kernel is insisted on and cannot.
-    """
-    from runtime.kernel_matcher import KernelMatcher
-    from runtime.reference_adapter import ReferenceOverColumns
-
-    if wanted == "reference":
-        return ReferenceOverColumns(plan, query)
-    try:
-        return KernelMatcher(plan, query)
-    except NotForKernel:
-        if wanted == "kernel":
-            raise
-        return ReferenceOverColumns(plan, query)
-
-
-def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
-    """Why a query needs the reference matcher; None if the kernel takes it."""
-    from runtime.kernel_matcher import KernelMatcher
-
-    try:
-        KernelMatcher(plan, query)
-    except NotForKernel as reason:
-        return str(reason)
-    return None

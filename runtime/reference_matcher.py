@@ -21,6 +21,7 @@ from runtime.evaluation import Context, Names
 from runtime.every import aggregates_of
 from runtime.interpreter import evaluate, holds
 from runtime.moments import NEVER
+from runtime.statements import run_action
 from runtime.values import EvaluationError, Event, Value
 
 
@@ -182,13 +183,15 @@ class ReferenceMatcher:
     def _context(self, events: Sequence[Released], bound: Bound) -> Context:
         terms = range(len(self._query.terms) + 1)
         values = [events[bound[term]].value if term in bound else None for term in terms]
-        return Context(values, keys=self._keys(events[next(iter(bound.values()))]), world=self._world)
+        return Context(
+            values, keys=self._keys(events[next(iter(bound.values()))]), world=self._world, invoke=run_action
+        )
 
     def _keys(self, event: Released) -> Sequence[Value]:
         """The partition's key, which each of its events has."""
         if not self._may_ask_for_keys:
             return ()
-        context = Context([event.value], world=self._world)
+        context = Context([event.value], world=self._world, invoke=run_action)
         return [evaluate(key, context) for key in self._query.inputs[event.input].keys]
 
     @property

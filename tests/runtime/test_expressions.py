@@ -43,6 +43,7 @@ from runtime.kernel_matcher import KernelMatcher
 from runtime.kernel_program import NotForKernel
 from runtime.matcher import Ordered
 from runtime.moments import NO_TIME
+from runtime.statements import run_action
 from runtime.text import decimal_text
 from runtime.values import EvaluationError, Event, seconds
 from tests.runtime.plans import an_input, chain
@@ -172,7 +173,7 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
 def interpreted(expression: Expression, row: Row, time: int) -> str:
     event = Event(EVENT, dict(row), None if time == NO_TIME else seconds(time))
     try:
-        value = interpret(expression, Context(bound=[event], world=WORLD))
+        value = interpret(expression, Context(bound=[event], world=WORLD, invoke=run_action))
     except EvaluationError:
         return "nothing"
     return shown(value, expression.type)
@@ -252,7 +253,7 @@ def test_values_with_parts_are_columns_too(expression: Expression) -> None:
     array = as_array(expression, table(rows), PLAN, EVENT)
     for row, cell in zip(rows, array.to_pylist(), strict=True):
         try:
-            expected = interpret(expression, Context(bound=[Event(EVENT, dict(row))], world=WORLD))
+            expected = interpret(expression, Context(bound=[Event(EVENT, dict(row))], world=WORLD, invoke=run_action))
         except EvaluationError:
             expected = None
         assert from_cell(cell, expression.type, WORLD) == expected
@@ -331,7 +332,7 @@ TWO_ROWS = st.tuples(ROW, ROW).map(list)
 @given(over_two_events(Type.BOOLEAN), TWO_ROWS)
 def test_the_kernel_agrees_with_the_interpreter(condition: Expression, rows: list[dict[str, Any]]) -> None:
     pairs = zip(rows, [1.5, 2.0], strict=True)
-    context = Context(bound=[Event(EVENT, dict(row), time) for row, time in pairs], world=WORLD)
+    context = Context(bound=[Event(EVENT, dict(row), time) for row, time in pairs], world=WORLD, invoke=run_action)
     assume(terms_of(condition))
     assert kernel_finds(condition, rows) is interpreted_condition(condition, context)
 

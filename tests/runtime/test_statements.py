@@ -15,7 +15,7 @@ import ensue
 import querylang
 from querylang.plan import Plan
 from runtime.evaluation import MOST_STEPS, Context, Names, Steps
-from runtime.statements import run_block
+from runtime.statements import run_action, run_block
 from runtime.values import Dictionary, EvaluationError, Event
 
 FILE = Path(__file__).with_name("blocks.cases")
@@ -75,6 +75,7 @@ def outputs(plan: Plan, steps: int = MOST_STEPS) -> list[str]:
         is_block=True,
         locals=[None] * query.slots,
         world=world,
+        invoke=run_action,
         steps=Steps(steps),
     )
     problem = []
