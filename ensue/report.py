@@ -16,7 +16,7 @@ from querylang.plan import Plan
 from querylang.value_types import Type
 from runtime.cells import fitted_cell
 from runtime.evaluation import Names
-from runtime.moments import LATEST, NO_TIME
+from runtime.instants import LATEST, NO_TIME
 from runtime.plain import Plain
 from runtime.steps import Step
 from runtime.text import text_of

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.admission_tables import Came, Integers, Punctuation, Ready, Released, Rows, Timers
-from runtime.moments import NO_TIME
+from runtime.instants import NO_TIME
 from runtime.time_policy import BY_CLOCK, PolicyColumns
 
 

@@ -22,8 +22,8 @@ from runtime.admission_tables import (
 )
 from runtime.compiled import borrowing, inlined
 from runtime.heaps import pop, push
+from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Settings, judge
-from runtime.moments import NEVER, NO_TIME
 from runtime.time_policy import BY_CLOCK, NO_WAIT, PolicyColumns
 
 PATIENCE = 16

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from runtime.arrow import one_chunk
+from runtime.arrow_types import one_chunk
 from runtime.sorting import stable_order
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan
 from querylang.value_types import Type
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 
 BATCH_VERSION = 1
 

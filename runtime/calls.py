@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
 from runtime.admission_tables import Punctuation, Ready, Released, Rows, Standing
-from runtime.arrow import one_chunk
+from runtime.arrow_types import one_chunk
 from runtime.batch import Shape
 from runtime.clocks import NewRecords
 from runtime.edges import ends
+from runtime.instants import NEVER, NO_TIME
 from runtime.keys import group_rows, key_columns, number_keys
-from runtime.moments import NEVER, NO_TIME
 from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.remembered import Remembered
 from runtime.selection import Selection, Selector

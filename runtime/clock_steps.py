@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
+from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Settings, judge, moves
-from runtime.moments import NEVER, NO_TIME
 
 Integers = NDArray[np.int64]
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan, TimePolicy
-from runtime.arrow import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, one_chunk
 from runtime.batch import AT_THE_END
 from runtime.clock_steps import (
     Curve,
@@ -33,9 +33,9 @@ from runtime.clock_steps import (
     run_quiet,
     run_records,
 )
+from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Action, Settings
 from runtime.keys import hash_keys, number_keys, plain_columns, substream_columns
-from runtime.moments import NEVER, NO_TIME
 from runtime.shelf import Shelf, is_small, joined
 from runtime.sorting import stable_order
 from runtime.time_policy import key_places

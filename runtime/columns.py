@@ -1,7 +1,7 @@
 """Values in columns: what Arrow holds of each type, as values of the language and back.
 
 Arrow gives lists for sequences, pairs for dictionaries, mappings for locations and events; the language has its own. Which
-Arrow type stands for which type is said in `runtime.arrow`.
+Arrow type stands for which type is said in `runtime.arrow_types`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 from querylang.errors import nearest
 from querylang.plan import Plan
 from runtime.event_text import EventTextError, parse_event_text
-from runtime.moments import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
+from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
 
 _FORMS = {
     "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),

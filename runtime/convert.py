@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from querylang.plan import Plan
 from querylang.types import DECIMAL_PLACES, LOCATION_FIELDS
 from querylang.value_types import Kind, Type
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 from runtime.cells import CellError, fitted_cell
 from runtime.columns import to_cell
 from runtime.evaluation import Names
-from runtime.moments import NO_TIME, SECOND
+from runtime.instants import NO_TIME, SECOND
 from runtime.times import NUMBER, cast_or_null, is_text, parse_times
 
 _FORMS = {

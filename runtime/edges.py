@@ -11,11 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan
-from runtime.arrow import one_chunk
+from runtime.arrow_types import one_chunk
 from runtime.batch import Shape, column_name
 from runtime.compiled import kernel
+from runtime.instants import NO_TIME
 from runtime.keys import number_keys
-from runtime.moments import NO_TIME
 
 Integers = NDArray[np.int64]
 

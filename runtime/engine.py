@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.arrival_order import in_arrival_order
-from runtime.arrow import one_chunk
+from runtime.arrow_types import one_chunk
 from runtime.batch import Arrivals, Kind
 from runtime.calls import Clocked, Leeway
 from runtime.controls import ControlError, HeartbeatControl, parse_control
+from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.ledger import Account, ledger_table
-from runtime.moments import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.query_clocks import CLOCK_SCHEMA
 from runtime.query_runner import QueryOutcome, QueryRunner
 from runtime.refused import refused_at_source

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from querylang.expression import Binary, Call, EventOf, Expression, FieldOf, Invoke, KeyOf, Literal, Unary, children
 from querylang.plan import EventType, Plan, QueryPlan
 from querylang.value_types import Kind, Type
-from runtime.arrow import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, one_chunk
 from runtime.batch import column_name
 from runtime.column_methods import Mask, both, native_call, seconds_of
 from runtime.columns import column_values, row_events, to_cell
 from runtime.compiled import kernel
 from runtime.evaluation import Context, Names, Steps
+from runtime.instants import NO_TIME
 from runtime.interpreter import combined, value_type
-from runtime.moments import NO_TIME
 from runtime.statements import run_action
 from runtime.values import EvaluationError, Value, World
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.moments import NO_TIME, SECOND
+from runtime.instants import NO_TIME, SECOND
 from runtime.times import format_time
 
 MOST_DAYS = 1_000

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from runtime.compiled import inlined
-from runtime.moments import NEVER, NO_TIME
+from runtime.instants import NEVER, NO_TIME
 
 
 class Verdict(IntEnum):

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
 from runtime.expressions import divide, remainder
+from runtime.instants import NEVER
 from runtime.kernel_evaluation import Conditions
 from runtime.kernel_program import STACK, KernelProgram, Operation
-from runtime.moments import NEVER
 
 Integers = NDArray[np.int64]
 

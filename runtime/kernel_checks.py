@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
+from runtime.instants import NEVER
 from runtime.kernel_evaluation import Conditions, Stacks, holds
 from runtime.kernel_tables import AutomatonTables, ConditionTables, Records
-from runtime.moments import NEVER
 from runtime.windows import WindowColumns
 
 Integers = NDArray[np.int64]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from querylang.expression import Aggregate, Expression, Type, terms_of
 from querylang.plan import Condition, Plan, QueryPlan, Where, Without, known, mentioned_terms
 from runtime.every import aggregates_of
+from runtime.instants import NEVER
 from runtime.kernel_checks import Events, Query
 from runtime.kernel_columns import Counted, Reader
 from runtime.kernel_every import Aggregated, Arguments, Function, Gathering, Running
@@ -39,7 +40,6 @@ from runtime.kernel_tables import (
 )
 from runtime.kernel_waits import Late, Waits, outlive
 from runtime.matcher import Found, Ordered, Waiting
-from runtime.moments import NEVER
 from runtime.windows import WindowColumns, window_columns
 
 Integers = NDArray[np.int64]

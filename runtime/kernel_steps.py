@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
+from runtime.instants import NEVER
 from runtime.kernel_blocks import Block, new_block
 from runtime.kernel_checks import Events, is_free, is_shorter
 from runtime.kernel_evaluation import Conditions, Stacks, compares, holds, new_stacks
 from runtime.kernel_tables import AutomatonTables
-from runtime.moments import NEVER
 from runtime.windows import WindowColumns
 
 Integers = NDArray[np.int64]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from querylang.automaton import ACCEPT, Automaton, Transition
 from querylang.expression import terms_of
 from querylang.plan import Condition, QueryPlan, Where, Within, Without, known
+from runtime.instants import NEVER
 from runtime.kernel_blocks import patience
 from runtime.kernel_program import KernelProgram, comparison
-from runtime.moments import NEVER
 
 Integers = NDArray[np.int64]
 Records = NDArray[Any]

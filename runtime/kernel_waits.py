@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
+from runtime.instants import NEVER
 from runtime.kernel_checks import Events, Query, after, blocks, lead, range_of
 from runtime.kernel_evaluation import Conditions, Stacks
 from runtime.kernel_steps import Memory
 from runtime.kernel_tables import Records
-from runtime.moments import NEVER
 from runtime.windows import WindowColumns
 
 Integers = NDArray[np.int64]

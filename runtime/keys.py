@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from querylang.expression import Expression, FieldOf
 from querylang.plan import Plan, QueryPlan, expression_to_dict, plain_field
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 from runtime.batch import Arrivals
 from runtime.compiled import kernel
 from runtime.expressions import as_array

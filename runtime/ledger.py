@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from runtime.arrow import one_chunk
+from runtime.arrow_types import one_chunk
 from runtime.judging import Verdict
 from runtime.results import LEDGER_SCHEMA
 from runtime.selection import Use

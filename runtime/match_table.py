@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan, QueryPlan, known
 from runtime.admission_tables import Waited
-from runtime.arrow import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, one_chunk
 from runtime.batch import column_name
 from runtime.compiled import kernel
+from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Verdict
 from runtime.keys import key_columns, mix
-from runtime.moments import NEVER, NO_TIME
 from runtime.results import (
     fields_struct,
     key_struct,

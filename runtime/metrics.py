@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from querylang.plan import QueryPlan
 from runtime.engine import Engine
-from runtime.moments import LATEST, NO_TIME
+from runtime.instants import LATEST, NO_TIME
 from runtime.results import Results
 from runtime.time_policy import clock_inputs, is_clocked, key_places
 

@@ -16,7 +16,7 @@ from typing import Any
 from querylang.errors import nearest
 from querylang.plan import TimePolicy
 from runtime.durations import parse_duration
-from runtime.moments import micros_of, parse_moment
+from runtime.instants import micros_of, parse_moment
 from runtime.presets import (
     FOR_EVER,
     NONE,

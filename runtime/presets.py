@@ -17,7 +17,7 @@ from querylang.constants import LONGEST
 from querylang.errors import InputError
 from querylang.plan import TimePolicy
 from querylang.plan_text import duration_text
-from runtime.moments import EXPECTED, NEVER, is_known_time
+from runtime.instants import EXPECTED, NEVER, is_known_time
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

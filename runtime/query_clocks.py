@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from querylang.plan import Plan, QueryPlan
 from runtime.clock_steps import Verdicts
 from runtime.clocks import ClockRun, NewRecords, SharedClock
-from runtime.moments import NEVER, NO_TIME
+from runtime.instants import NEVER, NO_TIME
 from runtime.time_policy import clock_inputs
 
 Integers = NDArray[np.int64]

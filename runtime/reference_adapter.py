@@ -9,12 +9,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 from runtime.columns import row_events, to_cell
 from runtime.evaluation import Names
 from runtime.every import aggregates_of
+from runtime.instants import NEVER
 from runtime.matcher import Found, Ordered, Waiting
-from runtime.moments import NEVER
 from runtime.reference_matcher import ReferenceMatcher, Released
 
 SECOND = 1_000_000

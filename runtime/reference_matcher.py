@@ -19,8 +19,8 @@ from querylang.plan import Between, Condition, Input, Plan, QueryPlan, Where, Wi
 from runtime.aggregates import BY_RECENCY, aggregate
 from runtime.evaluation import Context, Names
 from runtime.every import aggregates_of
+from runtime.instants import NEVER
 from runtime.interpreter import evaluate, holds
-from runtime.moments import NEVER
 from runtime.statements import run_action
 from runtime.values import EvaluationError, Event, Value
 

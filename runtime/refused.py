@@ -10,9 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from runtime.arrow import arrow_type, one_chunk
+from runtime.arrow_types import arrow_type, one_chunk
 from runtime.batch import Kind, field_columns
-from runtime.moments import NO_TIME
+from runtime.instants import NO_TIME
 from runtime.results import discard_schema, moments
 
 _REASONS = {Kind.MALFORMED: "malformed", Kind.UNKNOWN_TYPE: "unknown_type"}

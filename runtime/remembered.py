@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from runtime.instants import NEVER, NO_TIME
 from runtime.keys import hash_keys
-from runtime.moments import NEVER, NO_TIME
 from runtime.shelf import Hashes, Integers, Shelf, is_small, joined
 
 

@@ -21,9 +21,9 @@ from querylang.plan import Plan
 from runtime.arrival_order import in_arrival_order
 from runtime.batch import Arrivals
 from runtime.engine import Engine
+from runtime.instants import NO_TIME
 from runtime.keys import plain_columns
 from runtime.metrics import metrics_table, output_events
-from runtime.moments import NO_TIME
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
 from runtime.tables import Columns, read_rows
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from querylang.expression import type_of
 from querylang.plan import EventType, Plan, QueryPlan
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 from runtime.batch import field_columns
-from runtime.moments import EARLIEST, LATEST, NO_TIME
+from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.time_policy import adjusts, has_ends
 
 TIMESTAMP = pa.timestamp("us", "UTC")

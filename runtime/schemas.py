@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from querylang.types import DECIMAL_PLACES
 from querylang.value_types import Kind, Type
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 from runtime.convert import NO_PLAN, convert, is_moment
 from runtime.files import RawTable, read_raw
 from runtime.times import is_text

@@ -19,8 +19,8 @@ from querylang.expression import Expression
 from querylang.plan import Plan, QueryPlan
 from runtime.batch import Kind
 from runtime.expressions import as_array
+from runtime.instants import NO_TIME
 from runtime.keys import key_columns, key_sources, substream_columns
-from runtime.moments import NO_TIME
 from runtime.time_policy import clock_inputs, is_by_substream, is_clocked, uses_source_time
 from runtime.times import microseconds
 

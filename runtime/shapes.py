@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from querylang.errors import nearest
 from runtime.batch import Shape
-from runtime.moments import NO_TIME
+from runtime.instants import NO_TIME
 from runtime.times import parse_times
 
 WORDS = {shape.name.lower(): shape for shape in Shape}

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from runtime.moments import NEVER, NO_TIME
+from runtime.instants import NEVER, NO_TIME
 
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

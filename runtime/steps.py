@@ -19,8 +19,8 @@ from runtime.columns import event_of
 from runtime.controls import control_name
 from runtime.engine import Engine
 from runtime.evaluation import Names
+from runtime.instants import NO_TIME
 from runtime.keys import key_columns
-from runtime.moments import NO_TIME
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results

@@ -26,7 +26,7 @@ from querylang.expression import Expression
 from querylang.plan import EventType, Field, Plan, plain_field
 from querylang.value_types import Kind as TypeKind
 from querylang.value_types import Type
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 from runtime.batch import SHAPE_FIELDS, Arrivals, Kind, arrivals_schema, column_name
 from runtime.columns import to_cell
 from runtime.convert import agrees, convert
@@ -34,7 +34,7 @@ from runtime.event_column import event_index, read_event_column
 from runtime.expressions import as_array
 from runtime.files import RawTable, cell_of, iter_raw, read_raw
 from runtime.implausible import warning_of
-from runtime.moments import NO_TIME
+from runtime.instants import NO_TIME
 from runtime.schemas import PLACES, infer_schemas
 from runtime.shapes import read_shapes
 from runtime.sorting import stable_order

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.plan import Input, QueryPlan, known, plain_field
-from runtime.moments import NEVER
+from runtime.instants import NEVER
 
 DEFAULT_LEEWAY = 10_000_000
 """delayLeeway: a record older than this when it arrives is held (Apama 10.0 help, "Out of order events")."""

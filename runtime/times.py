@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.moments import EARLIEST, LATEST, NO_TIME, SECOND
+from runtime.instants import EARLIEST, LATEST, NO_TIME, SECOND
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGEST = 9.2e18 / SECOND

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from querylang.plan import QueryPlan, known
 from runtime.admission_tables import Timers
+from runtime.instants import NO_TIME
 from runtime.matcher import Found, Ordered, Waiting
-from runtime.moments import NO_TIME
 from runtime.sorting import stable_order
 
 Integers = NDArray[np.int64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from querylang.plan import QueryPlan, Without, known
 from runtime.admission_tables import Released
 from runtime.compiled import kernel
-from runtime.moments import NEVER
+from runtime.instants import NEVER
 
 Integers = NDArray[np.int64]
 

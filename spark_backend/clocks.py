@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.batch import Arrivals
-from runtime.moments import NEVER, NO_TIME
+from runtime.instants import NEVER, NO_TIME
 
 EARLIER = ""
 """Stands for all sources in state of a release that did not tell them apart, until one of them is heard of."""

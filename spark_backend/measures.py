@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.engine import Engine
-from runtime.moments import NO_TIME
+from runtime.instants import NO_TIME
 from spark_backend.bucket_state import Saved
 from spark_backend.program import Program
 from spark_backend.tagged import Tag, TaggedRow

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from runtime.arrow import one_chunk
+from runtime.arrow_types import one_chunk
 from runtime.plain import Plain, cells, plain_value
 
 

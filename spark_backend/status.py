@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.instants import NEVER
 from runtime.ledger import DISCARDS
-from runtime.moments import NEVER
 from runtime.times import format_time
 from spark_backend.clocks import SourceClock
 from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger

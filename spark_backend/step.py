@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from runtime.batch import Arrivals
 from runtime.engine import Engine
+from runtime.instants import NEVER
 from runtime.ledger import Account, ledger_table
-from runtime.moments import NEVER
 from runtime.results import Results
 from spark_backend.bucket_state import Saved, close_state, open_state
 from spark_backend.clocks import Clocks, Turn

@@ -11,7 +11,7 @@ import ensue
 from ensue.report import Clock, shortened, steps_table, text_table, width_of
 from querylang import compile_text
 from querylang.plan import Plan, TimePolicy
-from runtime.moments import LATEST, NO_TIME
+from runtime.instants import LATEST, NO_TIME
 from runtime.steps import Step
 
 QUERY = """

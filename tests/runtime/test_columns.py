@@ -18,7 +18,7 @@ from querylang import compile_text
 from querylang.errors import InputError
 from querylang.plan import Plan
 from querylang.value_types import Type
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 from runtime.batch import Kind
 from runtime.columns import from_cell, row_events, to_cell
 from runtime.convert import agrees, convert

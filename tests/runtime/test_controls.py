@@ -7,7 +7,7 @@ import pytest
 import querylang
 from runtime.batch import Kind
 from runtime.controls import ControlError, HeartbeatControl, SetDelayedEventsLeeway, control_name, parse_control
-from runtime.moments import NEVER
+from runtime.instants import NEVER
 from runtime.tables import read_arrivals
 
 SECOND = 1_000_000

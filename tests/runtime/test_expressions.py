@@ -31,18 +31,18 @@ from querylang.expression import (
 from querylang.plan import Action, EventType, Field, Plan, Return
 from querylang.types import METHODS, method_of
 from querylang.value_types import Type
-from runtime.arrow import arrow_type
+from runtime.arrow_types import arrow_type
 from runtime.batch import column_name
 from runtime.column_methods import native_call
 from runtime.columns import from_cell
 from runtime.evaluation import Context, Names
 from runtime.expressions import as_array, evaluate
+from runtime.instants import NO_TIME
 from runtime.interpreter import evaluate as interpret
 from runtime.interpreter import holds as interpreted_condition
 from runtime.kernel_matcher import KernelMatcher
 from runtime.kernel_program import NotForKernel
 from runtime.matcher import Ordered
-from runtime.moments import NO_TIME
 from runtime.statements import run_action
 from runtime.text import decimal_text
 from runtime.values import EvaluationError, Event, seconds

@@ -9,8 +9,8 @@ import pytest
 import querylang
 from runtime.batch import Arrivals
 from runtime.engine import Engine
+from runtime.instants import NO_TIME
 from runtime.kernel_tables import independence
-from runtime.moments import NO_TIME
 
 
 def _pattern(terms: int, where: str = "") -> str:

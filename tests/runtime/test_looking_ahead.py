@@ -11,7 +11,7 @@ import pytest
 import querylang
 from runtime.batch import Arrivals
 from runtime.engine import Engine
-from runtime.moments import NO_TIME
+from runtime.instants import NO_TIME
 
 
 def _integer(chance: random.Random, depth: int) -> str:

@@ -14,7 +14,7 @@ import pytest
 import querylang
 from querylang.plan import Plan, TimePolicy, from_dict, to_dict
 from runtime.durations import parse_duration
-from runtime.moments import NEVER, parse_moment
+from runtime.instants import NEVER, parse_moment
 from runtime.ordering import OrderingError, SourceOrdering, parse_ordering, parse_orderings, with_ordering
 from runtime.presets import apama, stream_analytics, streaminsight
 from runtime.times import parse_times
@@ -296,7 +296,7 @@ def test_a_length_of_time(text: str, micros: int | None) -> None:
 def test_a_moment_is_read_as_a_column_of_moments_is(text: str) -> None:
     import pyarrow as pa
 
-    from runtime.moments import NO_TIME
+    from runtime.instants import NO_TIME
 
     (micros,) = parse_times(pa.array([text])).micros.tolist()
     assert parse_moment(text) == (None if micros == NO_TIME else micros)

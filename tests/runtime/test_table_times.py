@@ -12,7 +12,7 @@ import pytest
 from querylang import compile_text
 from querylang.plan import Plan
 from runtime.batch import Kind, Shape
-from runtime.moments import NO_TIME
+from runtime.instants import NO_TIME
 from runtime.ordering import SourceOrdering, parse_ordering, with_ordering
 from runtime.replay import read_records
 from runtime.tables import Columns, read_rows

@@ -18,7 +18,7 @@ from querylang.errors import InputError
 from querylang.expression import Type
 from querylang.plan import Plan
 from runtime.batch import Arrivals, Kind, arrivals_schema
-from runtime.moments import NO_TIME
+from runtime.instants import NO_TIME
 from runtime.tables import infer_schemas, iter_arrivals, read_arrivals
 from runtime.times import parse_time
 

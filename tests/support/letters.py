@@ -17,8 +17,8 @@ import querylang
 from querylang.plan import Plan
 from runtime.batch import Arrivals
 from runtime.engine import Engine
+from runtime.instants import NO_TIME
 from runtime.kernel_program import NotForKernel
-from runtime.moments import NO_TIME
 from runtime.replay import in_order
 from runtime.results import Results
 
