@@ -15,14 +15,14 @@ from querylang.expression import type_of
 from querylang.plan import Plan
 from querylang.value_types import Type
 from runtime.cells import fitted_cell
-from runtime.evaluation import Names
 from runtime.instants import LATEST, NO_TIME
+from runtime.interpreter.context import Names
+from runtime.interpreter.value_text import text_of
+from runtime.interpreter.values import Location
 from runtime.plain import Plain
 from runtime.steps import Step
-from runtime.text import text_of
 from runtime.time_policy import adjusts
 from runtime.times import format_time
-from runtime.values import Location
 
 WIDEST_EVENT = 100
 WIDEST_KEY = 40

@@ -1,7 +1,7 @@
 """What exists: operators, methods, constants, aggregates, units, and what they do to which types.
 
 Tables only, one row a method; the checker, the documents and editors' completion read them. What a method means stands
-in `runtime.interpreter` under the same name; a test holds that each row has a meaning. Names and results are those of
+in `runtime.interpreter.expressions` under the same name; a test holds that each row has a meaning. Names and results are those of
 the vendor's EPL (Apama 10.15 help) where the language has them from there; `log` is the natural logarithm. What gives
 another answer each time (`rand`, `getUnique`) does not exist: the same events always give the same matches.
 """

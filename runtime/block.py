@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from querylang.plan import Plan, QueryPlan
 from querylang.value_types import Type
 from runtime.columns import event_of, from_cell
-from runtime.evaluation import Context, Names, Output
+from runtime.interpreter.context import Context, Names, Output
+from runtime.interpreter.statements import run_action
+from runtime.interpreter.statements import run_block as run_statements
+from runtime.interpreter.values import EvaluationError, Event, Value, World, seconds
 from runtime.plain import cells, plain_value
 from runtime.results import OUTPUT_SCHEMA
-from runtime.statements import run_action
-from runtime.statements import run_block as run_statements
-from runtime.values import EvaluationError, Event, Value, World, seconds
 
 Row = dict[str, Any]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from querylang.types import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
 from querylang.value_types import Kind, Type
-from runtime.decimals import decimal, of_float
-from runtime.event_text import EventTextError, parse_value
-from runtime.values import Dictionary, EvaluationError, Event, Location, Value, World
+from runtime.interpreter.decimals import decimal, of_float
+from runtime.interpreter.event_text import EventTextError, parse_value
+from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World
 
 
 class CellError(ValueError):

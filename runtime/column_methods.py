@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from querylang.expression import Call, Literal
 from querylang.value_types import Kind
-from runtime.strings import WHITE_SPACE, match_whole
+from runtime.interpreter.strings import WHITE_SPACE, match_whole
 
 Mask = NDArray[np.bool_]
 Integers = NDArray[np.int64]
@@ -54,7 +54,7 @@ def native_call(call: Call, parts: Sequence[Any]) -> Result | None:
 
 
 def seconds_of(micros: Integers) -> Floats:
-    """Moments in seconds, as `runtime.values.seconds`."""
+    """Moments in seconds, as `runtime.interpreter.values.seconds`."""
     return micros.astype(np.float64) / 1_000_000.0
 
 

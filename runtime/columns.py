@@ -15,7 +15,7 @@ from querylang.plan import EventType
 from querylang.types import LOCATION_FIELDS
 from querylang.value_types import Kind, Type
 from runtime.batch import column_name
-from runtime.values import Dictionary, Event, Location, Value, World
+from runtime.interpreter.values import Dictionary, Event, Location, Value, World
 
 Cell = Any
 """What `to_pylist` gives: a scalar, list, mapping, or pairs; None for a null."""

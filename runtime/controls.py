@@ -15,8 +15,8 @@ from typing import Any
 
 from querylang.errors import nearest
 from querylang.plan import Plan
-from runtime.event_text import EventTextError, parse_event_text
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
+from runtime.interpreter.event_text import EventTextError, parse_event_text
 
 _FORMS = {
     "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),

@@ -21,8 +21,8 @@ from querylang.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.cells import CellError, fitted_cell
 from runtime.columns import to_cell
-from runtime.evaluation import Names
 from runtime.instants import NO_TIME, SECOND
+from runtime.interpreter.context import Names
 from runtime.times import NUMBER, cast_or_null, is_text, parse_times
 
 _FORMS = {

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from querylang.plan import Plan
 from runtime.batch import Kind
 from runtime.controls import control_name
-from runtime.evaluation import Names
-from runtime.event_text import EventTextError, fields, parse_event_text
-from runtime.values import Event, World
+from runtime.interpreter.context import Names
+from runtime.interpreter.event_text import EventTextError, fields, parse_event_text
+from runtime.interpreter.values import Event, World
 
 CONTROL_EVENTS = (
     "SetDelayedEventsLeeway",

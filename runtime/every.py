@@ -1,7 +1,7 @@
 """`find every`: what its aggregates over all candidates come to, its `having` clauses, its selects.
 
 Takes the aggregates of each match as columns, from whichever matcher; gives which matches pass `having`, and the selects
-as columns. What an aggregate is stands in `runtime.aggregates` and, for some, in the kernel.
+as columns. What an aggregate is stands in `runtime.interpreter.aggregates` and, for some, in the kernel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Expressions over one event as columns: the vectorised reading of the typed tree.
 
 Takes an expression over term 0 and the table that holds the events; gives its value on every row, with a mask of
-the rows where it has one. What each operator means is said once more, value by value, in `runtime.interpreter`, and for
+the rows where it has one. What each operator means is said once more, value by value, in `runtime.interpreter.expressions`, and for
 conditions over several events in `runtime.kernel_program`; a differential test holds the three together. What numpy and
 Arrow do exactly as the interpreter is done by them; all else is the interpreter's, node by node, row by row.
 """
@@ -25,11 +25,11 @@ from runtime.batch import column_name
 from runtime.column_methods import Mask, both, native_call, seconds_of
 from runtime.columns import column_values, row_events, to_cell
 from runtime.compiled import kernel
-from runtime.evaluation import Context, Names, Steps
 from runtime.instants import NO_TIME
-from runtime.interpreter import combined, value_type
-from runtime.statements import run_action
-from runtime.values import EvaluationError, Value, World
+from runtime.interpreter.context import Context, Names, Steps
+from runtime.interpreter.expressions import combined, value_type
+from runtime.interpreter.statements import run_action
+from runtime.interpreter.values import EvaluationError, Value, World
 
 Integers = NDArray[np.int64]
 

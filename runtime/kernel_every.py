@@ -1,6 +1,6 @@
 """What the aggregates of a `find every` come to over the candidates that the search finds, for those that the kernel knows.
 
-What each aggregate is, is said in `runtime.aggregates`; here it is said once more for one candidate after the other.
+What each aggregate is, is said in `runtime.interpreter.aggregates`; here it is said once more for one candidate after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Integers = NDArray[np.int64]
 
 
 class Function(IntEnum):
-    """Aggregates that the kernel knows; see `runtime.aggregates` for what they are."""
+    """Aggregates that the kernel knows; see `runtime.interpreter.aggregates` for what they are."""
 
     COUNT = 0
     COUNT_TRUE = 1

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from querylang.plan import Plan, QueryPlan
 from runtime.arrow_types import arrow_type
 from runtime.columns import row_events, to_cell
-from runtime.evaluation import Names
 from runtime.every import aggregates_of
 from runtime.instants import NEVER
+from runtime.interpreter.context import Names
 from runtime.matcher import Found, Ordered, Waiting
 from runtime.reference_matcher import ReferenceMatcher, Released
 

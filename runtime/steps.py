@@ -18,14 +18,14 @@ from runtime.batch import Arrivals, Kind, Shape, column_name
 from runtime.columns import event_of
 from runtime.controls import control_name
 from runtime.engine import Engine
-from runtime.evaluation import Names
 from runtime.instants import NO_TIME
+from runtime.interpreter.context import Names
+from runtime.interpreter.value_text import event_text
 from runtime.keys import key_columns
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results
 from runtime.selection import Selector, Use
-from runtime.text import event_text
 from runtime.time_policy import uses_source_time
 from runtime.times import format_time
 

@@ -35,12 +35,12 @@ from runtime.expressions import as_array
 from runtime.files import RawTable, cell_of, iter_raw, read_raw
 from runtime.implausible import warning_of
 from runtime.instants import NO_TIME
+from runtime.interpreter.values import Event
 from runtime.schemas import PLACES, infer_schemas
 from runtime.shapes import read_shapes
 from runtime.sorting import stable_order
 from runtime.time_policy import uses_source_time
 from runtime.times import NUMBER, microseconds, parse_times
-from runtime.values import Event
 
 __all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
 

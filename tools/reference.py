@@ -22,7 +22,7 @@ from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.source import Source
 from querylang.tokens import KEYWORDS
 from querylang.value_types import NUMBERS, Kind, Type
-from runtime.text import text_of
+from runtime.interpreter.value_text import text_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EXAMPLE = "example.query"

@@ -13,9 +13,9 @@ from querylang.constants import NoValueError, is_calculable, is_constant, value_
 from querylang.expression import Binary, Call, Expression, FieldOf, Literal, ParameterOf, Unary
 from querylang.types import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.value_types import Type
-from runtime.evaluation import Context
-from runtime.interpreter import evaluate
-from runtime.values import EvaluationError
+from runtime.interpreter.context import Context
+from runtime.interpreter.expressions import evaluate
+from runtime.interpreter.values import EvaluationError
 
 INTEGERS = some.one_of(
     some.integers(-5, 5), some.integers(SMALLEST_INTEGER, LARGEST_INTEGER), some.sampled_from([SMALLEST_INTEGER, -1])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.aggregates import aggregate
+from runtime.interpreter.aggregates import aggregate
 
 INFINITY, NAN = math.inf, math.nan
 

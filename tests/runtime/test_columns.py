@@ -22,11 +22,11 @@ from runtime.arrow_types import arrow_type
 from runtime.batch import Kind
 from runtime.columns import from_cell, row_events, to_cell
 from runtime.convert import agrees, convert
-from runtime.evaluation import Names
+from runtime.interpreter.context import Names
+from runtime.interpreter.value_text import event_text, inner_text
 from runtime.schemas import infer_schemas
 from runtime.state import decode, encode
 from runtime.tables import read_arrivals
-from runtime.text import event_text, inner_text
 from tests.support.typed_values import PLAN, TYPED, WORLD
 
 TEXT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.event_text import EventTextError, TextEvent, parse_event_text
+from runtime.interpreter.event_text import EventTextError, TextEvent, parse_event_text
 
 
 @pytest.mark.parametrize(

@@ -35,17 +35,17 @@ from runtime.arrow_types import arrow_type
 from runtime.batch import column_name
 from runtime.column_methods import native_call
 from runtime.columns import from_cell
-from runtime.evaluation import Context, Names
 from runtime.expressions import as_array, evaluate
 from runtime.instants import NO_TIME
-from runtime.interpreter import evaluate as interpret
-from runtime.interpreter import holds as interpreted_condition
+from runtime.interpreter.context import Context, Names
+from runtime.interpreter.expressions import evaluate as interpret
+from runtime.interpreter.expressions import holds as interpreted_condition
+from runtime.interpreter.statements import run_action
+from runtime.interpreter.value_text import decimal_text
+from runtime.interpreter.values import EvaluationError, Event, seconds
 from runtime.kernel_matcher import KernelMatcher
 from runtime.kernel_program import NotForKernel
 from runtime.matcher import Ordered
-from runtime.statements import run_action
-from runtime.text import decimal_text
-from runtime.values import EvaluationError, Event, seconds
 from tests.runtime.plans import an_input, chain
 from tests.support.value_oracle import NoValue, is_known, oracle, outward
 

@@ -29,11 +29,21 @@ from querylang.expression import (
 )
 from querylang.plan import EventType, Field
 from querylang.value_types import Type
-from runtime.evaluation import Context
-from runtime.event_text import parse_value
-from runtime.interpreter import evaluate, holds
-from runtime.text import event_text, floating_text, inner_text
-from runtime.values import Dictionary, EvaluationError, Event, Location, Value, clone, default_value, equal, order_key
+from runtime.interpreter.context import Context
+from runtime.interpreter.event_text import parse_value
+from runtime.interpreter.expressions import evaluate, holds
+from runtime.interpreter.value_text import event_text, floating_text, inner_text
+from runtime.interpreter.values import (
+    Dictionary,
+    EvaluationError,
+    Event,
+    Location,
+    Value,
+    clone,
+    default_value,
+    equal,
+    order_key,
+)
 from tests.support.typed_values import OF_X, TYPED, TYPES, WORLD, X
 
 LEAST, MOST = -(2**63), 2**63 - 1

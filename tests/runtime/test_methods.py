@@ -12,11 +12,11 @@ from querylang.expression import Call, LocalOf
 from querylang.plan import EventType, Field, Plan
 from querylang.types import METHODS, STATIC_METHODS, method_of, methods_of, static_method_of
 from querylang.value_types import Kind, Type
-from runtime.evaluation import Context, Names
-from runtime.event_text import parse_value
-from runtime.interpreter import evaluate
-from runtime.text import inner_text
-from runtime.values import EvaluationError, Event, Value
+from runtime.interpreter.context import Context, Names
+from runtime.interpreter.event_text import parse_value
+from runtime.interpreter.expressions import evaluate
+from runtime.interpreter.value_text import inner_text
+from runtime.interpreter.values import EvaluationError, Event, Value
 
 FILE = Path(__file__).with_name("methods.cases")
 WORLD = Names(Plan((EventType("A", (Field("i", Type.INTEGER), Field("s", Type.STRING))),), ()))

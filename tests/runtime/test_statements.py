@@ -14,9 +14,9 @@ import pytest
 import ensue
 import querylang
 from querylang.plan import Plan
-from runtime.evaluation import MOST_STEPS, Context, Names, Steps
-from runtime.statements import run_action, run_block
-from runtime.values import Dictionary, EvaluationError, Event
+from runtime.interpreter.context import MOST_STEPS, Context, Names, Steps
+from runtime.interpreter.statements import run_action, run_block
+from runtime.interpreter.values import Dictionary, EvaluationError, Event
 
 FILE = Path(__file__).with_name("blocks.cases")
 TEXT = """

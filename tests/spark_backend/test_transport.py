@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from querylang import compile_text
 from runtime.columns import row_events
-from runtime.evaluation import Names
+from runtime.interpreter.context import Names
+from runtime.interpreter.value_text import event_text
 from runtime.tables import read_arrivals
-from runtime.text import event_text
 from spark_backend.groups import partition_groups
 from spark_backend.transport import pack_arrivals, unpack_row
 

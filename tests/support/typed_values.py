@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from querylang.plan import EventType, Field, Plan
 from querylang.value_types import Type
-from runtime.evaluation import Names
-from runtime.values import Dictionary, Event, Location
+from runtime.interpreter.context import Names
+from runtime.interpreter.values import Dictionary, Event, Location
 
 LEAST, MOST = -(2**63), 2**63 - 1
 INF, NAN = math.inf, math.nan

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from querylang.types import LARGEST_INTEGER, SMALLEST_INTEGER
-from runtime.text import fixed_text, floating_text, scientific_text
-from runtime.values import EvaluationError
+from runtime.interpreter.value_text import fixed_text, floating_text, scientific_text
+from runtime.interpreter.values import EvaluationError
 
 
 def wrap(value: int) -> int:

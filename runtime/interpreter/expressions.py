@@ -2,7 +2,7 @@
 
 Takes checked expression trees and a `Context`; gives a value or raises `EvaluationError`. The reference matcher, the
 statements and every test of a faster reading of the tree lean on it. What operators and methods do to values stands in
-`runtime.numbers`, `decimals`, `strings`, `containers`; here is what a node makes of its parts.
+`runtime.interpreter.numbers`, `decimals`, `strings`, `containers`; here is what a node makes of its parts.
 
 `and` and `or` of booleans look at their right side only if the left one does not decide. Strings compare by code point.
 """
@@ -36,13 +36,13 @@ from querylang.expression import (
 )
 from querylang.types import LOCATION_FIELDS
 from querylang.value_types import Kind, Type
-from runtime.containers import element, value_at
-from runtime.decimals import DECIMAL_OPERATORS, negated
-from runtime.evaluation import Context
-from runtime.methods import bound_method
-from runtime.numbers import FLOAT_OPERATORS, INTEGER_OPERATORS, wrap
-from runtime.strings import joined
-from runtime.values import (
+from runtime.interpreter.containers import element, value_at
+from runtime.interpreter.context import Context
+from runtime.interpreter.decimals import DECIMAL_OPERATORS, negated
+from runtime.interpreter.methods import bound_method
+from runtime.interpreter.numbers import FLOAT_OPERATORS, INTEGER_OPERATORS, wrap
+from runtime.interpreter.strings import joined
+from runtime.interpreter.values import (
     AnyValue,
     Dictionary,
     EvaluationError,

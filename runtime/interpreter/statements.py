@@ -32,11 +32,11 @@ from querylang.plan import (
     Statement,
     While,
 )
-from runtime.containers import put
-from runtime.evaluation import DEEPEST_CALLS, Context, Output
-from runtime.interpreter import evaluate
-from runtime.text import event_text
-from runtime.values import Dictionary, EvaluationError, Event, Location, Value, clone
+from runtime.interpreter.containers import put
+from runtime.interpreter.context import DEEPEST_CALLS, Context, Output
+from runtime.interpreter.expressions import evaluate
+from runtime.interpreter.value_text import event_text
+from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, clone
 
 _FRAMES = 40 * DEEPEST_CALLS
 """Python's frames that the deepest calls may need."""

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from querylang.value_types import Type
-from runtime.strings import join
-from runtime.text import inner_text, text_of
-from runtime.values import (
+from runtime.interpreter.strings import join
+from runtime.interpreter.value_text import inner_text, text_of
+from runtime.interpreter.values import (
     Dictionary,
     EvaluationError,
     Event,

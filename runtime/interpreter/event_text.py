@@ -16,8 +16,8 @@ from typing import Self, assert_never, cast
 from querylang.plan import EventType
 from querylang.types import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.value_types import Kind, Type
-from runtime.decimals import decimal
-from runtime.values import Dictionary, EvaluationError, Event, Location, Value, World
+from runtime.interpreter.decimals import decimal
+from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World
 
 _NAME = re.compile(r"\s*\.?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\(")
 _SPACE = re.compile(r"\s*")

@@ -1,6 +1,6 @@
 """How values print: `toString()` of everything, and numbers in given formats.
 
-Takes values; gives text that `runtime.event_text` reads back. Inside of events, sequences and dictionaries strings stand
+Takes values; gives text that `runtime.interpreter.event_text` reads back. Inside of events, sequences and dictionaries strings stand
 in quotes and decimals end with `d`, so that the text says the types.
 """
 
@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from querylang.plan import EventType
 from querylang.value_types import Kind, Type
-from runtime.values import Dictionary, EvaluationError, Event, Location, Value, Values, limited
+from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, Values, limited
 
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 

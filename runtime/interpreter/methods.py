@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from querylang.value_types import Kind, Type
-from runtime import containers, decimals
-from runtime.decimals import DECIMAL_METHODS
-from runtime.event_text import EventTextError, parse_value
-from runtime.numbers import FLOAT_METHODS, INTEGER_METHODS, larger, smaller
-from runtime.strings import STRING_METHODS
-from runtime.text import text_of
-from runtime.values import EvaluationError, Value, World, clone
+from runtime.interpreter import containers, decimals
+from runtime.interpreter.decimals import DECIMAL_METHODS
+from runtime.interpreter.event_text import EventTextError, parse_value
+from runtime.interpreter.numbers import FLOAT_METHODS, INTEGER_METHODS, larger, smaller
+from runtime.interpreter.strings import STRING_METHODS
+from runtime.interpreter.value_text import text_of
+from runtime.interpreter.values import EvaluationError, Value, World, clone
 
 Method = Callable[..., Any]
 

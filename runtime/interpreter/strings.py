@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.decimals import decimal
-from runtime.numbers import whole
-from runtime.values import EvaluationError, limited
+from runtime.interpreter.decimals import decimal
+from runtime.interpreter.numbers import whole
+from runtime.interpreter.values import EvaluationError, limited
 
 WHITE_SPACE = " \t\n\r\f\v"
 

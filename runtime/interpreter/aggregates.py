@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from runtime.decimals import total
-from runtime.numbers import wrap
-from runtime.values import EvaluationError, order_key
+from runtime.interpreter.decimals import total
+from runtime.interpreter.numbers import wrap
+from runtime.interpreter.values import EvaluationError, order_key
 
 Values = Sequence[Any]
 

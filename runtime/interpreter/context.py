@@ -1,6 +1,6 @@
 """What an expression is worth in: the events, keys, selects and variables that it may mention, and how far it may go.
 
-`Context` is what the matchers, blocks and columns give to `runtime.interpreter`; `Names` is the world of one plan.
+`Context` is what the matchers, blocks and columns give to `runtime.interpreter.expressions`; `Names` is the world of one plan.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from querylang.expression import Aggregate
 from querylang.plan import Action, EventType, Plan, QueryPlan
-from runtime.values import EvaluationError, Event, Value, World
+from runtime.interpreter.values import EvaluationError, Event, Value, World
 
 MOST_STEPS = 1_000_000
 """Rounds of loops and calls of actions that one match, or one condition, may take."""
@@ -79,7 +79,7 @@ class Context:
     `is_block`: statements run, which may change the pattern's events (they have their own copies); conditions only get
     copies of what could be changed. `keys`, `selects`: values by position; `aggregates`: what each aggregate of a `find every` came to. `locals`: variables by slot. `outputs`: where
     statements put what they send. `depth`: calls around this one.
-    `invoke`: how a called action runs (`runtime.statements.run_action`), so that expressions need not know statements.
+    `invoke`: how a called action runs (`runtime.interpreter.statements.run_action`), so that expressions need not know statements.
     """
 
     bound: Sequence[Event | None] | Mapping[int, Event | None] = ()

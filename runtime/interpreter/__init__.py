@@ -1,0 +1,1 @@
+"""The meaning of values, expressions and statements, in plain Python."""
