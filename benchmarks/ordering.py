@@ -21,7 +21,7 @@ from querylang.plan import Plan
 from runtime import query_runner
 from runtime.batch import Arrivals
 from runtime.engine import Engine
-from runtime.ordering import SourceOrdering, parse_ordering, with_ordering
+from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 
 IN_ORDER = events.QUERY.replace("@OutOfOrder() ", "")
 NO_WAIT = IN_ORDER.replace(" wait 10 seconds", "")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ensue.result import Replay
-    from runtime.ordering import GivenOrderings
+    from runtime.policies.plan_policies import GivenOrderings
     from spark_backend.deployment import Handle
 
 __all__ = [

@@ -18,7 +18,7 @@ import yaml
 from querylang.errors import InputError
 from querylang.given import NOTHING, Given
 from querylang.plan import Heartbeat, Input, Plan, plain_field
-from runtime.ordering import OrderingError, Orderings, parse_orderings
+from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
 
 CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "ordering", "rows")
 INPUT_KEYS = ("wait", "out_of_order")

@@ -147,7 +147,7 @@ def explain(
     from ensue.result import template_for
     from querylang.describe import to_dot
     from querylang.given_instances import with_instances
-    from runtime.ordering import SourceOrdering, parse_orderings, with_ordering
+    from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
     from runtime.tables import Columns
 
     queries = load(file)

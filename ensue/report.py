@@ -20,8 +20,8 @@ from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import text_of
 from runtime.interpreter.values import Location
 from runtime.plain import Plain
+from runtime.policies.per_input import adjusts
 from runtime.steps import Step
-from runtime.time_policy import adjusts
 from runtime.times import format_time
 
 WIDEST_EVENT = 100

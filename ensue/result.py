@@ -28,8 +28,8 @@ from querylang.given_instances import with_instances
 from querylang.plan import Plan, QueryPlan
 from runtime.batch import column_name
 from runtime.ordered_tables import read_ordered
-from runtime.ordering import GivenOrderings, parse_orderings
 from runtime.plain import Plain, plain_matches, plain_outputs
+from runtime.policies.plan_policies import GivenOrderings, parse_orderings
 from runtime.replay import Records, matches_in_order, measured_replay
 from runtime.results import Results
 from runtime.steps import Step, replay_steps, row_numbers

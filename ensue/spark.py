@@ -20,9 +20,9 @@ from ensue.result import plan_for
 from querylang.errors import InputError
 from querylang.expression import Type
 from querylang.plan import Plan
-from runtime.durations import parse_duration
 from runtime.ordered_tables import plan_for_files, refuse_unknown
-from runtime.ordering import GivenOrderings, SourceOrdering, parse_orderings, policy_of, with_ordering
+from runtime.policies.durations import parse_duration
+from runtime.policies.plan_policies import GivenOrderings, SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.schemas import PLACES, type_of_kind
 from runtime.tables import Columns
 from spark_backend import bounded, streaming

@@ -36,7 +36,7 @@ from runtime.compiled import borrowing, inlined
 from runtime.heaps import pop, push
 from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Settings, judge
-from runtime.time_policy import BY_CLOCK, NO_WAIT, PolicyColumns
+from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 Integers = NDArray[np.int64]
 

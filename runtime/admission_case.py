@@ -11,7 +11,7 @@ import numpy as np
 
 from runtime.admission_tables import Came, Integers, Punctuation, Ready, Released, Rows, Timers
 from runtime.instants import NO_TIME
-from runtime.time_policy import BY_CLOCK, PolicyColumns
+from runtime.policies.per_input import BY_CLOCK, PolicyColumns
 
 
 class Case(NamedTuple):

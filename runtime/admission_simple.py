@@ -24,7 +24,7 @@ from runtime.compiled import borrowing, inlined
 from runtime.heaps import pop, push
 from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Settings, judge
-from runtime.time_policy import BY_CLOCK, NO_WAIT, PolicyColumns
+from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 PATIENCE = 16
 """Sorting by insertion is given up for a heap when it takes so many moves a record: arrivals are nearly in order, or not at all."""

@@ -23,10 +23,10 @@ from runtime.clocks import NewRecords
 from runtime.edges import ends
 from runtime.instants import NEVER, NO_TIME
 from runtime.keys import group_rows, key_columns, number_keys
+from runtime.policies.per_input import NO_WAIT, PolicyColumns
 from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.remembered import Remembered
 from runtime.selection import Selection, Selector
-from runtime.time_policy import NO_WAIT, PolicyColumns
 from runtime.waits import PendingWaits
 
 Integers = NDArray[np.int64]

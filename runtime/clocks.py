@@ -36,9 +36,9 @@ from runtime.clock_steps import (
 from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Action, Settings
 from runtime.keys import hash_keys, number_keys, plain_columns, substream_columns
+from runtime.policies.per_input import key_places
 from runtime.shelf import Shelf, is_small, joined
 from runtime.sorting import stable_order
-from runtime.time_policy import key_places
 
 Integers = NDArray[np.int64]
 

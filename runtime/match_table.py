@@ -22,6 +22,7 @@ from runtime.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Verdict
 from runtime.keys import key_columns, mix
+from runtime.policies.per_input import adjusts, has_ends
 from runtime.results import (
     fields_struct,
     key_struct,
@@ -31,7 +32,6 @@ from runtime.results import (
     moments,
 )
 from runtime.sorting import stable_order
-from runtime.time_policy import adjusts, has_ends
 
 Integers = NDArray[np.int64]
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from querylang.plan import QueryPlan
 from runtime.engine import Engine
 from runtime.instants import LATEST, NO_TIME
+from runtime.policies.per_input import clock_inputs, is_clocked, key_places
 from runtime.results import Results
-from runtime.time_policy import clock_inputs, is_clocked, key_places
 
 METRICS_SCHEMA = pa.schema(
     [("query", pa.string()), ("metric", pa.string()), ("outcome", pa.string()), ("value", pa.float64())]

@@ -15,7 +15,14 @@ import numpy as np
 from querylang.errors import nearest
 from querylang.plan import Plan
 from runtime.batch import Arrivals
-from runtime.ordering import OrderingError, Orderings, SourceOrdering, for_reading, policy_of, with_ordering
+from runtime.policies.plan_policies import (
+    OrderingError,
+    Orderings,
+    SourceOrdering,
+    for_reading,
+    policy_of,
+    with_ordering,
+)
 from runtime.replay import Records, read_records, source_names
 from runtime.tables import Columns, iter_arrivals
 

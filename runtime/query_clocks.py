@@ -18,7 +18,7 @@ from querylang.plan import Plan, QueryPlan
 from runtime.clock_steps import Verdicts
 from runtime.clocks import ClockRun, NewRecords, SharedClock
 from runtime.instants import NEVER, NO_TIME
-from runtime.time_policy import clock_inputs
+from runtime.policies.per_input import clock_inputs
 
 Integers = NDArray[np.int64]
 

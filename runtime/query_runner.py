@@ -29,12 +29,20 @@ from runtime.keys import key_columns, key_identity, plain_columns, unique_number
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
 from runtime.matcher import Found, Ordered
+from runtime.policies.per_input import (
+    BY_CLOCK,
+    NO_WAIT,
+    adjusts,
+    definitive_times,
+    has_ends,
+    policy_columns,
+    shares_clock,
+)
 from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.refused import refused
 from runtime.remembered import Remembered
 from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
 from runtime.selection import Selection, Selector, Use
-from runtime.time_policy import BY_CLOCK, NO_WAIT, adjusts, definitive_times, has_ends, policy_columns, shares_clock
 from runtime.waits import PendingWaits, clock_of
 from runtime.windows import remembered_rows, superseded_by, window_columns
 

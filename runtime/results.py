@@ -17,7 +17,7 @@ from querylang.plan import EventType, Plan, QueryPlan
 from runtime.arrow_types import arrow_type
 from runtime.batch import field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME
-from runtime.time_policy import adjusts, has_ends
+from runtime.policies.per_input import adjusts, has_ends
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 

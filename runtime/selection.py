@@ -21,7 +21,7 @@ from runtime.batch import Kind
 from runtime.expressions import as_array
 from runtime.instants import NO_TIME
 from runtime.keys import key_columns, key_sources, substream_columns
-from runtime.time_policy import clock_inputs, is_by_substream, is_clocked, uses_source_time
+from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
 from runtime.times import microseconds
 
 

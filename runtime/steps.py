@@ -23,10 +23,10 @@ from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text
 from runtime.keys import key_columns
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
+from runtime.policies.per_input import uses_source_time
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results
 from runtime.selection import Selector, Use
-from runtime.time_policy import uses_source_time
 from runtime.times import format_time
 
 Key = tuple[Any, ...]

@@ -36,10 +36,10 @@ from runtime.files import RawTable, cell_of, iter_raw, read_raw
 from runtime.implausible import warning_of
 from runtime.instants import NO_TIME
 from runtime.interpreter.values import Event
+from runtime.policies.per_input import uses_source_time
 from runtime.schemas import PLACES, infer_schemas
 from runtime.shapes import read_shapes
 from runtime.sorting import stable_order
-from runtime.time_policy import uses_source_time
 from runtime.times import NUMBER, microseconds, parse_times
 
 __all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
 from querylang.plan import Plan, QueryPlan
-from runtime.time_policy import is_clocked
+from runtime.policies.per_input import is_clocked
 from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error
 from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger, write_atomically

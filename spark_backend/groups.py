@@ -23,8 +23,8 @@ from runtime.batch import Arrivals, Kind
 from runtime.judging import Verdict
 from runtime.keys import bucket_of, key_identity
 from runtime.ledger import Account, count_records
+from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.selection import Selector, Use
-from runtime.time_policy import is_clocked, shares_clock
 
 EVERY_BUCKET = -1
 """Stands for "a copy to each bucket" among bucket numbers."""

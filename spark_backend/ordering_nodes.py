@@ -1,6 +1,6 @@
 """`ordering:` of a source in a deployment file: every mistake has its line.
 
-Takes the value's node; gives the policy. What can be set stands in `runtime.presets`.
+Takes the value's node; gives the policy. What can be set stands in `runtime.policies.presets`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from querylang.plan import TimePolicy
-from runtime.ordering import OrderingError, parse_ordering
+from runtime.policies.plan_policies import OrderingError, parse_ordering
 from spark_backend.yaml_document import Node
 
 

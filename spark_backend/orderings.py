@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from querylang.errors import FileErrors
 from querylang.plan import Plan
-from runtime.ordering import OrderingError, SourceOrdering, with_ordering
+from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
 from spark_backend.settings import Deployment
 
 

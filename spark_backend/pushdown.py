@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from querylang.plan import Input, Plan, QueryPlan
 from runtime.batch import field_columns
+from runtime.policies.per_input import has_ends
 from runtime.schemas import PLACES
-from runtime.time_policy import has_ends
 from spark_backend.groups import shared_order
 from spark_backend.reading import Reading
 

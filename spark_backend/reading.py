@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from querylang.errors import InputError
 from querylang.plan import Input, Plan, QueryPlan
 from runtime.batch import Arrivals, Kind
+from runtime.policies.per_input import is_clocked
 from runtime.tables import iter_arrivals
-from runtime.time_policy import is_clocked
 from spark_backend.program import Program, load_program
 from spark_backend.transport import Call, pack_arrivals, pack_signal
 

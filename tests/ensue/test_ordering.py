@@ -14,8 +14,8 @@ import ensue
 from ensue.findings import check_files
 from querylang.errors import EnsueError
 from runtime.ordered_tables import plan_for_files
-from runtime.ordering import parse_orderings
-from runtime.presets import stream_analytics
+from runtime.policies.plan_policies import parse_orderings
+from runtime.policies.presets import stream_analytics
 from runtime.tables import Columns
 from tests.ensue.command import Run
 

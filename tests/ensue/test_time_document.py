@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.ordering import parse_ordering
+from runtime.policies.plan_policies import parse_ordering
 
 TEXT = (Path(__file__).parents[2] / "docs" / "time.md").read_text()
 WRITTEN = sorted(set(re.findall(r"`((?:apama|stream_analytics|streaminsight) [^`]*=[^`]*)`", TEXT)))

@@ -10,7 +10,7 @@ from querylang import compile_text
 from querylang.plan import Plan, TimePolicy
 from runtime.engine import Engine
 from runtime.metrics import metrics_table
-from runtime.presets import SECOND, stream_analytics, streaminsight
+from runtime.policies.presets import SECOND, stream_analytics, streaminsight
 from runtime.replay import measured_replay, read_records
 
 TEXT = "event A { string k; float ts; } query Q { inputs { A() key k retain 2; } find A as a { print a.k; } }"

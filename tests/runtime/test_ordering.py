@@ -13,10 +13,10 @@ import pytest
 
 import querylang
 from querylang.plan import Plan, TimePolicy, from_dict, to_dict
-from runtime.durations import parse_duration
 from runtime.instants import NEVER, parse_moment
-from runtime.ordering import OrderingError, SourceOrdering, parse_ordering, parse_orderings, with_ordering
-from runtime.presets import apama, stream_analytics, streaminsight
+from runtime.policies.durations import parse_duration
+from runtime.policies.plan_policies import OrderingError, SourceOrdering, parse_ordering, parse_orderings, with_ordering
+from runtime.policies.presets import apama, stream_analytics, streaminsight
 from runtime.times import parse_times
 
 SECOND = 1_000_000
@@ -303,8 +303,6 @@ def test_a_moment_is_read_as_a_column_of_moments_is(text: str) -> None:
 
 
 def test_policies_need_neither_numpy_nor_arrow() -> None:
-    code = (
-        "import sys, runtime.ordering; print([m for m in ('numpy', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
-    )
+    code = "import sys, runtime.policies.plan_policies; print([m for m in ('numpy', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

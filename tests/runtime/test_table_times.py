@@ -13,7 +13,7 @@ from querylang import compile_text
 from querylang.plan import Plan
 from runtime.batch import Kind, Shape
 from runtime.instants import NO_TIME
-from runtime.ordering import SourceOrdering, parse_ordering, with_ordering
+from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 from runtime.replay import read_records
 from runtime.tables import Columns, read_rows
 from runtime.times import format_time

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import querylang
-from runtime.ordering import SourceOrdering, parse_ordering, with_ordering
-from runtime.time_policy import shares_clock
+from runtime.policies.per_input import shares_clock
+from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 
 QUERY = """
 event A { string c; integer k; string other; }

@@ -10,7 +10,7 @@ import pytest
 
 import querylang
 from querylang.errors import FileErrors, InputError
-from runtime.ordering import parse_ordering
+from runtime.policies.plan_policies import parse_ordering
 from spark_backend.orderings import with_source_orderings
 from spark_backend.settings import Clock, load_deployment
 

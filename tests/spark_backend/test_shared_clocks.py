@@ -12,8 +12,8 @@ import pytest
 from querylang.plan import Plan, TimePolicy
 from runtime.batch import Arrivals
 from runtime.engine import Engine
-from runtime.ordering import SourceOrdering, with_ordering
-from runtime.presets import stream_analytics, streaminsight
+from runtime.policies.plan_policies import SourceOrdering, with_ordering
+from runtime.policies.presets import stream_analytics, streaminsight
 from spark_backend.groups import partition_groups, shared_order
 from spark_backend.program import Program
 from spark_backend.pushdown import describe_pushdown

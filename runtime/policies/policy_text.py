@@ -2,7 +2,7 @@
 
 Takes text, or a mapping with `policy` (of a deployment file, a case, a call); gives a `TimePolicy`, or several by source, or
 raises `OrderingError` with every mistake: unknown words with the nearest known one, values with what they must be. What can
-be set, and how far, stands in `runtime.presets`. Needs the language and the standard library only.
+be set, and how far, stands in `runtime.policies.presets`. Needs the language and the standard library only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from querylang.errors import nearest
 from querylang.plan import TimePolicy
-from runtime.durations import parse_duration
 from runtime.instants import micros_of, parse_moment
-from runtime.presets import (
+from runtime.policies.durations import parse_duration
+from runtime.policies.presets import (
     FOR_EVER,
     NONE,
     PRESETS,

@@ -2,7 +2,7 @@
 
 Takes a plan and what each source was given; gives the plan with `Input.policy` and `Input.sources` set, or raises
 `OrderingError` for what does not fit the queries. A plan so bound is all that an executor needs. Text is read in
-`runtime.ordering_text`. Needs the language and the standard library only.
+`runtime.policies.policy_text`. Needs the language and the standard library only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from querylang.errors import nearest
 from querylang.plan import EventType, Input, Plan, QueryPlan, TimePolicy
 from querylang.value_types import SIMPLE
-from runtime.ordering_text import GivenOrderings, Ordering, Orderings, parse_ordering, parse_orderings
-from runtime.presets import OrderingError, apama, streaminsight
+from runtime.policies.policy_text import GivenOrderings, Ordering, Orderings, parse_ordering, parse_orderings
+from runtime.policies.presets import OrderingError, apama, streaminsight
 
 __all__ = [
     "GivenOrderings",

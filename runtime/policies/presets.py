@@ -2,7 +2,7 @@
 
 Takes values, lengths and moments in microseconds; gives a frozen `TimePolicy`, or raises `OrderingError` with every value that
 is out of range or contradicts another. `SETTINGS` is the one table of what can be set; text is read in
-`runtime.ordering_text`. Needs the language and the standard library only.
+`runtime.policies.policy_text`. Needs the language and the standard library only.
 """
 
 from __future__ import annotations

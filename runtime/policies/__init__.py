@@ -1,0 +1,1 @@
+"""What users can set about time: presets, their text, policies per input."""
