@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import querylang
 from querylang.plan import Plan
-from runtime.batch import Arrivals, arrivals_schema
+from runtime.columns.arrivals import Arrivals, arrivals_schema
 
 QUERY = """
 @OutOfOrder() event A { integer k; float v; }

@@ -19,7 +19,7 @@ from benchmarks import events
 from benchmarks.embedded import significant
 from querylang.plan import Plan
 from runtime import query_runner
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 

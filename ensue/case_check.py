@@ -15,11 +15,11 @@ from typing import Any
 from ensue.cases import Case
 from ensue.report import step_outputs, text_table
 from querylang.plan import Plan
+from runtime.columns.timestamps import format_time, parse_time
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results
 from runtime.steps import Step, row_numbers
-from runtime.times import format_time, parse_time
 
 HEADER = ("", "at", "row", "definitive", "out", "discard")
 

@@ -15,6 +15,7 @@ from querylang.expression import type_of
 from querylang.plan import Plan
 from querylang.value_types import Type
 from runtime.cells import fitted_cell
+from runtime.columns.timestamps import format_time
 from runtime.instants import LATEST, NO_TIME
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import text_of
@@ -22,7 +23,6 @@ from runtime.interpreter.values import Location
 from runtime.plain import Plain
 from runtime.policies.per_input import adjusts
 from runtime.steps import Step
-from runtime.times import format_time
 
 WIDEST_EVENT = 100
 WIDEST_KEY = 40

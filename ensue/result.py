@@ -26,7 +26,8 @@ from querylang.errors import InputError
 from querylang.given import NOTHING, Given
 from querylang.given_instances import with_instances
 from querylang.plan import Plan, QueryPlan
-from runtime.batch import column_name
+from runtime.columns.arrivals import column_name
+from runtime.columns.timestamps import parse_time
 from runtime.ordered_tables import read_ordered
 from runtime.plain import Plain, plain_matches, plain_outputs
 from runtime.policies.plan_policies import GivenOrderings, parse_orderings
@@ -34,7 +35,6 @@ from runtime.replay import Records, matches_in_order, measured_replay
 from runtime.results import Results
 from runtime.steps import Step, replay_steps, row_numbers
 from runtime.tables import Columns, infer_schemas
-from runtime.times import parse_time
 
 MATCH_COLUMNS = ("match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited", "members")
 SOME_COLUMNS = ("selected", "points")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from querylang.plan import Plan, QueryPlan
 from querylang.value_types import Type
-from runtime.columns import event_of, from_cell
+from runtime.columns.cell_values import event_of, from_cell
 from runtime.interpreter.context import Context, Names, Output
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.statements import run_block as run_statements

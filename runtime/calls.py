@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from querylang.plan import Plan, QueryPlan
 from runtime.admission_tables import Punctuation, Ready, Released, Rows, Standing
 from runtime.arrow_types import one_chunk
-from runtime.batch import Shape
 from runtime.clocks import NewRecords
+from runtime.columns.arrivals import Shape
+from runtime.columns.keys import group_rows, key_columns, number_keys
 from runtime.edges import ends
 from runtime.instants import NEVER, NO_TIME
-from runtime.keys import group_rows, key_columns, number_keys
 from runtime.policies.per_input import NO_WAIT, PolicyColumns
 from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.remembered import Remembered

@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 class Feed(NamedTuple):
     """The records that move the clock, in order of arrival; `row`: their number among the call's new rows.
 
-    `timeline`: -1 for punctuation of all of them. `is_beat`: punctuation. `shape`, `end`: as in `runtime.batch`.
+    `timeline`: -1 for punctuation of all of them. `is_beat`: punctuation. `shape`, `end`: as in `runtime.columns.arrivals`.
     """
 
     row: Integers

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan, TimePolicy
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.batch import AT_THE_END
 from runtime.clock_steps import (
     Curve,
     Feed,
@@ -33,12 +32,13 @@ from runtime.clock_steps import (
     run_quiet,
     run_records,
 )
+from runtime.columns.arrivals import AT_THE_END
+from runtime.columns.cold_rows import Shelf, is_small, joined
+from runtime.columns.keys import hash_keys, number_keys, plain_columns, substream_columns
+from runtime.columns.sorting import stable_order
 from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Action, Settings
-from runtime.keys import hash_keys, number_keys, plain_columns, substream_columns
 from runtime.policies.per_input import key_places
-from runtime.shelf import Shelf, is_small, joined
-from runtime.sorting import stable_order
 
 Integers = NDArray[np.int64]
 

@@ -20,10 +20,10 @@ from querylang.types import DECIMAL_PLACES, LOCATION_FIELDS
 from querylang.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.cells import CellError, fitted_cell
-from runtime.columns import to_cell
+from runtime.columns.cell_values import to_cell
+from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_times
 from runtime.instants import NO_TIME, SECOND
 from runtime.interpreter.context import Names
-from runtime.times import NUMBER, cast_or_null, is_text, parse_times
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan
 from runtime.arrow_types import one_chunk
-from runtime.batch import Shape, column_name
+from runtime.columns.arrivals import Shape, column_name
+from runtime.columns.keys import number_keys
 from runtime.compiled import kernel
 from runtime.instants import NO_TIME
-from runtime.keys import number_keys
 
 Integers = NDArray[np.int64]
 

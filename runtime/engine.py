@@ -16,10 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from runtime.arrival_order import in_arrival_order
 from runtime.arrow_types import one_chunk
-from runtime.batch import Arrivals, Kind
 from runtime.calls import Clocked, Leeway
+from runtime.columns.arrival_order import in_arrival_order
+from runtime.columns.arrivals import Arrivals, Kind
 from runtime.controls import ControlError, HeartbeatControl, parse_control
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.ledger import Account, ledger_table

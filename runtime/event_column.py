@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from runtime.batch import Kind
+from runtime.columns.arrivals import Kind
 from runtime.controls import control_name
 from runtime.interpreter.context import Names
 from runtime.interpreter.event_text import EventTextError, fields, parse_event_text
@@ -36,7 +36,7 @@ wrong, or that it does not know yet, with an error of its own."""
 
 @dataclass(frozen=True, slots=True)
 class EventColumn:
-    """By row: `kinds` (`runtime.batch.Kind`, or an event type's index) and `text` (None: no row has one).
+    """By row: `kinds` (`runtime.columns.arrivals.Kind`, or an event type's index) and `text` (None: no row has one).
 
     `written`: rows that are events of the plan written as text. `malformed`: rows that are nothing, and why.
     """

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from querylang.expression import Aggregate, Expression, FieldOf, SelectOf, rewritten, type_of, walk
 from querylang.plan import EventType, Field, Plan, QueryPlan
-from runtime.batch import column_name
-from runtime.expressions import as_array, with_keys
-from runtime.keys import key_columns
+from runtime.columns.arrivals import column_name
+from runtime.columns.expressions import as_array, with_keys
+from runtime.columns.keys import key_columns
 
 Integers = NDArray[np.int64]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME, SECOND
-from runtime.times import format_time
 
 MOST_DAYS = 1_000
 """A record hardly needs longer on its way, nor is any clock so wrong."""

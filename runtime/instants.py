@@ -1,6 +1,6 @@
 """One moment in a setting or a control event: the forms of time that tables have, read without Arrow.
 
-Takes text; gives integer microseconds since 1970-01-01 UTC. The forms are those of `runtime.times`, which reads whole
+Takes text; gives integer microseconds since 1970-01-01 UTC. The forms are those of `runtime.columns.timestamps`, which reads whole
 columns: ISO 8601 (UTC unless it says otherwise), `HH:MM:SS[.ffffff]` (of 1970-01-01), or seconds since 1970.
 """
 

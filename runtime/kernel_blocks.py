@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.columns.expressions import divide, remainder
 from runtime.compiled import borrowing, inlined
-from runtime.expressions import divide, remainder
 from runtime.instants import NEVER
 from runtime.kernel_evaluation import Conditions
 from runtime.kernel_program import STACK, KernelProgram, Operation

@@ -1,7 +1,7 @@
 """What the compiled search reads of events: operands of conditions, and how many events of a `without` came before, by position.
 
 Takes ordered events and expressions over one event each; gives columns in the order of positions. Expressions are evaluated
-over rows (`runtime.expressions`), before the search begins.
+over rows (`runtime.columns.expressions`), before the search begins.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from querylang.expression import Invoke, KeyOf, terms_of, walk
 from querylang.plan import Plan, QueryPlan
 from querylang.value_types import Type
+from runtime.columns.expressions import Column, evaluate, with_keys
+from runtime.columns.keys import key_columns
 from runtime.compiled import kernel
-from runtime.expressions import Column, evaluate, with_keys
 from runtime.kernel_evaluation import Conditions
 from runtime.kernel_program import KernelProgram, Operand
-from runtime.keys import key_columns
 from runtime.matcher import Ordered
 
 Integers = NDArray[np.int64]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.columns.expressions import divide, remainder
 from runtime.compiled import inlined
-from runtime.expressions import divide, remainder
 from runtime.kernel_program import STACK
 
 

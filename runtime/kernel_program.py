@@ -1,7 +1,7 @@
 """Conditions as a small stack program that the kernel matcher interprets.
 
 Takes a query's conditions; gives code, constants and the list of *operands*: expressions over one event, which are computed
-beforehand as columns (`runtime.expressions`). Only what joins several events is left for the program. Integers and
+beforehand as columns (`runtime.columns.expressions`). Only what joins several events is left for the program. Integers and
 booleans live on one stack, floats on another; the types are known when the program is made. A program is data: nothing is
 compiled for a query. Expressions that it cannot say raise `NotForKernel` with the reason.
 """

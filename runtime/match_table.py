@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from querylang.plan import EventType, Plan, QueryPlan, known
 from runtime.admission_tables import Waited
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.batch import column_name
+from runtime.columns.arrivals import column_name
+from runtime.columns.keys import key_columns, mix
+from runtime.columns.sorting import stable_order
 from runtime.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.judging import Verdict
-from runtime.keys import key_columns, mix
 from runtime.policies.per_input import adjusts, has_ends
 from runtime.results import (
     fields_struct,
@@ -31,7 +32,6 @@ from runtime.results import (
     members_struct,
     moments,
 )
-from runtime.sorting import stable_order
 
 Integers = NDArray[np.int64]
 

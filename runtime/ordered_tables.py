@@ -14,7 +14,7 @@ import numpy as np
 
 from querylang.errors import nearest
 from querylang.plan import Plan
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.policies.plan_policies import (
     OrderingError,
     Orderings,

@@ -19,13 +19,13 @@ from querylang.plan import Plan, QueryPlan
 from runtime.admission import Admitted, admit
 from runtime.admission_tables import Ready, Released, Timers, Waited
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.batch import AT_THE_END, SYSTEM_FIELDS, field_columns
 from runtime.block import run_block
 from runtime.calls import Call, Calls, Clocked, with_ends
 from runtime.choose import choose_matcher
+from runtime.columns.arrivals import AT_THE_END, SYSTEM_FIELDS, field_columns
+from runtime.columns.keys import key_columns, key_identity, plain_columns, unique_numbers
 from runtime.every import selected
 from runtime.instants import NEVER, NO_TIME
-from runtime.keys import key_columns, key_identity, plain_columns, unique_numbers
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
 from runtime.matcher import Found, Ordered

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
 from runtime.arrow_types import arrow_type
-from runtime.columns import row_events, to_cell
+from runtime.columns.cell_values import row_events, to_cell
 from runtime.every import aggregates_of
 from runtime.instants import NEVER
 from runtime.interpreter.context import Names

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.batch import Kind, field_columns
+from runtime.columns.arrivals import Kind, field_columns
 from runtime.instants import NO_TIME
 from runtime.results import discard_schema, moments
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from runtime.columns.cold_rows import Hashes, Integers, Shelf, is_small, joined
+from runtime.columns.keys import hash_keys
 from runtime.instants import NEVER, NO_TIME
-from runtime.keys import hash_keys
-from runtime.shelf import Hashes, Integers, Shelf, is_small, joined
 
 
 class Remembered:

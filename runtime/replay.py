@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from runtime.arrival_order import in_arrival_order
-from runtime.batch import Arrivals
+from runtime.columns.arrival_order import in_arrival_order
+from runtime.columns.arrivals import Arrivals
+from runtime.columns.keys import plain_columns
 from runtime.engine import Engine
 from runtime.instants import NO_TIME
-from runtime.keys import plain_columns
 from runtime.metrics import metrics_table, output_events
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
 from runtime.tables import Columns, read_rows

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from querylang.expression import type_of
 from querylang.plan import EventType, Plan, QueryPlan
 from runtime.arrow_types import arrow_type
-from runtime.batch import field_columns
+from runtime.columns.arrivals import field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
 

@@ -18,9 +18,9 @@ from querylang.errors import InputError
 from querylang.types import DECIMAL_PLACES
 from querylang.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
+from runtime.columns.timestamps import is_text
 from runtime.convert import NO_PLAN, convert, is_moment
 from runtime.files import RawTable, read_raw
-from runtime.times import is_text
 
 _WHOLE_DIGITS = 38 - DECIMAL_PLACES
 

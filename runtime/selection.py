@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from querylang.expression import Expression
 from querylang.plan import Plan, QueryPlan
-from runtime.batch import Kind
-from runtime.expressions import as_array
+from runtime.columns.arrivals import Kind
+from runtime.columns.expressions import as_array
+from runtime.columns.keys import key_columns, key_sources, substream_columns
+from runtime.columns.timestamps import microseconds
 from runtime.instants import NO_TIME
-from runtime.keys import key_columns, key_sources, substream_columns
 from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
-from runtime.times import microseconds
 
 
 class Use(IntEnum):

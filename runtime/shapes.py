@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import nearest
-from runtime.batch import Shape
+from runtime.columns.arrivals import Shape
+from runtime.columns.timestamps import parse_times
 from runtime.instants import NO_TIME
-from runtime.times import parse_times
 
 WORDS = {shape.name.lower(): shape for shape in Shape}
 """What stands in the column `shape`."""

@@ -27,11 +27,13 @@ from querylang.plan import EventType, Field, Plan, plain_field
 from querylang.value_types import Kind as TypeKind
 from querylang.value_types import Type
 from runtime.arrow_types import arrow_type
-from runtime.batch import SHAPE_FIELDS, Arrivals, Kind, arrivals_schema, column_name
-from runtime.columns import to_cell
+from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, Kind, arrivals_schema, column_name
+from runtime.columns.cell_values import to_cell
+from runtime.columns.expressions import as_array
+from runtime.columns.sorting import stable_order
+from runtime.columns.timestamps import NUMBER, microseconds, parse_times
 from runtime.convert import agrees, convert
 from runtime.event_column import event_index, read_event_column
-from runtime.expressions import as_array
 from runtime.files import RawTable, cell_of, iter_raw, read_raw
 from runtime.implausible import warning_of
 from runtime.instants import NO_TIME
@@ -39,8 +41,6 @@ from runtime.interpreter.values import Event
 from runtime.policies.per_input import uses_source_time
 from runtime.schemas import PLACES, infer_schemas
 from runtime.shapes import read_shapes
-from runtime.sorting import stable_order
-from runtime.times import NUMBER, microseconds, parse_times
 
 __all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from querylang.plan import QueryPlan, known
 from runtime.admission_tables import Timers
+from runtime.columns.sorting import stable_order
 from runtime.instants import NO_TIME
 from runtime.matcher import Found, Ordered, Waiting
-from runtime.sorting import stable_order
 
 Integers = NDArray[np.int64]
 

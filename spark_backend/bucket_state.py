@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from querylang.errors import InputError
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from spark_backend.clocks import EARLIER, Clocks
 from spark_backend.container import ContainerError, pack, unpack

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.instants import NEVER, NO_TIME
 
 EARLIER = ""

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.batch import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, Kind
+from runtime.columns.keys import bucket_of, key_identity
 from runtime.judging import Verdict
-from runtime.keys import bucket_of, key_identity
 from runtime.ledger import Account, count_records
 from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.selection import Selector, Use

@@ -7,7 +7,7 @@ read, not a Spark expression: it means what the embedded replay means, to the la
 from __future__ import annotations
 
 from querylang.plan import Input, Plan, QueryPlan
-from runtime.batch import field_columns
+from runtime.columns.arrivals import field_columns
 from runtime.policies.per_input import has_ends
 from runtime.schemas import PLACES
 from spark_backend.groups import shared_order

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from querylang.plan import Input, Plan, QueryPlan
-from runtime.batch import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, Kind
 from runtime.policies.per_input import is_clocked
 from runtime.tables import iter_arrivals
 from spark_backend.program import Program, load_program

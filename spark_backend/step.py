@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.instants import NEVER
 from runtime.ledger import Account, ledger_table

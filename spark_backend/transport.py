@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
-from runtime.batch import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
+from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
 from runtime.ledger import Account, ledger_table
 from runtime.results import LEDGER_SCHEMA
 from spark_backend.clocks import Heard

@@ -23,7 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan import Plan
-from runtime.batch import AT_THE_END, Arrivals
+from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.ledger import Account, ledger_table
 from runtime.replay import in_order
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema, match_schema

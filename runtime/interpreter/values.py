@@ -5,7 +5,7 @@ a `Dictionary`, an event an `Event`, a location a `Location`. An optional is wha
 dictionaries, events and locations are references, as in EPL: two names may share one. A null, which only fields of events that
 came from outside can be, is None too; using it is an `EvaluationError`.
 
-How values print is said in `runtime.interpreter.value_text`, how they are kept in columns in `runtime.columns`.
+How values print is said in `runtime.interpreter.value_text`, how they are kept in columns in `runtime.columns.cell_values`.
 """
 
 from __future__ import annotations

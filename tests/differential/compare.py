@@ -20,8 +20,8 @@ import pyarrow as pa
 import querylang
 from querylang.errors import EnsueError
 from querylang.plan import Plan, QueryPlan
-from runtime import shelf
-from runtime.batch import Arrivals
+from runtime.columns import cold_rows as shelf
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.replay import in_order
 from runtime.results import Results

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan import Plan, TimePolicy
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.replay import Records
 from runtime.results import Results

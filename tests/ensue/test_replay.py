@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import ensue
-from runtime.times import parse_time
+from runtime.columns.timestamps import parse_time
 
 TABLE_1 = """
 @OutOfOrder()

@@ -19,8 +19,8 @@ from querylang.errors import InputError
 from querylang.plan import Plan
 from querylang.value_types import Type
 from runtime.arrow_types import arrow_type
-from runtime.batch import Kind
-from runtime.columns import from_cell, row_events, to_cell
+from runtime.columns.arrivals import Kind
+from runtime.columns.cell_values import from_cell, row_events, to_cell
 from runtime.convert import agrees, convert
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text, inner_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import querylang
-from runtime.batch import Kind
+from runtime.columns.arrivals import Kind
 from runtime.controls import ControlError, HeartbeatControl, SetDelayedEventsLeeway, control_name, parse_control
 from runtime.instants import NEVER
 from runtime.tables import read_arrivals

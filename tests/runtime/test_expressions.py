@@ -32,10 +32,10 @@ from querylang.plan import Action, EventType, Field, Plan, Return
 from querylang.types import METHODS, method_of
 from querylang.value_types import Type
 from runtime.arrow_types import arrow_type
-from runtime.batch import column_name
-from runtime.column_methods import native_call
-from runtime.columns import from_cell
-from runtime.expressions import as_array, evaluate
+from runtime.columns.arrivals import column_name
+from runtime.columns.cell_values import from_cell
+from runtime.columns.expressions import as_array, evaluate
+from runtime.columns.methods import native_call
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Context, Names
 from runtime.interpreter.expressions import evaluate as interpret

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import querylang
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.kernel_tables import independence

@@ -9,8 +9,8 @@ import pyarrow as pa
 from querylang.expression import FieldOf, Type
 from querylang.plan import EventType, Field, Key, Plan
 from querylang.types import LOCATION_FIELDS
-from runtime.batch import Arrivals, arrivals_schema
-from runtime.keys import NO_KEY, bucket_of, group_rows, number_keys
+from runtime.columns.arrivals import Arrivals, arrivals_schema
+from runtime.columns.keys import NO_KEY, bucket_of, group_rows, number_keys
 from tests.runtime.plans import an_input, chain
 
 LOCATION = pa.struct([(name, pa.float64()) for name in LOCATION_FIELDS])

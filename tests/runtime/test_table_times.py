@@ -11,12 +11,12 @@ import pytest
 
 from querylang import compile_text
 from querylang.plan import Plan
-from runtime.batch import Kind, Shape
+from runtime.columns.arrivals import Kind, Shape
+from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 from runtime.replay import read_records
 from runtime.tables import Columns, read_rows
-from runtime.times import format_time
 
 SECOND = 1_000_000
 PLAIN = compile_text("event A { integer id; } query Q { inputs { A() within 30.0; } find A as a -> A as b { } }").plan

@@ -17,10 +17,10 @@ from querylang import compile_text
 from querylang.errors import InputError
 from querylang.expression import Type
 from querylang.plan import Plan
-from runtime.batch import Arrivals, Kind, arrivals_schema
+from runtime.columns.arrivals import Arrivals, Kind, arrivals_schema
+from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME
 from runtime.tables import infer_schemas, iter_arrivals, read_arrivals
-from runtime.times import parse_time
 
 A = "event A { integer id; string name; float v; boolean ok; }\n"
 B = "event B { string id; float ts; }\n"

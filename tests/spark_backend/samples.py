@@ -8,7 +8,7 @@ import pyarrow as pa
 from querylang.automaton import ACCEPT, Automaton, State, Transition
 from querylang.expression import Binary, FieldOf, Literal, Type
 from querylang.plan import EventType, Field, Input, Key, Plan, Print, QueryPlan, Term, Where
-from runtime.batch import Arrivals, arrivals_schema
+from runtime.columns.arrivals import Arrivals, arrivals_schema
 
 SECOND = 1_000_000
 

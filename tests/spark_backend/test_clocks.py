@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from runtime.batch import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, Kind
 from runtime.engine import Engine
 from spark_backend.bucket_state import STATE_VERSION, open_state
 from spark_backend.clocks import Clocks, Heard

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from ensue.status import text
 from querylang.errors import InputError
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.tables import read_arrivals
 from spark_backend.compilation import compile_deployment

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from querylang.plan import Plan, TimePolicy
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, with_ordering
 from runtime.policies.presets import stream_analytics, streaminsight

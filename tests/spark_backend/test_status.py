@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import querylang
 from ensue.cli import main
 from ensue.status import text
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.tables import read_arrivals
 from spark_backend.deployment import deploy, run

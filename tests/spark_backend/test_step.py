@@ -11,7 +11,7 @@ import pytest
 import querylang
 from querylang.errors import InputError
 from querylang.plan import Plan
-from runtime.batch import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, Kind
 from runtime.engine import Engine
 from runtime.replay import read_records
 from spark_backend.program import Program

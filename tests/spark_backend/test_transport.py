@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from querylang import compile_text
-from runtime.columns import row_events
+from runtime.columns.cell_values import row_events
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text
 from runtime.tables import read_arrivals

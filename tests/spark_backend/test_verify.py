@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from querylang.plan import Plan
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.replay import in_order
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema

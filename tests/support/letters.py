@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import querylang
 from querylang.plan import Plan
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.kernel_program import NotForKernel

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from querylang.plan import Plan
 from querylang.value_types import Type
-from runtime.batch import Arrivals, Kind, arrivals_schema, column_name
+from runtime.columns.arrivals import Arrivals, Kind, arrivals_schema, column_name
 from runtime.instants import NO_TIME
 from tests.support.conditions import Short, to_query
 from tests.support.patterns import (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import querylang
 from querylang.plan import Input, Plan
 from querylang.value_types import Type
-from runtime.batch import Arrivals, Kind, arrivals_schema, column_name
+from runtime.columns.arrivals import Arrivals, Kind, arrivals_schema, column_name
 from runtime.instants import NO_TIME
 from tests.support.scenario import leeway_text
 from tests.support.timed import END_EDGE, INTERVAL, POINT, START_EDGE, Record, Timed, TimedInput

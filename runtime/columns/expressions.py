@@ -21,9 +21,9 @@ from querylang.expression import Binary, Call, EventOf, Expression, FieldOf, Inv
 from querylang.plan import EventType, Plan, QueryPlan
 from querylang.value_types import Kind, Type
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.batch import column_name
-from runtime.column_methods import Mask, both, native_call, seconds_of
-from runtime.columns import column_values, row_events, to_cell
+from runtime.columns.arrivals import column_name
+from runtime.columns.cell_values import column_values, row_events, to_cell
+from runtime.columns.methods import Mask, both, native_call, seconds_of
 from runtime.compiled import kernel
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Context, Names, Steps

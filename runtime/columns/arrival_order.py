@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.arrow_types import one_chunk
-from runtime.sorting import stable_order
+from runtime.columns.sorting import stable_order
 
 
 def in_arrival_order(table: pa.Table, first_sources: Sequence[str] = ()) -> pa.Table:

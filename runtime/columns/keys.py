@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from querylang.expression import Expression, FieldOf
 from querylang.plan import Plan, QueryPlan, expression_to_dict, plain_field
 from runtime.arrow_types import arrow_type
-from runtime.batch import Arrivals
+from runtime.columns.arrivals import Arrivals
+from runtime.columns.expressions import as_array
 from runtime.compiled import kernel
-from runtime.expressions import as_array
 
 NEAR = 8
 """Integer keys are numbered by a table if that takes at most so many entries a record."""

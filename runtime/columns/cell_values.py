@@ -14,7 +14,7 @@ import pyarrow as pa
 from querylang.plan import EventType
 from querylang.types import LOCATION_FIELDS
 from querylang.value_types import Kind, Type
-from runtime.batch import column_name
+from runtime.columns.arrivals import column_name
 from runtime.interpreter.values import Dictionary, Event, Location, Value, World
 
 Cell = Any
