@@ -60,7 +60,7 @@ def replay(
     `flush=False` at the last row. Raises QueryErrors and InputError.
     """
     from ensue.result import run
-    from runtime.tables import Columns
+    from runtime.reading.tables import Columns
 
     columns = Columns(arrival, type, source_time)
     return run(queries, events, columns, parameters=parameters, ordering=ordering, until=until, flush=flush)
@@ -78,7 +78,7 @@ def match(
 ) -> DataFrame:
     """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns, parameters and ordering as in `replay`."""
     from ensue import spark
-    from runtime.tables import Columns
+    from runtime.reading.tables import Columns
 
     return spark.match(frames, queries, Columns(arrival, type, source_time), parameters, ordering)
 
@@ -103,7 +103,7 @@ def stream(
     None, and never for `none`: then only records move time. Columns, parameters and ordering as in `replay`; the sources' names are those of `frames`.
     """
     from ensue import spark
-    from runtime.tables import Columns
+    from runtime.reading.tables import Columns
 
     columns = Columns(arrival, type, source_time)
     return spark.stream(

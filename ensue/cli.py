@@ -148,7 +148,7 @@ def explain(
     from querylang.describe import to_dot
     from querylang.given_instances import with_instances
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
-    from runtime.tables import Columns
+    from runtime.reading.tables import Columns
 
     queries = load(file)
     plan = template_for(queries, events, Columns()) if events else queries.template()
@@ -278,7 +278,7 @@ def match(
 ) -> None:
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
     from ensue import spark
-    from runtime.tables import Columns
+    from runtime.reading.tables import Columns
 
     if out.exists():
         raise InputError(f"{out}: exists already; matches are written to a new folder")

@@ -14,7 +14,6 @@ from unicodedata import combining, east_asian_width
 from querylang.expression import type_of
 from querylang.plan import Plan
 from querylang.value_types import Type
-from runtime.cells import fitted_cell
 from runtime.columns.timestamps import format_time
 from runtime.instants import LATEST, NO_TIME
 from runtime.interpreter.context import Names
@@ -22,6 +21,7 @@ from runtime.interpreter.value_text import text_of
 from runtime.interpreter.values import Location
 from runtime.plain import Plain
 from runtime.policies.per_input import adjusts
+from runtime.reading.cell_parser import fitted_cell
 from runtime.steps import Step
 
 WIDEST_EVENT = 100

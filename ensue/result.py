@@ -31,10 +31,10 @@ from runtime.columns.timestamps import parse_time
 from runtime.ordered_tables import read_ordered
 from runtime.plain import Plain, plain_matches, plain_outputs
 from runtime.policies.plan_policies import GivenOrderings, parse_orderings
+from runtime.reading.tables import Columns, infer_schemas
 from runtime.replay import Records, matches_in_order, measured_replay
 from runtime.results import Results
 from runtime.steps import Step, replay_steps, row_numbers
-from runtime.tables import Columns, infer_schemas
 
 MATCH_COLUMNS = ("match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited", "members")
 SOME_COLUMNS = ("selected", "points")

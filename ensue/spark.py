@@ -23,8 +23,8 @@ from querylang.plan import Plan
 from runtime.ordered_tables import plan_for_files, refuse_unknown
 from runtime.policies.durations import parse_duration
 from runtime.policies.plan_policies import GivenOrderings, SourceOrdering, parse_orderings, policy_of, with_ordering
-from runtime.schemas import PLACES, type_of_kind
-from runtime.tables import Columns
+from runtime.reading.schema_inference import PLACES, type_of_kind
+from runtime.reading.tables import Columns
 from spark_backend import bounded, streaming
 from spark_backend.decode import matches_frame
 from spark_backend.reading import Reading

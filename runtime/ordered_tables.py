@@ -23,8 +23,8 @@ from runtime.policies.plan_policies import (
     policy_of,
     with_ordering,
 )
+from runtime.reading.tables import Columns, iter_arrivals
 from runtime.replay import Records, read_records, source_names
-from runtime.tables import Columns, iter_arrivals
 
 Brought = Mapping[str, Sequence[str]]
 """By source the event types that it brings."""

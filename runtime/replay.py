@@ -1,7 +1,7 @@
 """A bounded table through the engine, all at once: records in, results in their promised order out.
 
 Takes event tables and a plan; gives `Results` whose rows stand in the order of the steps that brought them, then query, key,
-match time, and the order of candidates (oldest first). Reading is left to `runtime.tables`, the row by row account to
+match time, and the order of candidates (oldest first). Reading is left to `runtime.reading.tables`, the row by row account to
 `runtime.steps`.
 """
 
@@ -24,8 +24,8 @@ from runtime.columns.keys import plain_columns
 from runtime.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.metrics import metrics_table, output_events
+from runtime.reading.tables import Columns, read_rows
 from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
-from runtime.tables import Columns, read_rows
 
 CHUNK = 500_000
 """Records given to the engine in one call, at least: few enough to stay near the processor. While more than half as many events are

@@ -18,13 +18,13 @@ from runtime.columns.arrivals import Arrivals, Kind, Shape, column_name
 from runtime.columns.cell_values import event_of
 from runtime.columns.keys import key_columns
 from runtime.columns.timestamps import format_time
-from runtime.controls import control_name
 from runtime.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text
 from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.policies.per_input import uses_source_time
+from runtime.reading.control_events import control_name
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results
 from runtime.selection import Selector, Use

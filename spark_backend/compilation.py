@@ -13,7 +13,7 @@ import querylang
 from querylang.errors import QueryErrors
 from querylang.given_instances import with_instances
 from querylang.plan import Plan, QueryPlan
-from runtime.schemas import infer_schemas
+from runtime.reading.schema_inference import infer_schemas
 from spark_backend.orderings import with_source_orderings
 from spark_backend.record import Schemas
 from spark_backend.settings import Deployment, Source

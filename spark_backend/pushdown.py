@@ -9,7 +9,7 @@ from __future__ import annotations
 from querylang.plan import Input, Plan, QueryPlan
 from runtime.columns.arrivals import field_columns
 from runtime.policies.per_input import has_ends
-from runtime.schemas import PLACES
+from runtime.reading.schema_inference import PLACES
 from spark_backend.groups import shared_order
 from spark_backend.reading import Reading
 

@@ -1,4 +1,4 @@
-"""Records on a worker: what a source's settings mean to the reader of `runtime.tables`.
+"""Records on a worker: what a source's settings mean to the reader of `runtime.reading.tables`.
 
 Takes paths or Arrow batches with a source's settings; gives packed rows. The reader is the embedded replay's: the same
 types, the same unreadable rows, the same coordinates, hence the same matches.
@@ -20,7 +20,7 @@ from querylang.errors import InputError
 from querylang.plan import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.policies.per_input import is_clocked
-from runtime.tables import iter_arrivals
+from runtime.reading.tables import iter_arrivals
 from spark_backend.program import Program, load_program
 from spark_backend.transport import Call, pack_arrivals, pack_signal
 

@@ -2,7 +2,7 @@
 
 One Arrow table holds a batch of records of any number of event types, in any order. System columns start with an
 underscore; each pair of a field name and a type that some event type has is one more column, `name:type`, null on the
-rows of the other event types. Readers fill it (`runtime.tables`), transports carry it, the engine orders it by
+rows of the other event types. Readers fill it (`runtime.reading.tables`), transports carry it, the engine orders it by
 (arrival, source, partition, offset). Times are microseconds UTC.
 """
 

@@ -2,7 +2,7 @@
 
 Takes an Arrow column (or one text); gives integer microseconds since 1970-01-01 UTC. A time is ISO 8601 (UTC unless it
 says otherwise), `HH:MM:SS[.ffffff]` (of 1970-01-01), a timestamp, date or time column, or seconds since 1970 as a
-number, rounded to the nearest microsecond. What a time means for an event is left to `runtime.tables`.
+number, rounded to the nearest microsecond. What a time means for an event is left to `runtime.reading.tables`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from querylang.errors import EnsueError
 from runtime.ordered_tables import plan_for_files
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.presets import stream_analytics
-from runtime.tables import Columns
+from runtime.reading.tables import Columns
 from tests.ensue.command import Run
 
 SECOND = 1_000_000

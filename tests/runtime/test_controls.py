@@ -6,9 +6,15 @@ import pytest
 
 import querylang
 from runtime.columns.arrivals import Kind
-from runtime.controls import ControlError, HeartbeatControl, SetDelayedEventsLeeway, control_name, parse_control
 from runtime.instants import NEVER
-from runtime.tables import read_arrivals
+from runtime.reading.control_events import (
+    ControlError,
+    HeartbeatControl,
+    SetDelayedEventsLeeway,
+    control_name,
+    parse_control,
+)
+from runtime.reading.tables import read_arrivals
 
 SECOND = 1_000_000
 EVENTS = "package com.example; event A { integer id; } query Q { inputs { A() within 5.0; } find A as a -> A as b { } }"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import querylang
 from runtime.engine import Engine
+from runtime.reading.tables import read_arrivals
 from runtime.replay import in_order
-from runtime.tables import read_arrivals
 
 SAMPLES = Path(__file__).parents[1] / "snapshots"
 ROWS = [

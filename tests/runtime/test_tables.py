@@ -20,7 +20,7 @@ from querylang.plan import Plan
 from runtime.columns.arrivals import Arrivals, Kind, arrivals_schema
 from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME
-from runtime.tables import infer_schemas, iter_arrivals, read_arrivals
+from runtime.reading.tables import infer_schemas, iter_arrivals, read_arrivals
 
 A = "event A { integer id; string name; float v; boolean ok; }\n"
 B = "event B { string id; float ts; }\n"

@@ -13,7 +13,7 @@ import querylang
 from querylang.errors import InputError
 from querylang.plan import Plan
 from runtime.engine import Engine
-from runtime.tables import read_arrivals
+from runtime.reading.tables import read_arrivals
 from spark_backend.bounded import match, match_tagged
 from spark_backend.decode import decode
 from spark_backend.reading import Reading

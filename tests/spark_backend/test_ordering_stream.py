@@ -15,7 +15,7 @@ from ensue.status import text
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
-from runtime.tables import read_arrivals
+from runtime.reading.tables import read_arrivals
 from spark_backend.compilation import compile_deployment
 from spark_backend.deployment import RunReport, run
 from spark_backend.settings import load_deployment

@@ -17,7 +17,7 @@ from ensue.cli import main
 from ensue.status import text
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
-from runtime.tables import read_arrivals
+from runtime.reading.tables import read_arrivals
 from spark_backend.deployment import deploy, run
 from spark_backend.files import BatchFiles
 from spark_backend.progress import JobProgress, Recent

@@ -6,7 +6,7 @@ from querylang import compile_text
 from runtime.columns.cell_values import row_events
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text
-from runtime.tables import read_arrivals
+from runtime.reading.tables import read_arrivals
 from spark_backend.groups import partition_groups
 from spark_backend.transport import pack_arrivals, unpack_row
 

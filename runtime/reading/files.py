@@ -1,7 +1,7 @@
 """Files and tables as raw columns: CSV, JSON lines, Parquet, YAML rows, pandas, Polars and Arrow tables.
 
 Takes a path or a table; gives `RawTable`s: Arrow columns as they are in the file (text, where the file has no types),
-the number of each row, and the rows that are none. Names and meanings of the columns are left to `runtime.tables`.
+the number of each row, and the rows that are none. Names and meanings of the columns are left to `runtime.reading.tables`.
 A file that cannot be a table at all raises InputError.
 """
 

@@ -1,8 +1,8 @@
 """Raw columns as typed fields: from whatever a file or table holds to the type that an event definition names.
 
 Takes an Arrow column; gives a column of the wanted type and a mark for each cell that is no such value. Vectorised: a
-column that is in order costs one cast; what only `runtime.cells` understands is read cell by cell. What happens to a
-row with a marked cell is left to `runtime.tables`.
+column that is in order costs one cast; what only `runtime.reading.cell_parser` understands is read cell by cell. What happens to a
+row with a marked cell is left to `runtime.reading.tables`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from querylang.plan import Plan
 from querylang.types import DECIMAL_PLACES, LOCATION_FIELDS
 from querylang.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
-from runtime.cells import CellError, fitted_cell
 from runtime.columns.cell_values import to_cell
 from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_times
 from runtime.instants import NO_TIME, SECOND
 from runtime.interpreter.context import Names
+from runtime.reading.cell_parser import CellError, fitted_cell
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",

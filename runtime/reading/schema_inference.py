@@ -1,7 +1,7 @@
 """The fields of event types that have no definition, from the tables that hold their events.
 
-Takes tables as `runtime.files` reads them; gives, for each event type found, its fields and their types. What the
-columns mean is said in `runtime.tables`.
+Takes tables as `runtime.reading.files` reads them; gives, for each event type found, its fields and their types. What the
+columns mean is said in `runtime.reading.tables`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from querylang.types import DECIMAL_PLACES
 from querylang.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
-from runtime.convert import NO_PLAN, convert, is_moment
-from runtime.files import RawTable, read_raw
+from runtime.reading.conversion import NO_PLAN, convert, is_moment
+from runtime.reading.files import RawTable, read_raw
 
 _WHOLE_DIGITS = 38 - DECIMAL_PLACES
 

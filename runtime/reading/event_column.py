@@ -1,7 +1,7 @@
 """The column that says what each row is: a type's name, an event written as text, or nothing.
 
 Takes the column and a plan; gives each row's kind, with the events that are written out. Each text is read once, however
-many rows have it. The fields in other columns are left to `runtime.tables`.
+many rows have it. The fields in other columns are left to `runtime.reading.tables`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.columns.arrivals import Kind
-from runtime.controls import control_name
 from runtime.interpreter.context import Names
 from runtime.interpreter.event_text import EventTextError, fields, parse_event_text
 from runtime.interpreter.values import Event, World
+from runtime.reading.control_events import control_name
 
 CONTROL_EVENTS = (
     "SetDelayedEventsLeeway",

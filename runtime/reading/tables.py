@@ -32,15 +32,15 @@ from runtime.columns.cell_values import to_cell
 from runtime.columns.expressions import as_array
 from runtime.columns.sorting import stable_order
 from runtime.columns.timestamps import NUMBER, microseconds, parse_times
-from runtime.convert import agrees, convert
-from runtime.event_column import event_index, read_event_column
-from runtime.files import RawTable, cell_of, iter_raw, read_raw
-from runtime.implausible import warning_of
 from runtime.instants import NO_TIME
 from runtime.interpreter.values import Event
 from runtime.policies.per_input import uses_source_time
-from runtime.schemas import PLACES, infer_schemas
-from runtime.shapes import read_shapes
+from runtime.reading.conversion import agrees, convert
+from runtime.reading.event_column import event_index, read_event_column
+from runtime.reading.files import RawTable, cell_of, iter_raw, read_raw
+from runtime.reading.intervals import read_shapes
+from runtime.reading.plausibility import warning_of
+from runtime.reading.schema_inference import PLACES, infer_schemas
 
 __all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
 
