@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.admission_tables import Punctuation, Ready, Released, Rows, Standing
+from runtime.admission.arrays import Punctuation, Ready, Released, Rows, Standing
+from runtime.admission.interval_edges import ends
+from runtime.admission.query_clocks import ClocksRun, QueryClocks
+from runtime.admission.selection import Selection, Selector
+from runtime.admission.shared_clock import NewRecords
 from runtime.arrow_types import one_chunk
-from runtime.clocks import NewRecords
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
-from runtime.edges import ends
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import NO_WAIT, PolicyColumns
-from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.remembered import Remembered
-from runtime.selection import Selection, Selector
 from runtime.waits import PendingWaits
 
 Integers = NDArray[np.int64]

@@ -16,13 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import Plan
+from runtime.admission.query_clocks import CLOCK_SCHEMA
 from runtime.arrow_types import one_chunk
 from runtime.calls import Clocked, Leeway
 from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.ledger import Account, ledger_table
-from runtime.query_clocks import CLOCK_SCHEMA
 from runtime.query_runner import QueryOutcome, QueryRunner
 from runtime.reading.control_events import ControlError, HeartbeatControl, parse_control
 from runtime.refused import refused_at_source
@@ -102,7 +102,7 @@ class Engine:
         return ledger_table(self._account)
 
     def clocks(self) -> pa.Table:
-        """The timelines that keys share, of all queries (`runtime.query_clocks.CLOCK_SCHEMA`)."""
+        """The timelines that keys share, of all queries (`runtime.admission.query_clocks.CLOCK_SCHEMA`)."""
         return pa.concat_tables([CLOCK_SCHEMA.empty_table(), *(runner.clocks() for runner in self._runners)])
 
     def snapshot(self) -> bytes:

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from runtime.admission.rules import Verdict
+from runtime.admission.selection import Use
 from runtime.arrow_types import one_chunk
-from runtime.judging import Verdict
 from runtime.results import LEDGER_SCHEMA
-from runtime.selection import Use
 
 DISCARDS = ("early", "late", "out_of_order", "malformed", "unknown_type", "null_key", "null_time")
 """Reasons for which a record is refused."""

@@ -15,14 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import EventType, Plan, QueryPlan, known
-from runtime.admission_tables import Waited
+from runtime.admission.arrays import Waited
+from runtime.admission.rules import Verdict
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import key_columns, mix
 from runtime.columns.sorting import stable_order
 from runtime.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
-from runtime.judging import Verdict
 from runtime.policies.per_input import adjusts, has_ends
 from runtime.results import (
     fields_struct,

@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.admission import Admitted, admit
-from runtime.admission_tables import Ready, Released, Timers, Waited
+from runtime.admission.arrays import Ready, Released, Timers, Waited
+from runtime.admission.per_key import Admitted, admit
+from runtime.admission.query_clocks import ClocksRun, QueryClocks
+from runtime.admission.selection import Selection, Selector, Use
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.block import run_block
 from runtime.calls import Call, Calls, Clocked, with_ends
@@ -38,11 +40,9 @@ from runtime.policies.per_input import (
     policy_columns,
     shares_clock,
 )
-from runtime.query_clocks import ClocksRun, QueryClocks
 from runtime.refused import refused
 from runtime.remembered import Remembered
 from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
-from runtime.selection import Selection, Selector, Use
 from runtime.waits import PendingWaits, clock_of
 from runtime.windows import remembered_rows, superseded_by, window_columns
 
@@ -355,7 +355,7 @@ class QueryRunner:
         return min(own, self._clocks.at(key, clock))
 
     def clocks(self) -> pa.Table:
-        """The timelines that keys share (`runtime.query_clocks.CLOCK_SCHEMA`)."""
+        """The timelines that keys share (`runtime.admission.query_clocks.CLOCK_SCHEMA`)."""
         return self._clocks.timelines()
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from querylang.plan import Plan
+from runtime.admission.selection import Selector, Use
 from runtime.columns.arrivals import Arrivals, Kind, Shape, column_name
 from runtime.columns.cell_values import event_of
 from runtime.columns.keys import key_columns
@@ -27,7 +28,6 @@ from runtime.policies.per_input import uses_source_time
 from runtime.reading.control_events import control_name
 from runtime.replay import Records, in_order, matches_in_order
 from runtime.results import Results
-from runtime.selection import Selector, Use
 
 Key = tuple[Any, ...]
 """Values that can be looked up and ordered: a location is the tuple of its members' names and values."""

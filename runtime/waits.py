@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import QueryPlan, known
-from runtime.admission_tables import Timers
+from runtime.admission.arrays import Timers
 from runtime.columns.sorting import stable_order
 from runtime.instants import NO_TIME
 from runtime.matcher import Found, Ordered, Waiting

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.plan import QueryPlan, Without, known
-from runtime.admission_tables import Released
+from runtime.admission.arrays import Released
 from runtime.compiled import kernel
 from runtime.instants import NEVER
 

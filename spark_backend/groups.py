@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
+from runtime.admission.rules import Verdict
+from runtime.admission.selection import Selector, Use
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.columns.keys import bucket_of, key_identity
-from runtime.judging import Verdict
 from runtime.ledger import Account, count_records
 from runtime.policies.per_input import is_clocked, shares_clock
-from runtime.selection import Selector, Use
 
 EVERY_BUCKET = -1
 """Stands for "a copy to each bucket" among bucket numbers."""
@@ -65,7 +65,7 @@ class PartitionGroup:
         return plain.issuperset(present.tolist())
 
     def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
-        """What each query makes of each record (`runtime.selection.Use`)."""
+        """What each query makes of each record (`runtime.admission.selection.Use`)."""
         kinds = arrivals.system("kind").astype(np.int64)
         return {
             query.title: selector.select(arrivals.table, kinds).use

@@ -1,6 +1,6 @@
 """What is done with a record before it is shipped: columns left out, filters asked, times and keys taken.
 
-Takes a plan; gives the columns that it needs, and what `explain` says. The work itself is `runtime.selection`, on the workers that
+Takes a plan; gives the columns that it needs, and what `explain` says. The work itself is `runtime.admission.selection`, on the workers that
 read, not a Spark expression: it means what the embedded replay means, to the last bit, and what is left behind is counted.
 """
 

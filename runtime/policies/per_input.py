@@ -2,7 +2,7 @@
 
 An input's policy is chosen for its source (`querylang.plan.TimePolicy`), or, without one, is what the query says: `wait`,
 `or Heartbeat`, `@OutOfOrder`. Timelines of the second kind belong to one input and one partition key; those of the
-first may be shared by many keys (`runtime.clocks`). What the settings do is in `runtime.judging` and `runtime.admission`.
+first may be shared by many keys (`runtime.admission.shared_clock`). What the settings do is in `runtime.admission.rules` and `runtime.admission.per_key`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_WAIT = -1
 """Stands for "no `wait`" in columns of lengths: events happen when they arrive."""
 
 BY_CLOCK = -2
-"""Stands for "its source has a policy" there: `runtime.clocks` judges its records and says when they are definitive."""
+"""Stands for "its source has a policy" there: `runtime.admission.shared_clock` judges its records and says when they are definitive."""
 
 
 def is_clocked(item: Input) -> bool:

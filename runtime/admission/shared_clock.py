@@ -3,7 +3,7 @@
 Takes the records of a call in order of arrival; judges those of its inputs, and says when any moment is definitive for any key.
 A clock has timelines (a source partition, a substream, an event type), each in a group; a group has come as far as the least
 of its timelines. Keys of one group see the same definitive time: all keys are in one group, unless substreams
-are told apart by fields of the key. What is done with the records afterwards is left to `runtime.admission`.
+are told apart by fields of the key. What is done with the records afterwards is left to `runtime.admission.per_key`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan, TimePolicy
-from runtime.arrow_types import arrow_type, one_chunk
-from runtime.clock_steps import (
+from runtime.admission.rules import Action, Settings
+from runtime.admission.shared_clock_kernel import (
     Curve,
     Feed,
     Groups,
@@ -32,12 +32,12 @@ from runtime.clock_steps import (
     run_quiet,
     run_records,
 )
+from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.cold_rows import Shelf, is_small, joined
 from runtime.columns.keys import hash_keys, number_keys, plain_columns, substream_columns
 from runtime.columns.sorting import stable_order
 from runtime.instants import NEVER, NO_TIME
-from runtime.judging import Action, Settings
 from runtime.policies.per_input import key_places
 
 Integers = NDArray[np.int64]

@@ -1,6 +1,6 @@
 """The model of time, step by step: whether a record is admitted, with which time, and how far it moves its timeline.
 
-Pure functions over numbers, compiled into the kernels of `runtime.admission` (timelines by key) and `runtime.clocks`
+Pure functions over numbers, compiled into the kernels of `runtime.admission.per_key` (timelines by key) and `runtime.admission.shared_clock`
 (timelines of a source). A timeline's bound says that no record admitted from now on has an earlier time; it never goes back.
 """
 

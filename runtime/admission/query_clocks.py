@@ -1,6 +1,6 @@
 """All shared clocks of a query together: one verdict a record, and one moment at which an event is free of all of them.
 
-Takes a call's new records; asks each clock (`runtime.clocks`). A query without policies of its own has no clocks, and nothing
+Takes a call's new records; asks each clock (`runtime.admission.shared_clock`). A query without policies of its own has no clocks, and nothing
 here costs anything.
 """
 
@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan import Plan, QueryPlan
-from runtime.clock_steps import Verdicts
-from runtime.clocks import ClockRun, NewRecords, SharedClock
+from runtime.admission.shared_clock import ClockRun, NewRecords, SharedClock
+from runtime.admission.shared_clock_kernel import Verdicts
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import clock_inputs
 
@@ -42,7 +42,7 @@ class ClocksRun:
     runs: tuple[ClockRun, ...]
 
     def ready(self, keys: Integers, time: Integers) -> tuple[Integers, Integers]:
-        """When each time is definitive for its key by all clocks (`runtime.admission.Ready`)."""
+        """When each time is definitive for its key by all clocks (`runtime.admission.per_key.Ready`)."""
         if not self.runs:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         moment, row = np.full(len(time), NO_TIME, np.int64), np.full(len(time), -1, np.int64)
@@ -61,7 +61,7 @@ class ClocksRun:
 
 
 class QueryClocks:
-    """The clocks of one query; see `runtime.clocks.SharedClock`."""
+    """The clocks of one query; see `runtime.admission.shared_clock.SharedClock`."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._query = query

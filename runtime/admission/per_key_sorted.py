@@ -2,14 +2,13 @@
 
 Then the moment of each event's release is known from the events alone: an event is released when all of the key's timelines have
 reached it, each by the clock or by the first record that is as new. Events are sorted once, and a pointer for each
-timeline goes along. It gives what `runtime.admission` gives for all other keys as well, at several times the cost: for those
+timeline goes along. It gives what `runtime.admission.per_key` gives for all other keys as well, at several times the cost: for those
 with delayed events that are held, and in calls with heartbeats.
 """
 
 from __future__ import annotations
 
-from runtime.admission_case import Case, Facts, Progress, Room, Steps
-from runtime.admission_tables import (
+from runtime.admission.arrays import (
     Came,
     Integers,
     Punctuation,
@@ -20,10 +19,11 @@ from runtime.admission_tables import (
     ready_of,
     release,
 )
+from runtime.admission.heaps import pop, push
+from runtime.admission.rules import Settings, judge
+from runtime.admission.workspace import Case, Facts, Progress, Room, Steps
 from runtime.compiled import borrowing, inlined
-from runtime.heaps import pop, push
 from runtime.instants import NEVER, NO_TIME
-from runtime.judging import Settings, judge
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 PATIENCE = 16

@@ -2,7 +2,7 @@
 
 Takes records in order of arrival with the number of their timeline; fills verdicts and times, and writes down each rise of a
 group's bound: the least over the group's timelines. Timers are logical: what is due by a record's arrival has
-happened before it. See `runtime.clocks` for what the numbers stand for.
+happened before it. See `runtime.admission.shared_clock` for what the numbers stand for.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.admission.rules import Settings, judge, moves
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
-from runtime.judging import Settings, judge, moves
 
 Integers = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ class Curve(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """By new row: see `runtime.judging.Judged`; `adjusted` is the reason of what was admitted with another time."""
+    """By new row: see `runtime.admission.rules.Judged`; `adjusted` is the reason of what was admitted with another time."""
 
     refused: NDArray[np.int8]
     adjusted: NDArray[np.int8]

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runtime.admission_tables import Came, Integers, Punctuation, Ready, Released, Rows, Timers
+from runtime.admission.arrays import Came, Integers, Punctuation, Ready, Released, Rows, Timers
 from runtime.instants import NO_TIME
 from runtime.policies.per_input import BY_CLOCK, PolicyColumns
 
 
 class Case(NamedTuple):
-    """What is to be admitted, and where the answer goes: see `runtime.admission.admit`. `came`: rows one key after the other."""
+    """What is to be admitted, and where the answer goes: see `runtime.admission.per_key.admit`. `came`: rows one key after the other."""
 
     rows: Rows
     came: Came
@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far admission has come: the next key, the next free positions, and as `runtime.admission.Admitted` has it."""
+    """How far admission has come: the next key, the next free positions, and as `runtime.admission.per_key.Admitted` has it."""
 
     key: int
     out: int
@@ -42,7 +42,7 @@ class Progress(NamedTuple):
 class Facts(NamedTuple):
     """`longest` and `shortest`: the largest and the least delay, an input without `wait`, or with a shared clock, has none;
     `longest_own`: of the keys' own timelines, -1: they have none; `is_still`: only the clock moves them. Whether any record is a
-    heartbeat; whether a key may be simple (`runtime.admission_simple`); whether definitive time may be just `longest` behind the
+    heartbeat; whether a key may be simple (`runtime.admission.per_key_sorted`); whether definitive time may be just `longest` behind the
     clock: no heartbeat was for every key so far, and no clock is shared; `is_shared`: one is."""
 
     longest: int
@@ -86,7 +86,7 @@ class Steps(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for one key at a time: `common` to `pending_number` as `runtime.admission` has them, `steps` as `runtime.admission_simple`."""
+    """Room for one key at a time: `common` to `pending_number` as `runtime.admission.per_key` has them, `steps` as `runtime.admission.per_key_sorted`."""
 
     common: Integers
     held_time: Integers

@@ -17,9 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.admission_case import Case, Facts, Progress, Room, facts_of, new_room
-from runtime.admission_simple import admit_simply
-from runtime.admission_tables import (
+from runtime.admission.arrays import (
     NO_CLOCKS,
     Punctuation,
     Ready,
@@ -32,10 +30,12 @@ from runtime.admission_tables import (
     ready_of,
     release,
 )
+from runtime.admission.heaps import pop, push
+from runtime.admission.per_key_sorted import admit_simply
+from runtime.admission.rules import Settings, judge
+from runtime.admission.workspace import Case, Facts, Progress, Room, facts_of, new_room
 from runtime.compiled import borrowing, inlined
-from runtime.heaps import pop, push
 from runtime.instants import NEVER, NO_TIME
-from runtime.judging import Settings, judge
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 Integers = NDArray[np.int64]

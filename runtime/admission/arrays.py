@@ -1,4 +1,4 @@
-"""What admission takes and gives, as tables of numbers: see `runtime.admission`."""
+"""What admission takes and gives, as tables of numbers: see `runtime.admission.per_key`."""
 
 from __future__ import annotations
 
