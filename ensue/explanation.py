@@ -17,7 +17,7 @@ from querylang.errors import InputError
 from querylang.given_instances import needed
 from querylang.instances import bind
 from querylang.plan import Plan, QueryPlan, to_dict
-from runtime.choose import why_not_kernel
+from runtime.matching.choose import why_not_kernel
 from spark_backend.pushdown import describe_pushdown
 
 

@@ -25,9 +25,9 @@ from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
 from runtime.instants import NEVER, NO_TIME
+from runtime.matching.trailing_waits import PendingWaits
 from runtime.policies.per_input import NO_WAIT, PolicyColumns
 from runtime.remembered import Remembered
-from runtime.waits import PendingWaits
 
 Integers = NDArray[np.int64]
 

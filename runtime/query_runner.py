@@ -23,14 +23,16 @@ from runtime.admission.selection import Selection, Selector, Use
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.block import run_block
 from runtime.calls import Call, Calls, Clocked, with_ends
-from runtime.choose import choose_matcher
 from runtime.columns.arrivals import AT_THE_END, SYSTEM_FIELDS, field_columns
 from runtime.columns.keys import key_columns, key_identity, plain_columns, unique_numbers
-from runtime.every import selected
 from runtime.instants import NEVER, NO_TIME
 from runtime.ledger import Account, count_pending, count_records
 from runtime.match_table import Matched, match_table
-from runtime.matcher import Found, Ordered
+from runtime.matching.choose import choose_matcher
+from runtime.matching.find_every import selected
+from runtime.matching.interface import Found, Ordered
+from runtime.matching.trailing_waits import PendingWaits, clock_of
+from runtime.matching.windows import remembered_rows, superseded_by, window_columns
 from runtime.policies.per_input import (
     BY_CLOCK,
     NO_WAIT,
@@ -43,8 +45,6 @@ from runtime.policies.per_input import (
 from runtime.refused import refused
 from runtime.remembered import Remembered
 from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
-from runtime.waits import PendingWaits, clock_of
-from runtime.windows import remembered_rows, superseded_by, window_columns
 
 Integers = NDArray[np.int64]
 

@@ -2,7 +2,7 @@
 
 Takes an expression over term 0 and the table that holds the events; gives its value on every row, with a mask of
 the rows where it has one. What each operator means is said once more, value by value, in `runtime.interpreter.expressions`, and for
-conditions over several events in `runtime.kernel_program`; a differential test holds the three together. What numpy and
+conditions over several events in `runtime.matching.kernel.program`; a differential test holds the three together. What numpy and
 Arrow do exactly as the interpreter is done by them; all else is the interpreter's, node by node, row by row.
 """
 

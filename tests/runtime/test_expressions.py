@@ -43,9 +43,9 @@ from runtime.interpreter.expressions import holds as interpreted_condition
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.value_text import decimal_text
 from runtime.interpreter.values import EvaluationError, Event, seconds
-from runtime.kernel_matcher import KernelMatcher
-from runtime.kernel_program import NotForKernel
-from runtime.matcher import Ordered
+from runtime.matching.interface import Ordered
+from runtime.matching.kernel.matcher import KernelMatcher
+from runtime.matching.kernel.program import NotForKernel
 from tests.runtime.plans import an_input, chain
 from tests.support.value_oracle import NoValue, is_known, oracle, outward
 

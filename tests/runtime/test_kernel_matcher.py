@@ -10,7 +10,7 @@ import querylang
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.instants import NO_TIME
-from runtime.kernel_tables import independence
+from runtime.matching.kernel.tables import independence
 
 
 def _pattern(terms: int, where: str = "") -> str:

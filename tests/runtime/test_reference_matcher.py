@@ -6,7 +6,7 @@ from querylang.automaton import ACCEPT, State, Transition
 from querylang.expression import Binary, Expression, FieldOf, Type
 from querylang.plan import QueryPlan
 from runtime.interpreter.values import Event, Value
-from runtime.reference_matcher import ReferenceMatcher, Released
+from runtime.matching.reference import ReferenceMatcher, Released
 from tests.runtime.plans import A, a_plan, a_query, an_input, chain
 
 MINUTE = 60_000_000

@@ -18,7 +18,7 @@ from querylang.plan import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.instants import NO_TIME
-from runtime.kernel_program import NotForKernel
+from runtime.matching.kernel.program import NotForKernel
 from runtime.replay import in_order
 from runtime.results import Results
 

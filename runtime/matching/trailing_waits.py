@@ -18,7 +18,7 @@ from querylang.plan import QueryPlan, known
 from runtime.admission.arrays import Timers
 from runtime.columns.sorting import stable_order
 from runtime.instants import NO_TIME
-from runtime.matcher import Found, Ordered, Waiting
+from runtime.matching.interface import Found, Ordered, Waiting
 
 Integers = NDArray[np.int64]
 

@@ -17,8 +17,8 @@ from querylang.automaton import ACCEPT, Automaton, Transition
 from querylang.expression import terms_of
 from querylang.plan import Condition, QueryPlan, Where, Within, Without, known
 from runtime.instants import NEVER
-from runtime.kernel_blocks import patience
-from runtime.kernel_program import KernelProgram, comparison
+from runtime.matching.kernel.lookahead import patience
+from runtime.matching.kernel.program import KernelProgram, comparison
 
 Integers = NDArray[np.int64]
 Records = NDArray[Any]
@@ -35,7 +35,7 @@ STATE = _record("first", "stop", "input", "link", "need", "memory", "asks", "ahe
 """A state's transitions are `first` to before `stop`. `input`: the only one that it takes, -1: several, and `link`: that input's
 row in `AutomatonTables.links`, -1: none. `need`: how many events it takes at least from here to the end. `memory`: its row in the
 memory of failures, -1: none, and `asks`: the term on whose event a failure depends, -1: on none (`independence`). `ahead`: the
-program by which `runtime.kernel_blocks` looks ahead after `patience` events, -1: none."""
+program by which `runtime.matching.kernel.lookahead` looks ahead after `patience` events, -1: none."""
 
 TRANSITION = _record(
     "input", "target", "equals", "term", "first_bind", "stop_bind", "first_check", "first_slow", "stop_check"
@@ -318,7 +318,7 @@ def ends_of(lengths: Sequence[int]) -> Integers:
 
 def followed_windows(query: QueryPlan, remembered: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """By input, whether its window is followed event by event: all are where events are counted, else those in which a `without`
-    looks; of the others only the time of an event is looked at. Empty: none is. `remembered`: as in `runtime.windows`."""
+    looks; of the others only the time of an event is looked at. Empty: none is. `remembered`: as in `runtime.matching.windows`."""
     inputs = range(len(query.inputs))
     if any(remembered[index] and query.inputs[index].retain is not None for index in inputs):
         return remembered

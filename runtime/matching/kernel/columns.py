@@ -21,9 +21,9 @@ from querylang.value_types import Type
 from runtime.columns.expressions import Column, evaluate, with_keys
 from runtime.columns.keys import key_columns
 from runtime.compiled import kernel
-from runtime.kernel_evaluation import Conditions
-from runtime.kernel_program import KernelProgram, Operand
-from runtime.matcher import Ordered
+from runtime.matching.interface import Ordered
+from runtime.matching.kernel.evaluator import Conditions
+from runtime.matching.kernel.program import KernelProgram, Operand
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

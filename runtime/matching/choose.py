@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from querylang.plan import Plan, QueryPlan
-from runtime.kernel_matcher import KernelMatcher
-from runtime.kernel_program import NotForKernel
-from runtime.matcher import Matcher
-from runtime.reference_adapter import ReferenceOverColumns
+from runtime.matching.interface import Matcher
+from runtime.matching.kernel.matcher import KernelMatcher
+from runtime.matching.kernel.program import NotForKernel
+from runtime.matching.reference_adapter import ReferenceOverColumns
 
 
 def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matcher:

@@ -72,7 +72,7 @@ def _reach(query: QueryPlan, index: int) -> int:
 def remembered_rows(
     released: Released, superseded: Integers, definitive: Integers, windows: WindowColumns
 ) -> NDArray[np.int32]:
-    """The rows to keep, by key and in total order; `superseded` as in `runtime.matcher.Ordered`, `definitive` by key."""
+    """The rows to keep, by key and in total order; `superseded` as in `runtime.matching.interface.Ordered`, `definitive` by key."""
     return _remembered(released.start, released.order, released.input, released.time, superseded, definitive, windows)
 
 

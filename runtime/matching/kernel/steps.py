@@ -1,7 +1,7 @@
 """A step of the search: which events may come next, what taking one binds and checks, what a failure teaches.
 
 Takes the tables of a query and where the search stands, as arrays that change. Whether a condition holds is said in
-`runtime.kernel_checks`, the order of steps in `runtime.kernel_search`.
+`runtime.matching.kernel.conditions`, the order of steps in `runtime.matching.kernel.search`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.kernel_blocks import Block, new_block
-from runtime.kernel_checks import Events, is_free, is_shorter
-from runtime.kernel_evaluation import Conditions, Stacks, compares, holds, new_stacks
-from runtime.kernel_tables import AutomatonTables
-from runtime.windows import WindowColumns
+from runtime.matching.kernel.conditions import Events, is_free, is_shorter
+from runtime.matching.kernel.evaluator import Conditions, Stacks, compares, holds, new_stacks
+from runtime.matching.kernel.lookahead import Block, new_block
+from runtime.matching.kernel.tables import AutomatonTables
+from runtime.matching.windows import WindowColumns
 
 Integers = NDArray[np.int64]
 
@@ -53,7 +53,7 @@ class Lessons(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Where the search stands. `bound`: by term, see `runtime.kernel_checks`; by input: `oldest`, the position where its window
+    """Where the search stands. `bound`: by term, see `runtime.matching.kernel.conditions`; by input: `oldest`, the position where its window
     begins by `retain`, or at all if the window is followed; `edge`, the time that its events must be after; `inside`, how many events
     a followed window holds."""
 

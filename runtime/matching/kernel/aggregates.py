@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
-from runtime.kernel_evaluation import Conditions, has_value
-from runtime.kernel_steps import Memory, is_more_recent
+from runtime.matching.kernel.evaluator import Conditions, has_value
+from runtime.matching.kernel.steps import Memory, is_more_recent
 
 Integers = NDArray[np.int64]
 

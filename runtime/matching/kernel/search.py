@@ -5,7 +5,7 @@ is the winner by the *recent* policy, except where one event may serve different
 ways are gone and their results compared. A `find every` goes all ways there are, from each event of the windows.
 
 Read it from `search`, which goes through keys and new events, by way of `_go`, which takes step after step, to what a
-step is, in `runtime.kernel_steps`.
+step is, in `runtime.matching.kernel.steps`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
-from runtime.kernel_blocks import look_ahead
-from runtime.kernel_checks import Events, Query
-from runtime.kernel_every import Gathering, finish, take
-from runtime.kernel_steps import (
+from runtime.matching.kernel.aggregates import Gathering, finish, take
+from runtime.matching.kernel.conditions import Events, Query
+from runtime.matching.kernel.lookahead import look_ahead
+from runtime.matching.kernel.steps import (
     Memory,
     advance,
     is_hopeless,

@@ -16,13 +16,13 @@ from itertools import groupby
 from querylang.automaton import ACCEPT, Transition
 from querylang.expression import Aggregate, Expression, Invoke, KeyOf, walk
 from querylang.plan import Between, Condition, Input, Plan, QueryPlan, Where, Within, Without, known, mentioned_terms
-from runtime.every import aggregates_of
 from runtime.instants import NEVER
 from runtime.interpreter.aggregates import BY_RECENCY, aggregate
 from runtime.interpreter.context import Context, Names
 from runtime.interpreter.expressions import evaluate, holds
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value
+from runtime.matching.find_every import aggregates_of
 
 
 @dataclass(frozen=True, slots=True)

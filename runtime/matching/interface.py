@@ -1,6 +1,6 @@
 """What a matcher takes and gives; two of them stand behind this interface.
 
-`runtime.kernel_matcher` takes every query whose conditions its program can say, `runtime.reference_matcher` takes all. Both
+`runtime.matching.kernel.matcher` takes every query whose conditions its program can say, `runtime.matching.reference` takes all. Both
 are driven by the plan's automaton and must agree on every stream.
 """
 
@@ -37,7 +37,7 @@ class Ordered:
 class Found:
     """Matches in order of their latest event's position; `members[match, term]` is a position, -1 where it is unset.
 
-    Of a `find every`, `aggregates` has a column for each of `runtime.every.aggregates_of`, and members mean nothing.
+    Of a `find every`, `aggregates` has a column for each of `runtime.matching.find_every.aggregates_of`, and members mean nothing.
     """
 
     latest: Integers

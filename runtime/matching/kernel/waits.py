@@ -1,6 +1,6 @@
 """Which trailing waits no condition has ended, by the events that there are.
 
-Takes ordered events, a query's tables and the waits; what a wait is, and when it is over, stands in `runtime.waits`.
+Takes ordered events, a query's tables and the waits; what a wait is, and when it is over, stands in `runtime.matching.trailing_waits`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.kernel_checks import Events, Query, after, blocks, lead, range_of
-from runtime.kernel_evaluation import Conditions, Stacks
-from runtime.kernel_steps import Memory
-from runtime.kernel_tables import Records
-from runtime.windows import WindowColumns
+from runtime.matching.kernel.conditions import Events, Query, after, blocks, lead, range_of
+from runtime.matching.kernel.evaluator import Conditions, Stacks
+from runtime.matching.kernel.steps import Memory
+from runtime.matching.kernel.tables import Records
+from runtime.matching.windows import WindowColumns
 
 Integers = NDArray[np.int64]
 
@@ -30,7 +30,7 @@ class Late(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Waits as the kernel takes them: see `runtime.matcher.Waiting`."""
+    """Waits as the kernel takes them: see `runtime.matching.interface.Waiting`."""
 
     key: Integers
     members: Integers

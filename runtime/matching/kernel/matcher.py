@@ -1,7 +1,7 @@
 """The fast matcher: one compiled search for every query, driven by the automaton and the conditions' program as tables.
 
 Takes ordered events as columns; operands of conditions are computed as columns first, then each new event starts a depth-first
-search backwards in time (`runtime.kernel_search`). No partial matches are kept; windows, `within` and conditions, checked as
+search backwards in time (`runtime.matching.kernel.search`). No partial matches are kept; windows, `within` and conditions, checked as
 early as they can be decided, cut the search.
 """
 
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from querylang.expression import Aggregate, Expression, Type, terms_of
 from querylang.plan import Condition, Plan, QueryPlan, Where, Without, known, mentioned_terms
-from runtime.every import aggregates_of
 from runtime.instants import NEVER
-from runtime.kernel_checks import Events, Query
-from runtime.kernel_columns import Counted, Reader
-from runtime.kernel_every import Aggregated, Arguments, Function, Gathering, Running
-from runtime.kernel_program import (
+from runtime.matching.find_every import aggregates_of
+from runtime.matching.interface import Found, Ordered, Waiting
+from runtime.matching.kernel.aggregates import Aggregated, Arguments, Function, Gathering, Running
+from runtime.matching.kernel.columns import Counted, Reader
+from runtime.matching.kernel.conditions import Events, Query
+from runtime.matching.kernel.program import (
     KernelProgram,
     NotForKernel,
     Operand,
@@ -28,9 +29,9 @@ from runtime.kernel_program import (
     build_program,
     operand_of,
 )
-from runtime.kernel_search import search
-from runtime.kernel_steps import Memory, new_memory
-from runtime.kernel_tables import (
+from runtime.matching.kernel.search import search
+from runtime.matching.kernel.steps import Memory, new_memory
+from runtime.matching.kernel.tables import (
     ConditionTables,
     automaton_tables,
     condition_tables,
@@ -38,9 +39,8 @@ from runtime.kernel_tables import (
     followed_windows,
     is_ambiguous,
 )
-from runtime.kernel_waits import Late, Waits, outlive
-from runtime.matcher import Found, Ordered, Waiting
-from runtime.windows import WindowColumns, window_columns
+from runtime.matching.kernel.waits import Late, Waits, outlive
+from runtime.matching.windows import WindowColumns, window_columns
 
 Integers = NDArray[np.int64]
 

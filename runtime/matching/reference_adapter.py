@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from querylang.plan import Plan, QueryPlan
 from runtime.arrow_types import arrow_type
 from runtime.columns.cell_values import row_events, to_cell
-from runtime.every import aggregates_of
 from runtime.instants import NEVER
 from runtime.interpreter.context import Names
-from runtime.matcher import Found, Ordered, Waiting
-from runtime.reference_matcher import ReferenceMatcher, Released
+from runtime.matching.find_every import aggregates_of
+from runtime.matching.interface import Found, Ordered, Waiting
+from runtime.matching.reference import ReferenceMatcher, Released
 
 SECOND = 1_000_000
 

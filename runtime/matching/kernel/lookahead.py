@@ -3,7 +3,7 @@
 Takes a program whose steps all lanes can take together, and where the search stands; gives the position to go on with. Each
 step is done for a block of events before the next one, so that what costs much with one event after the other, finding
 out which step it is, is paid once a block. It decides nothing: who asks for it tries that event as any other. The
-steps mean what they mean in `runtime.kernel_evaluation`.
+steps mean what they mean in `runtime.matching.kernel.evaluator`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from runtime.columns.expressions import divide, remainder
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.kernel_evaluation import Conditions
-from runtime.kernel_program import STACK, KernelProgram, Operation
+from runtime.matching.kernel.evaluator import Conditions
+from runtime.matching.kernel.program import STACK, KernelProgram, Operation
 
 Integers = NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""What a condition's program comes to: the steps of `runtime.kernel_program`, one candidate at a time.
+"""What a condition's program comes to: the steps of `runtime.matching.kernel.program`, one candidate at a time.
 
 Takes a program, its operands as columns and the positions of the events that are bound; gives the value on top of a stack.
 """
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from runtime.columns.expressions import divide, remainder
 from runtime.compiled import inlined
-from runtime.kernel_program import STACK
+from runtime.matching.kernel.program import STACK
 
 
 class Conditions(NamedTuple):

@@ -1,6 +1,6 @@
 """Whether a condition lets the events through that are bound so far: `within` and `without` over a range of them.
 
-Takes ordered events, a query's tables and positions by term; `where` is `runtime.kernel_evaluation`. `bound[term]` is a position,
+Takes ordered events, a query's tables and positions by term; `where` is `runtime.matching.kernel.evaluator`. `bound[term]` is a position,
 -1 while the term is not bound; the last entry is for the event of a `without`, before that for any event of the key.
 """
 
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.kernel_evaluation import Conditions, Stacks, holds
-from runtime.kernel_tables import AutomatonTables, ConditionTables, Records
-from runtime.windows import WindowColumns
+from runtime.matching.kernel.evaluator import Conditions, Stacks, holds
+from runtime.matching.kernel.tables import AutomatonTables, ConditionTables, Records
+from runtime.matching.windows import WindowColumns
 
 Integers = NDArray[np.int64]
 
 
 class Events(NamedTuple):
-    """Ordered events by position: see `runtime.matcher.Ordered`. `counts[r, p]`: how many events before position p row r
+    """Ordered events by position: see `runtime.matching.interface.Ordered`. `counts[r, p]`: how many events before position p row r
     counts, over all keys."""
 
     start: Integers
@@ -33,7 +33,7 @@ class Events(NamedTuple):
 
 
 class Query(NamedTuple):
-    """What is searched for. `followed`: see `runtime.kernel_tables.followed_windows`; `within`: of the whole pattern; `leading`: the length of the leading wait; NEVER: there is none.
+    """What is searched for. `followed`: see `runtime.matching.kernel.tables.followed_windows`; `within`: of the whole pattern; `leading`: the length of the leading wait; NEVER: there is none.
 
     Kernels take it apart first: to pass a tuple within a tuple on costs as much as a step of the search.
     """

@@ -1,0 +1,1 @@
+"""Ordered events to matches."""

@@ -1,0 +1,1 @@
+"""The compiled matcher: tables and programs for a query, and the kernels that run them."""
