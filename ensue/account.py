@@ -1,7 +1,7 @@
 """The account in words: for each query and source, what became of all that was received.
 
 Takes the ledger of a replay; gives one line where there is one account, a table where there are several. Both add up:
-received = used + adjusted + filtered + ... + discarded + pending, in the words of `runtime.ledger`.
+received = used + adjusted + filtered + ... + discarded + pending, in the words of `runtime.results.ledger`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from ensue.report import text_table
-from runtime.ledger import DISCARDS, WORDS
+from runtime.results.ledger import DISCARDS, WORDS
 
 Counts = Mapping[str, int]
 
 
 def account_text(ledger: pa.Table) -> str:
-    """The account of a ledger (`runtime.results.LEDGER_SCHEMA`)."""
+    """The account of a ledger (`runtime.results.schemas.LEDGER_SCHEMA`)."""
     accounts: dict[tuple[str, str], dict[str, int]] = {}
     for row in ledger.to_pylist():
         accounts.setdefault((row["query"], row["source"]), {})[row["what"]] = row["count"]

@@ -16,9 +16,9 @@ from ensue.cases import Case
 from ensue.report import step_outputs, text_table
 from querylang.plan import Plan
 from runtime.columns.timestamps import format_time, parse_time
-from runtime.plain import Plain, RowOf, plain_matches, plain_outputs
 from runtime.replay import Records, in_order, matches_in_order
-from runtime.results import Results
+from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outputs
+from runtime.results.schemas import Results
 from runtime.steps import Step, row_numbers
 
 HEADER = ("", "at", "row", "definitive", "out", "discard")

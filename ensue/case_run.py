@@ -16,7 +16,7 @@ from ensue.executors import Job, even_splits
 from ensue.queries import load
 from querylang.errors import EnsueError
 from runtime.ordered_tables import read_ordered
-from runtime.results import Results
+from runtime.results.schemas import Results
 from runtime.steps import replay_steps
 
 MICRO_BATCHES = (1, 2, 3)

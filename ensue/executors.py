@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from querylang.plan import Plan
 from runtime.replay import Records, replay_records
-from runtime.results import Results
+from runtime.results.schemas import Results
 
 
 @dataclass(frozen=True, slots=True)

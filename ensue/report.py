@@ -19,9 +19,9 @@ from runtime.instants import LATEST, NO_TIME
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import text_of
 from runtime.interpreter.values import Location
-from runtime.plain import Plain
 from runtime.policies.per_input import adjusts
 from runtime.reading.cell_parser import fitted_cell
+from runtime.results.json_objects import Plain
 from runtime.steps import Step
 
 WIDEST_EVENT = 100

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ensue.account import account_text
 from ensue.report import Clock, text_table
-from runtime.ledger import ledger_table
+from runtime.results.ledger import ledger_table
 from spark_backend.status import QueryStatus, Status, TimelineStatus, status_of
 
 SECOND = 1_000_000
@@ -101,7 +101,7 @@ def _timelines(query: QueryStatus) -> str:
 
 def _by_query(status: Status) -> pa.Table:
     """The accounts of all sources together; each by itself stands in the plain form."""
-    from runtime.ledger import Account
+    from runtime.results.ledger import Account
 
     account: Account = Account()
     for (query, _, what), count in status.ledger.items():

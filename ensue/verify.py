@@ -17,8 +17,8 @@ import pyarrow as pa
 from ensue import executors
 from ensue.report import counted
 from ensue.result import Replay
-from runtime.plain import plain_matches, plain_outputs, plain_value
-from runtime.results import Results
+from runtime.results.json_objects import plain_matches, plain_outputs, plain_value
+from runtime.results.schemas import Results
 
 ONE = {"matches": "match", "outputs": "output", "discards": "discard"}
 SHOWN = 3

@@ -22,11 +22,11 @@ from runtime.calls import Clocked, Leeway
 from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
-from runtime.ledger import Account, ledger_table
 from runtime.query_runner import QueryOutcome, QueryRunner
 from runtime.reading.control_events import ControlError, HeartbeatControl, parse_control
-from runtime.refused import refused_at_source
-from runtime.results import ADJUSTED_SCHEMA, OUTPUT_SCHEMA, TIMESTAMP, Results, discard_schema
+from runtime.results.discards import refused_at_source
+from runtime.results.ledger import Account, ledger_table
+from runtime.results.schemas import ADJUSTED_SCHEMA, OUTPUT_SCHEMA, TIMESTAMP, Results, discard_schema
 from runtime.state import StateError, decode, encode
 
 

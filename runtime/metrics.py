@@ -1,7 +1,7 @@
 """The figures that tell how a source's events fit the settings of time, by the names of Stream Analytics' metrics.
 
 Takes an engine and how many rows each query has given; gives one row a query and figure. Counts are of all calls so far, as in
-`runtime.ledger`, from which they come: a rate is the difference of two of them. "Watermark Delay" is a moment's:
+`runtime.results.ledger`, from which they come: a rate is the difference of two of them. "Watermark Delay" is a moment's:
 how far the arrival clock, or the wall clock where it is given, is ahead of the timeline that is furthest behind.
 """
 
@@ -18,7 +18,7 @@ from querylang.plan import QueryPlan
 from runtime.engine import Engine
 from runtime.instants import LATEST, NO_TIME
 from runtime.policies.per_input import clock_inputs, is_clocked, key_places
-from runtime.results import Results
+from runtime.results.schemas import Results
 
 METRICS_SCHEMA = pa.schema(
     [("query", pa.string()), ("metric", pa.string()), ("outcome", pa.string()), ("value", pa.float64())]

@@ -25,7 +25,7 @@ from runtime.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.metrics import metrics_table, output_events
 from runtime.reading.tables import Columns, read_rows
-from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
+from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 CHUNK = 500_000
 """Records given to the engine in one call, at least: few enough to stay near the processor. While more than half as many events are

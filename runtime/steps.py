@@ -23,11 +23,11 @@ from runtime.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text
-from runtime.plain import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.policies.per_input import uses_source_time
 from runtime.reading.control_events import control_name
 from runtime.replay import Records, in_order, matches_in_order
-from runtime.results import Results
+from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outputs, plain_value
+from runtime.results.schemas import Results
 
 Key = tuple[Any, ...]
 """Values that can be looked up and ordered: a location is the tuple of its members' names and values."""

@@ -1,7 +1,7 @@
 """Tagged rows as typed tables and DataFrames.
 
 Takes tagged rows, as Spark's or as plain data; gives matches with one column a pattern name, outputs, discards and
-accounts. The Arrow schemas stand in `runtime.results`; here they only get the shape that a table of results has.
+accounts. The Arrow schemas stand in `runtime.results.schemas`; here they only get the shape that a table of results has.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from querylang.plan import Plan, QueryPlan
-from runtime.results import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
+from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
 from spark_backend.shapes import without_empty_structs
 from spark_backend.ship import load_plan, on_worker, plan_text
 from spark_backend.tagged import Tag, read_table, without_order

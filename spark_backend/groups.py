@@ -23,8 +23,8 @@ from runtime.admission.rules import Verdict
 from runtime.admission.selection import Selector, Use
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.columns.keys import bucket_of, key_identity
-from runtime.ledger import Account, count_records
 from runtime.policies.per_input import is_clocked, shares_clock
+from runtime.results.ledger import Account, count_records
 
 EVERY_BUCKET = -1
 """Stands for "a copy to each bucket" among bucket numbers."""

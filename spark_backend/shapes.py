@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from runtime.arrow_types import one_chunk
-from runtime.plain import Plain, cells, plain_value
+from runtime.results.json_objects import Plain, cells, plain_value
 
 
 def without_empty_structs(table: pa.Table) -> pa.Table:
@@ -51,7 +51,7 @@ def _text_of_nested(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def json_rows(table: pa.Table) -> list[Plain]:
-    """For JSON: values as `runtime.plain` has them, moments as ISO 8601 text."""
+    """For JSON: values as `runtime.results.json_objects` has them, moments as ISO 8601 text."""
     columns = [_with_text_times(one_chunk(column)) for column in table.columns]
     rows: list[Plain] = pa.table(columns, names=table.column_names).to_pylist(maps_as_pydicts="lossy")
     return [_plain(row) for row in rows]

@@ -13,7 +13,7 @@ from typing import Any
 
 from runtime.columns.timestamps import format_time
 from runtime.instants import NEVER
-from runtime.ledger import DISCARDS
+from runtime.results.ledger import DISCARDS
 from spark_backend.clocks import SourceClock
 from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger
 from spark_backend.progress import JobProgress, QueryTime, Timeline

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.instants import NEVER
-from runtime.ledger import Account, ledger_table
-from runtime.results import Results
+from runtime.results.ledger import Account, ledger_table
+from runtime.results.schemas import Results
 from spark_backend.bucket_state import Saved, close_state, open_state
 from spark_backend.clocks import Clocks, Turn
 from spark_backend.groups import PartitionGroup, count_uses

@@ -1,7 +1,7 @@
 """The operator's output: tagged rows, each one an Arrow table of one kind and query; and the way back.
 
 Takes `Results`; gives rows `(bucket, kind, query, rows, data)` and, from their bytes, Arrow tables as the schemas of
-`runtime.results` have them. Half a million matches travel as a few binary values.
+`runtime.results.schemas` have them. Half a million matches travel as a few binary values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.results import Results
+from runtime.results.schemas import Results
 
 TAGGED_DDL = "bucket int, kind string, query string, rows long, data binary"
 TAGGED_SCHEMA = pa.schema(

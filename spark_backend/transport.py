@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from querylang.plan import Plan
 from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
-from runtime.ledger import Account, ledger_table
-from runtime.results import LEDGER_SCHEMA
+from runtime.results.ledger import Account, ledger_table
+from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.clocks import Heard
 from spark_backend.container import pack, unpack
 from spark_backend.groups import EVERY_BUCKET, PartitionGroup, Route

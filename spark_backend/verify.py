@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals
-from runtime.ledger import Account, ledger_table
 from runtime.replay import in_order
-from runtime.results import OUTPUT_SCHEMA, Results, discard_schema, match_schema
+from runtime.results.ledger import Account, ledger_table
+from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, match_schema
 from spark_backend.bounded import tagged_bounded
 from spark_backend.errors import plain_error
 from spark_backend.groups import EVERY_BUCKET

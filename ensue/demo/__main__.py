@@ -20,7 +20,7 @@ from ensue.demo import picture, striking
 from ensue.demo.comparison import Totals, differences, job_totals, replay_totals
 from ensue.demo.flights import EventTables, write_event_tables
 from querylang.errors import EnsueError, InputError
-from runtime.ledger import WORDS
+from runtime.results.ledger import WORDS
 from spark_backend.deployment import BatchReport, RunReport
 from spark_backend.deployment import run as run_deployment
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
-from runtime.results import Results
+from runtime.results.schemas import Results
 
 Totals = Mapping[tuple[str, str], int]
 """Counts by query and word of the ledger."""

@@ -24,7 +24,7 @@ from runtime.columns import cold_rows as shelf
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.replay import in_order
-from runtime.results import Results
+from runtime.results.schemas import Results
 from tests.support import duckdb_oracle, pattern_oracle
 from tests.support.admission_oracle import AdmissionOracle
 from tests.support.candidates import TooManyError

@@ -18,7 +18,7 @@ from querylang.plan import Plan, TimePolicy
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.replay import Records
-from runtime.results import Results
+from runtime.results.schemas import Results
 from runtime.steps import replay_steps
 from tests.support.time_oracle import LONG_AGO, NEVER, REASONS, TimeOracle, run
 from tests.support.timed import END_EDGE, Record, Timed

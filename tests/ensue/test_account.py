@@ -10,7 +10,7 @@ import pytest
 
 import ensue
 from ensue.account import account_text
-from runtime.ledger import ledger_table
+from runtime.results.ledger import ledger_table
 from tests.ensue.command import Run
 
 QUERY = '@OutOfOrder() event A { integer id; } query Q { inputs { A(id > 0) within 9.0 wait 5.0; } find A as a { print "x"; } }'

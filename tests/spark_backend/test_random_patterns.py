@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from runtime.results import Results
+from runtime.results.schemas import Results
 from spark_backend.verify import Case, run_bounded, run_streams
 from tests.differential.compare import Observed, expectation, plan_of, same, take
 from tests.differential.patterns import random_queries

@@ -12,7 +12,7 @@ from querylang.plan import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import Engine
 from runtime.replay import in_order
-from runtime.results import OUTPUT_SCHEMA, Results, discard_schema
+from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 from spark_backend.verify import Case, match_in_batch, run_bounded, run_streams, stream_in_batches
 from tests.spark_backend.samples import PLAN, SEVERAL, arrivals_of
 from tests.spark_backend.test_step import with_system_rows

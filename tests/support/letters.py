@@ -20,7 +20,7 @@ from runtime.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.matching.kernel.program import NotForKernel
 from runtime.replay import in_order
-from runtime.results import Results
+from runtime.results.schemas import Results
 
 SECOND = 1_000_000
 _LETTER = re.compile(r"(?P<type>[A-Z])(?P<v>-?\d*)(:(?P<g>\w+))?(@(?P<at>[\d.]+))?")

@@ -24,7 +24,7 @@ from runtime.columns.sorting import stable_order
 from runtime.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
-from runtime.results import (
+from runtime.results.schemas import (
     fields_struct,
     key_struct,
     match_schema,

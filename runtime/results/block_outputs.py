@@ -21,8 +21,8 @@ from runtime.interpreter.context import Context, Names, Output
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.statements import run_block as run_statements
 from runtime.interpreter.values import EvaluationError, Event, Value, World, seconds
-from runtime.plain import cells, plain_value
-from runtime.results import OUTPUT_SCHEMA
+from runtime.results.json_objects import cells, plain_value
+from runtime.results.schemas import OUTPUT_SCHEMA
 
 Row = dict[str, Any]
 

@@ -145,7 +145,7 @@ def discard_schema(plan: Plan) -> pa.Schema:
 LEDGER_SCHEMA = pa.schema(
     [("query", pa.string()), ("source", pa.string()), ("what", pa.string()), ("count", pa.int64())]
 )
-"""Long form: how many records of a source a query received, used, filtered, ... (`runtime.ledger`)."""
+"""Long form: how many records of a source a query received, used, filtered, ... (`runtime.results.ledger`)."""
 
 
 ADJUSTED_SCHEMA = pa.schema(

@@ -13,7 +13,7 @@ from querylang.plan import Plan
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import Kind, field_columns
 from runtime.instants import NO_TIME
-from runtime.results import discard_schema, moments
+from runtime.results.schemas import discard_schema, moments
 
 _REASONS = {Kind.MALFORMED: "malformed", Kind.UNKNOWN_TYPE: "unknown_type"}
 

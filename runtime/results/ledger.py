@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from runtime.admission.rules import Verdict
 from runtime.admission.selection import Use
 from runtime.arrow_types import one_chunk
-from runtime.results import LEDGER_SCHEMA
+from runtime.results.schemas import LEDGER_SCHEMA
 
 DISCARDS = ("early", "late", "out_of_order", "malformed", "unknown_type", "null_key", "null_time")
 """Reasons for which a record is refused."""
