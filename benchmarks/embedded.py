@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks import events
 from querylang.plan import Plan
-from runtime import query_runner
-from runtime.engine import Engine
+from runtime.engine import query_runner
+from runtime.engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ import querylang
 from benchmarks import events
 from benchmarks.embedded import significant
 from querylang.plan import Plan
-from runtime import query_runner
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine import query_runner
+from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 
 IN_ORDER = events.QUERY.replace("@OutOfOrder() ", "")

@@ -102,7 +102,7 @@ class Replay:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """How the events fit the settings of time, at the end of the replay: `query`, `metric`, `outcome`, `value` (`runtime.metrics`)."""
+        """How the events fit the settings of time, at the end of the replay: `query`, `metric`, `outcome`, `value` (`runtime.engine.metrics`)."""
         return self.figures.to_pandas()
 
     @cached_property

@@ -21,9 +21,9 @@ from querylang.plan import Plan
 from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.keys import plain_columns
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
+from runtime.engine.metrics import metrics_table, output_events
 from runtime.instants import NO_TIME
-from runtime.metrics import metrics_table, output_events
 from runtime.reading.tables import Columns, read_rows
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
@@ -89,7 +89,7 @@ def replay_records(
 def measured_replay(
     plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
 ) -> tuple[Results, pa.Table]:
-    """Run the engine over records: results, and the figures of `runtime.metrics` at the end.
+    """Run the engine over records: results, and the figures of `runtime.engine.metrics` at the end.
 
     After the last one time goes on until nothing is due any more; with `until` (microseconds) it stops there, what is
     due exactly then still runs; with `flush` false it stops at the last record.

@@ -19,7 +19,7 @@ from runtime.columns.arrivals import Arrivals, Kind, Shape, column_name
 from runtime.columns.cell_values import event_of
 from runtime.columns.keys import key_columns
 from runtime.columns.timestamps import format_time
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text

@@ -11,7 +11,7 @@ from typing import Any
 
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from spark_backend.clocks import EARLIER, Clocks
 from spark_backend.container import ContainerError, pack, unpack
 from spark_backend.program import Program

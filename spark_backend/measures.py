@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from spark_backend.bucket_state import Saved
 from spark_backend.program import Program

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.instants import NEVER
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import Results

@@ -10,7 +10,7 @@ import pytest
 import ensue
 from ensue.result import Replay
 from runtime.columns.timestamps import parse_time
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from tests.conformance.published import (
     INFINITY,
     Idle,

@@ -22,7 +22,7 @@ from querylang.errors import EnsueError
 from querylang.plan import Plan, QueryPlan
 from runtime.columns import cold_rows as shelf
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.replay import in_order
 from runtime.results.schemas import Results
 from tests.support import duckdb_oracle, pattern_oracle

@@ -11,7 +11,7 @@ import pytest
 
 from querylang.expression import Aggregate, Expression, rewritten
 from querylang.plan import Input, Plan, QueryPlan, Where, Within, Without
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from tests.differential.compare import Observed, expectation, match_key, plan_of, run_together
 from tests.differential.patterns import random_queries
 from tests.support import candidates, pattern_oracle

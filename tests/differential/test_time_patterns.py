@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from tests.differential.timed_compare import rows_of
 from tests.differential.timed_streams import random_timed
 from tests.support.time_oracle import TimeOracle, run

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from querylang.plan import Plan, TimePolicy
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.replay import Records
 from runtime.results.schemas import Results
 from runtime.steps import replay_steps

@@ -21,12 +21,12 @@ from querylang.value_types import Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import Kind
 from runtime.columns.cell_values import from_cell, row_events, to_cell
+from runtime.engine.snapshot import decode, encode
 from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text, inner_text
 from runtime.reading.conversion import agrees, convert
 from runtime.reading.schema_inference import infer_schemas
 from runtime.reading.tables import read_arrivals
-from runtime.state import decode, encode
 from tests.support.typed_values import PLAN, TYPED, WORLD
 
 TEXT = """

@@ -8,7 +8,7 @@ import pytest
 
 import querylang
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.matching.kernel.tables import independence
 

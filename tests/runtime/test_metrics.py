@@ -8,8 +8,8 @@ import pytest
 
 from querylang import compile_text
 from querylang.plan import Plan, TimePolicy
-from runtime.engine import Engine
-from runtime.metrics import metrics_table
+from runtime.engine.engine import Engine
+from runtime.engine.metrics import metrics_table
 from runtime.policies.presets import SECOND, stream_analytics, streaminsight
 from runtime.replay import measured_replay, read_records
 

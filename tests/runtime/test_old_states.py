@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import querylang
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from runtime.replay import in_order
 

@@ -5,7 +5,7 @@ import struct
 import pyarrow as pa
 import pytest
 
-from runtime.state import MAGIC, STATE_VERSION, StateError, decode, encode
+from runtime.engine.snapshot import MAGIC, STATE_VERSION, StateError, decode, encode
 
 TABLE = pa.table({"time": [1, 2], "name": ["a", None]})
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals, Kind
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from spark_backend.bucket_state import STATE_VERSION, open_state
 from spark_backend.clocks import Clocks, Heard
 from spark_backend.container import pack

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import querylang
 from querylang.errors import InputError
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.deployment import BatchReport, deploy, prefixes_of, run
 from spark_backend.settings import Source

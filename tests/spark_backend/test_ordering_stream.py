@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from ensue.status import text
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.compilation import compile_deployment
 from spark_backend.deployment import RunReport, run

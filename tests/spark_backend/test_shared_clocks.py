@@ -11,7 +11,7 @@ import pytest
 
 from querylang.plan import Plan, TimePolicy
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, with_ordering
 from runtime.policies.presets import stream_analytics, streaminsight
 from spark_backend.groups import partition_groups, shared_order

@@ -16,7 +16,7 @@ import querylang
 from ensue.cli import main
 from ensue.status import text
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.deployment import deploy, run
 from spark_backend.files import BatchFiles

@@ -12,7 +12,7 @@ import querylang
 from querylang.errors import InputError
 from querylang.plan import Plan
 from runtime.columns.arrivals import Arrivals, Kind
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.replay import read_records
 from spark_backend.program import Program
 from spark_backend.settings import Clock

@@ -16,7 +16,7 @@ import pyarrow as pa
 import querylang
 from querylang.plan import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.matching.kernel.program import NotForKernel
 from runtime.replay import in_order

@@ -1,7 +1,7 @@
 """The engine: records in, matches out; composes the other rooms and holds no logic of its own.
 
 `Engine.process` takes arrivals in any order and the moment that the clock has reached; the answer does not depend on how
-arrivals are grouped into calls. Each query keys, judges, orders and matches on its own (`runtime.query_runner`).
+arrivals are grouped into calls. Each query keys, judges, orders and matches on its own (`runtime.engine.query_runner`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from querylang.plan import Plan
 from runtime.admission.query_clocks import CLOCK_SCHEMA
 from runtime.arrow_types import one_chunk
-from runtime.calls import Clocked, Leeway
 from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals, Kind
+from runtime.engine.call_rows import Clocked, Leeway
+from runtime.engine.query_runner import QueryOutcome, QueryRunner
+from runtime.engine.snapshot import StateError, decode, encode
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
-from runtime.query_runner import QueryOutcome, QueryRunner
 from runtime.reading.control_events import ControlError, HeartbeatControl, parse_control
 from runtime.results.discards import refused_at_source
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import ADJUSTED_SCHEMA, OUTPUT_SCHEMA, TIMESTAMP, Results, discard_schema
-from runtime.state import StateError, decode, encode
 
 
 class Engine:

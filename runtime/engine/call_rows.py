@@ -24,10 +24,10 @@ from runtime.admission.shared_clock import NewRecords
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
+from runtime.engine.key_state import Remembered
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.trailing_waits import PendingWaits
 from runtime.policies.per_input import NO_WAIT, PolicyColumns
-from runtime.remembered import Remembered
 
 Integers = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.plan import QueryPlan
-from runtime.engine import Engine
+from runtime.engine.engine import Engine
 from runtime.instants import LATEST, NO_TIME
 from runtime.policies.per_input import clock_inputs, is_clocked, key_places
 from runtime.results.schemas import Results

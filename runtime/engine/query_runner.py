@@ -21,9 +21,10 @@ from runtime.admission.per_key import Admitted, admit
 from runtime.admission.query_clocks import ClocksRun, QueryClocks
 from runtime.admission.selection import Selection, Selector, Use
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.calls import Call, Calls, Clocked, with_ends
 from runtime.columns.arrivals import AT_THE_END, SYSTEM_FIELDS, field_columns
 from runtime.columns.keys import key_columns, key_identity, plain_columns, unique_numbers
+from runtime.engine.call_rows import Call, Calls, Clocked, with_ends
+from runtime.engine.key_state import Remembered
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.choose import choose_matcher
 from runtime.matching.find_every import selected
@@ -39,7 +40,6 @@ from runtime.policies.per_input import (
     policy_columns,
     shares_clock,
 )
-from runtime.remembered import Remembered
 from runtime.results.block_outputs import run_block
 from runtime.results.discards import refused
 from runtime.results.ledger import Account, count_pending, count_records

@@ -1,0 +1,1 @@
+"""One plan at work: state, calls, metrics."""
