@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from benchmarks import events
 from benchmarks.embedded import significant
 from querylang.plan import Plan
-from runtime.replay import read_records, replay_records
+from runtime.replay.replay import read_records, replay_records
 
 DEFINITIONS = """
 event A {{ integer id; integer k; float v; }}

@@ -16,10 +16,10 @@ from ensue.cases import Case
 from ensue.report import step_outputs, text_table
 from querylang.plan import Plan
 from runtime.columns.timestamps import format_time, parse_time
-from runtime.replay import Records, in_order, matches_in_order
+from runtime.replay.replay import Records, in_order, matches_in_order
+from runtime.replay.steps import Step, row_numbers
 from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outputs
 from runtime.results.schemas import Results
-from runtime.steps import Step, row_numbers
 
 HEADER = ("", "at", "row", "definitive", "out", "discard")
 

@@ -15,9 +15,9 @@ from ensue.cases import Case
 from ensue.executors import Job, even_splits
 from ensue.queries import load
 from querylang.errors import EnsueError
-from runtime.ordered_tables import read_ordered
+from runtime.replay.loading import read_ordered
+from runtime.replay.steps import replay_steps
 from runtime.results.schemas import Results
-from runtime.steps import replay_steps
 
 MICRO_BATCHES = (1, 2, 3)
 """In so many micro-batches each case is streamed; and in one a row."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from querylang.plan import Plan
-from runtime.replay import Records, replay_records
+from runtime.replay.replay import Records, replay_records
 from runtime.results.schemas import Results
 
 

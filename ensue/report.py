@@ -21,8 +21,8 @@ from runtime.interpreter.value_text import text_of
 from runtime.interpreter.values import Location
 from runtime.policies.per_input import adjusts
 from runtime.reading.cell_parser import fitted_cell
+from runtime.replay.steps import Step
 from runtime.results.json_objects import Plain
-from runtime.steps import Step
 
 WIDEST_EVENT = 100
 WIDEST_KEY = 40

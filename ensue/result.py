@@ -28,13 +28,13 @@ from querylang.given_instances import with_instances
 from querylang.plan import Plan, QueryPlan
 from runtime.columns.arrivals import column_name
 from runtime.columns.timestamps import parse_time
-from runtime.ordered_tables import read_ordered
 from runtime.policies.plan_policies import GivenOrderings, parse_orderings
 from runtime.reading.tables import Columns, infer_schemas
-from runtime.replay import Records, matches_in_order, measured_replay
+from runtime.replay.loading import read_ordered
+from runtime.replay.replay import Records, matches_in_order, measured_replay
+from runtime.replay.steps import Step, replay_steps, row_numbers
 from runtime.results.json_objects import Plain, plain_matches, plain_outputs
 from runtime.results.schemas import Results
-from runtime.steps import Step, replay_steps, row_numbers
 
 MATCH_COLUMNS = ("match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited", "members")
 SOME_COLUMNS = ("selected", "points")

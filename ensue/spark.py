@@ -20,11 +20,11 @@ from ensue.result import plan_for
 from querylang.errors import InputError
 from querylang.expression import Type
 from querylang.plan import Plan
-from runtime.ordered_tables import plan_for_files, refuse_unknown
 from runtime.policies.durations import parse_duration
 from runtime.policies.plan_policies import GivenOrderings, SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.reading.schema_inference import PLACES, type_of_kind
 from runtime.reading.tables import Columns
+from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend import bounded, streaming
 from spark_backend.decode import matches_frame
 from spark_backend.reading import Reading

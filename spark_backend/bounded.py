@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan import Plan
-from runtime.replay import source_names
+from runtime.replay.replay import source_names
 from spark_backend.decode import matches_frame
 from spark_backend.program import Program
 from spark_backend.reading import Reading

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals
-from runtime.replay import in_order
+from runtime.replay.replay import in_order
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, match_schema
 from spark_backend.bounded import tagged_bounded

@@ -24,7 +24,7 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 ORDER = ("emitted", "_step")
 """What rows are sorted by where they are shown: the moment of their step, then the step itself (a timer is -1, a
 record its number in order of arrival, the end of the input AT_THE_END), then query, key, match time and the order of the *recent* policy (`_rank`).
-The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay.in_order`)."""
+The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay.replay.in_order`)."""
 
 
 def moments(micros: NDArray[np.int64]) -> pa.Array:

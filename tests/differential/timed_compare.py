@@ -17,9 +17,9 @@ import pyarrow as pa
 from querylang.plan import Plan, TimePolicy
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.replay import Records
+from runtime.replay.replay import Records
+from runtime.replay.steps import replay_steps
 from runtime.results.schemas import Results
-from runtime.steps import replay_steps
 from tests.support.time_oracle import LONG_AGO, NEVER, REASONS, TimeOracle, run
 from tests.support.timed import END_EDGE, Record, Timed
 from tests.support.timed_engine import arrivals_of, plan_of, printed

@@ -13,10 +13,10 @@ import pytest
 import ensue
 from ensue.findings import check_files
 from querylang.errors import EnsueError
-from runtime.ordered_tables import plan_for_files
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.presets import stream_analytics
 from runtime.reading.tables import Columns
+from runtime.replay.loading import plan_for_files
 from tests.ensue.command import Run
 
 SECOND = 1_000_000

@@ -12,7 +12,7 @@ from ensue.report import Clock, shortened, steps_table, text_table, width_of
 from querylang import compile_text
 from querylang.plan import Plan, TimePolicy
 from runtime.instants import LATEST, NO_TIME
-from runtime.steps import Step
+from runtime.replay.steps import Step
 
 QUERY = """
 {mark} event A {{ integer id; }}

@@ -11,7 +11,7 @@ from querylang.plan import Plan, TimePolicy
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table
 from runtime.policies.presets import SECOND, stream_analytics, streaminsight
-from runtime.replay import measured_replay, read_records
+from runtime.replay.replay import measured_replay, read_records
 
 TEXT = "event A { string k; float ts; } query Q { inputs { A() key k retain 2; } find A as a { print a.k; } }"
 ROWS: list[dict[str, object]] = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import querylang
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from runtime.replay import in_order
+from runtime.replay.replay import in_order
 
 SAMPLES = Path(__file__).parents[1] / "snapshots"
 ROWS = [

@@ -16,7 +16,7 @@ from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 from runtime.reading.tables import Columns, read_rows
-from runtime.replay import read_records
+from runtime.replay.replay import read_records
 
 SECOND = 1_000_000
 PLAIN = compile_text("event A { integer id; } query Q { inputs { A() within 30.0; } find A as a -> A as b { } }").plan

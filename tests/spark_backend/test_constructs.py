@@ -23,7 +23,7 @@ from querylang.given import Given
 from querylang.given_instances import with_instances
 from querylang.plan import Plan
 from runtime.arrow_types import arrow_type
-from runtime.replay import Records, read_records, replay_records
+from runtime.replay.replay import Records, read_records, replay_records
 from spark_backend.bounded import match_tagged
 from spark_backend.decode import decode, spread_matches
 from spark_backend.deployment import run

@@ -13,7 +13,7 @@ from querylang.errors import InputError
 from querylang.plan import Plan
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.engine.engine import Engine
-from runtime.replay import read_records
+from runtime.replay.replay import read_records
 from spark_backend.program import Program
 from spark_backend.settings import Clock
 from spark_backend.step import Step, run_step

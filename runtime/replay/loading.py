@@ -24,7 +24,7 @@ from runtime.policies.plan_policies import (
     with_ordering,
 )
 from runtime.reading.tables import Columns, iter_arrivals
-from runtime.replay import Records, read_records, source_names
+from runtime.replay.replay import Records, read_records, source_names
 
 Brought = Mapping[str, Sequence[str]]
 """By source the event types that it brings."""

@@ -25,7 +25,7 @@ from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text
 from runtime.policies.per_input import uses_source_time
 from runtime.reading.control_events import control_name
-from runtime.replay import Records, in_order, matches_in_order
+from runtime.replay.replay import Records, in_order, matches_in_order
 from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results
 

@@ -2,7 +2,7 @@
 
 Takes event tables and a plan; gives `Results` whose rows stand in the order of the steps that brought them, then query, key,
 match time, and the order of candidates (oldest first). Reading is left to `runtime.reading.tables`, the row by row account to
-`runtime.steps`.
+`runtime.replay.steps`.
 """
 
 from __future__ import annotations

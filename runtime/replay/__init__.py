@@ -1,0 +1,1 @@
+"""A bounded table through the engine."""
