@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from benchmarks import events
 from benchmarks.embedded import significant
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.replay.replay import read_records, replay_records
 
 DEFINITIONS = """

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks import events
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.engine import query_runner
 from runtime.engine.engine import Engine
 

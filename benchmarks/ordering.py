@@ -17,7 +17,7 @@ import pyarrow as pa
 import querylang
 from benchmarks import events
 from benchmarks.embedded import significant
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import query_runner
 from runtime.engine.engine import Engine

@@ -14,7 +14,7 @@ from typing import Any
 
 from ensue.cases import Case
 from ensue.report import step_outputs, text_table
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.timestamps import format_time, parse_time
 from runtime.replay.replay import Records, in_order, matches_in_order
 from runtime.replay.steps import Step, row_numbers

@@ -17,7 +17,7 @@ import yaml
 
 from querylang.errors import InputError
 from querylang.given import NOTHING, Given
-from querylang.plan import Heartbeat, Input, Plan, plain_field
+from querylang.plan.model import Heartbeat, Input, Plan, plain_field
 from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
 
 CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "ordering", "rows")

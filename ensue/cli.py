@@ -23,7 +23,7 @@ from querylang.errors import EnsueError, InputError
 
 if TYPE_CHECKING:
     from ensue.result import Replay
-    from querylang.plan import QueryPlan
+    from querylang.plan.model import QueryPlan
 
 OUR_FAILURE = 3
 MOST_TOLD = 5
@@ -145,8 +145,8 @@ def explain(
     from ensue import explanation
     from ensue.parameters import read_parameters
     from ensue.result import template_for
-    from querylang.describe import to_dot
     from querylang.given_instances import with_instances
+    from querylang.plan.describe import to_dot
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
     from runtime.reading.tables import Columns
 

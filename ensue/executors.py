@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.replay.replay import Records, replay_records
 from runtime.results.schemas import Results
 

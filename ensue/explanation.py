@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import querylang
-from querylang.describe import to_dot
 from querylang.errors import InputError
 from querylang.given_instances import needed
 from querylang.instances import bind
-from querylang.plan import Plan, QueryPlan, to_dict
+from querylang.plan.describe import to_dot
+from querylang.plan.model import Plan, QueryPlan, to_dict
 from runtime.matching.choose import why_not_kernel
 from spark_backend.pushdown import describe_pushdown
 
@@ -53,7 +53,9 @@ def explain(plan: Plan) -> list[Explanation]:
 
 
 def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
-    return Explanation(query, querylang.describe(query), _matcher(plan, query), tuple(describe_pushdown(plan, query)))
+    return Explanation(
+        query, querylang.plan.describe(query), _matcher(plan, query), tuple(describe_pushdown(plan, query))
+    )
 
 
 def _matcher(plan: Plan, query: QueryPlan) -> str:

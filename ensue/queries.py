@@ -16,7 +16,7 @@ from querylang.errors import InputError, QueryError
 from querylang.given import NOTHING, Given
 from querylang.given_instances import with_instances
 from querylang.load import Schemas
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 
 PATH_SUFFIXES = (".query", ".qry", ".mon", ".yaml")
 _NO_TEXT = frozenset("{<(\n")

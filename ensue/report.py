@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 from unicodedata import combining, east_asian_width
 
-from querylang.expression import type_of
-from querylang.plan import Plan
-from querylang.value_types import Type
+from querylang.plan.expression import type_of
+from querylang.plan.model import Plan
+from querylang.plan.value_types import Type
 from runtime.columns.timestamps import format_time
 from runtime.instants import LATEST, NO_TIME
 from runtime.interpreter.context import Names

@@ -25,7 +25,7 @@ from ensue.report import counted, steps_table
 from querylang.errors import InputError
 from querylang.given import NOTHING, Given
 from querylang.given_instances import with_instances
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import column_name
 from runtime.columns.timestamps import parse_time
 from runtime.policies.plan_policies import GivenOrderings, parse_orderings

@@ -18,8 +18,8 @@ from ensue.parameters import Parameters, read_parameters
 from ensue.queries import Queries, load
 from ensue.result import plan_for
 from querylang.errors import InputError
-from querylang.expression import Type
-from querylang.plan import Plan
+from querylang.plan.expression import Type
+from querylang.plan.model import Plan
 from runtime.policies.durations import parse_duration
 from runtime.policies.plan_policies import GivenOrderings, SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.reading.schema_inference import PLACES, type_of_kind

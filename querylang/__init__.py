@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from querylang.checked import Checked, CheckedQuery
-from querylang.describe import describe, describe_plan, to_dot
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 from querylang.instances import InstanceError, bind, instances_of
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
+from querylang.plan.describe import describe, describe_plan, to_dot
+from querylang.plan.value_types import Type
 from querylang.source import Source, Span
-from querylang.value_types import Type
 
 if TYPE_CHECKING:
     from querylang.formatting import format_text

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression, LocalOf, MemberOf
 from querylang.namespaces import Namespace
 from querylang.paths import always_returns
-from querylang.plan import Action
+from querylang.plan.expression import Expression, LocalOf, MemberOf
+from querylang.plan.model import Action
+from querylang.plan.value_types import Type
 from querylang.schema import ActionSignature, EventSchema
 from querylang.scope import Scope
 from querylang.statements import check_body
-from querylang.value_types import Type
 
 
 def signatures(nodes: Iterable[ast.ActionDefinition], namespace: Namespace) -> dict[str, ActionSignature]:

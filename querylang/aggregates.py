@@ -1,6 +1,6 @@
 """Aggregates typed: `avg(a.x)` in `select` and `having`.
 
-Takes nodes and who infers; gives typed expressions. Which aggregates there are stands in `querylang.types`; where one
+Takes nodes and who infers; gives typed expressions. Which aggregates there are stands in `querylang.plan.library`; where one
 may stand, and what its arguments see, is the scope's.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Aggregate, Expression
 from querylang.inferring import Inferring, type_of, wrong_count
 from querylang.namespaces import path_of
-from querylang.types import AGGREGATES, aggregate_result
+from querylang.plan.expression import Aggregate, Expression
+from querylang.plan.library import AGGREGATES, aggregate_result
 
 PACKAGE = "com.apama.aggregates"
 """Where the vendor's language has them; here the names are known without `using`."""

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
-from querylang.automaton import ACCEPT, Automaton, State, Transition
 from querylang.checked import Both, CheckedQuery, Either, Pattern, Sequence, TermOf
-from querylang.expression import terms_of
-from querylang.plan import Between, Condition, Term, Where, Within, Without, mentioned_terms
+from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
+from querylang.plan.expression import terms_of
+from querylang.plan.model import Between, Condition, Term, Where, Within, Without, mentioned_terms
 
 MOST_TRANSITIONS = 20_000
 """`and` multiplies: of n terms of one type that are joined by it, about 3 to the n ways."""

@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from querylang.expression import Invoke
-from querylang.plan import Action
+from querylang.plan.expression import Invoke
+from querylang.plan.model import Action
+from querylang.plan.value_types import Type
 from querylang.schema import EventSchema
-from querylang.value_types import Type
 
 _Place = tuple[str, str]
 """An event type and its action."""

@@ -1,6 +1,6 @@
 """Calls typed: methods, actions, constructors, methods of types.
 
-Takes nodes and who infers; gives typed expressions. Which methods there are stands in `querylang.types`; aggregates are
+Takes nodes and who infers; gives typed expressions. Which methods there are stands in `querylang.plan.library`; aggregates are
 `querylang.aggregates`'. `is_statement`: what the call gives is not used, so it may give nothing.
 """
 
@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from querylang import ast
 from querylang.aggregates import aggregate, is_aggregate
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Call, EventOf, Expression, Invoke, Items, New
 from querylang.inferring import Inferring, arguments_of, look_at, type_of
 from querylang.inlining import applied
 from querylang.members import receiver_of, type_path, unknown_type
-from querylang.schema import ActionSignature, EventSchema
-from querylang.types import (
+from querylang.plan.expression import Call, EventOf, Expression, Invoke, Items, New
+from querylang.plan.library import (
     AGGREGATES,
     LOCATION_FIELDS,
     Signature,
@@ -26,7 +25,8 @@ from querylang.types import (
     static_method_of,
     static_methods_of,
 )
-from querylang.value_types import Kind, Type
+from querylang.plan.value_types import Kind, Type
+from querylang.schema import ActionSignature, EventSchema
 
 _CONVERSIONS = ("toString", "toInteger", "toFloat", "toDecimal")
 

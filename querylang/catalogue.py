@@ -17,9 +17,9 @@ from querylang.errors import Mistake, QueryError
 from querylang.event_definitions import with_actions, with_annotations, with_members
 from querylang.event_nesting import nesting_mistakes
 from querylang.namespaces import EventTypes, Namespace
-from querylang.plan import EventType
+from querylang.plan.model import EventType
+from querylang.plan.value_types import Type
 from querylang.schema import EventSchema
-from querylang.value_types import Type
 
 Data = Mapping[str, Mapping[str, Type]]
 """Event type to its fields in order, for types that come with data."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from querylang.errors import QueryError
-from querylang.plan import (
+from querylang.plan.model import (
     Action,
     Condition,
     EventType,

@@ -17,12 +17,12 @@ from querylang.clauses import Clauses
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
 from querylang.every import CheckedEvery, check_every, select_names
-from querylang.expression import Expression
 from querylang.inputs import CheckedInputs, check_inputs
 from querylang.namespaces import Namespace
 from querylang.parameters import check_metadata, check_parameters
 from querylang.patterns import CheckedPattern, check_pattern, parts_of
-from querylang.plan import Parameter
+from querylang.plan.expression import Expression
+from querylang.plan.model import Parameter
 from querylang.schema import ActionSignature
 from querylang.scope import Scope
 from querylang.second_look import look_again

@@ -14,16 +14,16 @@ from typing import assert_never
 from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Binary, EventOf, Expression
 from querylang.inference import Inference
 from querylang.inference import parts_of as expressions_in
 from querylang.inputs import CheckedInputs
 from querylang.patterns import CheckedPattern
-from querylang.plan import Between, Condition, Where, Within, Without
-from querylang.plan_text import duration_text
+from querylang.plan.expression import Binary, EventOf, Expression
+from querylang.plan.model import Between, Condition, Where, Within, Without
+from querylang.plan.text import duration_text
+from querylang.plan.value_types import Type
 from querylang.scope import Scope
 from querylang.source import Span
-from querylang.value_types import Type
 
 
 @dataclass(frozen=True, slots=True)

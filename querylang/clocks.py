@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression
 from querylang.own import own_field, own_value
-from querylang.plan import Heartbeat
+from querylang.plan.expression import Expression
+from querylang.plan.model import Heartbeat
 from querylang.schema import EventSchema
 from querylang.source_times import source_time
 

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from querylang import automata
 from querylang.checked import Both, Checked, CheckedQuery, Either, Pattern, Sequence, TermOf
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 
 
 def compile_checked(checked: Checked) -> Plan:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from querylang.expression import Expression, Items, Literal, New
 from querylang.namespaces import Namespace
-from querylang.value_types import Kind, Type
+from querylang.plan.expression import Expression, Items, Literal, New
+from querylang.plan.value_types import Kind, Type
 
 LARGEST = 1000
 """Parts that an empty value may have, those of its parts included."""

@@ -11,16 +11,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from querylang import ast
-from querylang.constants import LONGEST, SECOND, NoValueError, is_calculable, is_constant, number_of, of_seconds
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression
 from querylang.inference import Inference
 from querylang.namespaces import Namespace
-from querylang.plan import Count, Duration
+from querylang.plan.constant_folding import (
+    LONGEST,
+    SECOND,
+    NoValueError,
+    is_calculable,
+    is_constant,
+    number_of,
+    of_seconds,
+)
+from querylang.plan.expression import Expression
+from querylang.plan.library import UNITS
+from querylang.plan.model import Count, Duration
+from querylang.plan.value_types import Type
 from querylang.scope import Scope
 from querylang.source import Span
-from querylang.types import UNITS
-from querylang.value_types import Type
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ from dataclasses import replace
 from querylang import ast
 from querylang.actions import check_actions, event_scope, signature
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Literal
 from querylang.inference import Inference
 from querylang.inlining import inline_forms
 from querylang.namespaces import Namespace
-from querylang.plan import Action, Field
+from querylang.plan.expression import Literal
+from querylang.plan.library import ANNOTATIONS
+from querylang.plan.model import Action, Field
+from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.schema import ActionSignature, EventSchema
 from querylang.scope import Scope
 from querylang.source_times import source_time
-from querylang.types import ANNOTATIONS
-from querylang.value_types import NUMBERS, Kind, Type
 
 ANNOTATION_PACKAGE = "com.apama.queries"
 """Where the vendor's language has the annotations of queries."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression, SelectOf
 from querylang.inference import Inference
 from querylang.patterns import CheckedPattern
-from querylang.plan import Every, Select
+from querylang.plan.expression import Expression, SelectOf
+from querylang.plan.model import Every, Select
 from querylang.scope import Scope
 
 

@@ -10,16 +10,16 @@ from functools import reduce
 from typing import assert_never
 
 from querylang import ast
-from querylang.constants import NoValueError, is_constant, value_of
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError, counted
-from querylang.expression import Binary, Expression, FieldOf
 from querylang.inference import Inference
 from querylang.members import no_field
+from querylang.plan.constant_folding import NoValueError, is_constant, value_of
+from querylang.plan.expression import Binary, Expression, FieldOf
+from querylang.plan.library import binary_result
+from querylang.plan.value_types import Type
 from querylang.schema import EventSchema
 from querylang.scope import Scope
-from querylang.types import binary_result
-from querylang.value_types import Type
 
 
 def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constants: Constants) -> Expression | None:

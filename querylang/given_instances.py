@@ -19,7 +19,7 @@ from typing import Any
 from querylang.errors import FileErrors, nearest
 from querylang.given import NOTHING, Given, Path
 from querylang.instances import InstanceError, StoppedError, bind
-from querylang.plan import Plan, QueryPlan, Stopped
+from querylang.plan.model import Plan, QueryPlan, Stopped
 
 _NAME = re.compile(r"[\w-][\w.-]*")
 """Of an instance: it is a part of the names of folders."""

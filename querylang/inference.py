@@ -12,13 +12,13 @@ from typing import assert_never
 
 from querylang import ast, calls, literals, members, operators
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression
 from querylang.inferring import fitting, is_empty_literal, type_of
 from querylang.members import no_field
 from querylang.namespaces import Namespace
+from querylang.plan.expression import Expression
+from querylang.plan.library import conversion
+from querylang.plan.value_types import Type
 from querylang.scope import Scope
-from querylang.types import conversion
-from querylang.value_types import Type
 
 __all__ = ["DEEPEST", "Inference", "conjuncts", "no_field"]
 

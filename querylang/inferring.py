@@ -11,11 +11,11 @@ from typing import Protocol
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression, New
 from querylang.namespaces import Namespace
+from querylang.plan.expression import Expression, New
+from querylang.plan.value_types import Kind, Type
 from querylang.scope import Scope
 from querylang.source import Span
-from querylang.value_types import Kind, Type
 
 
 class Inferring(Protocol):

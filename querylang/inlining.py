@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from querylang.expression import EventOf, Expression, FieldOf, Invoke, LocalOf, MemberOf, rewritten, walk
-from querylang.plan import Action, Return
+from querylang.plan.expression import EventOf, Expression, FieldOf, Invoke, LocalOf, MemberOf, rewritten, walk
+from querylang.plan.model import Action, Return
 
 LARGEST = 100
 """Parts that an expression may have to be worth it; calls of calls could double without end."""

@@ -12,14 +12,14 @@ from querylang import ast
 from querylang.clocks import Clock
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError, counted, nearest
-from querylang.expression import Call, Expression, KeyOf, walk
 from querylang.filters import check_filters
 from querylang.members import no_field
 from querylang.namespaces import Namespace
 from querylang.own import own_field, own_value
-from querylang.plan import Input, Key
+from querylang.plan.expression import Call, Expression, KeyOf, walk
+from querylang.plan.model import Input, Key
+from querylang.plan.value_types import SIMPLE, Type
 from querylang.schema import EventSchema
-from querylang.value_types import SIMPLE, Type
 
 MOST_BEATS = 60
 """Which inputs a record is a heartbeat of is told by the bits of one word."""

@@ -11,8 +11,9 @@ from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from querylang import plan as plans
-from querylang.constants import (
+from querylang.errors import InputError, counted, nearest
+from querylang.plan import model as plans
+from querylang.plan.constant_folding import (
     NoValueError,
     WrongNumberError,
     count_of,
@@ -21,11 +22,10 @@ from querylang.constants import (
     microseconds_of,
     value_of,
 )
-from querylang.errors import InputError, counted, nearest
-from querylang.expression import NODES, Binary, Expression, Literal, ParameterOf, rewritten
-from querylang.plan import Input, Parameter, QueryPlan, Wait, Within
-from querylang.types import LARGEST_INTEGER, SMALLEST_INTEGER
-from querylang.value_types import Type
+from querylang.plan.expression import NODES, Binary, Expression, Literal, ParameterOf, rewritten
+from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
+from querylang.plan.model import Input, Parameter, QueryPlan, Wait, Within
+from querylang.plan.value_types import Type
 
 
 class InstanceError(InputError):
@@ -35,7 +35,7 @@ class InstanceError(InputError):
 class StoppedError(InstanceError):
     """An instance whose values are right each by itself, but leave a window or a wait without length.
 
-    Apama stops such an instance and no other: see `querylang.plan.Stopped`.
+    Apama stops such an instance and no other: see `querylang.plan.model.Stopped`.
     """
 
 

@@ -19,9 +19,9 @@ from querylang.compiler import compile_checked
 from querylang.definitions import parse_definitions
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors
 from querylang.parser import parse
-from querylang.plan import Plan
+from querylang.plan.model import Plan
+from querylang.plan.value_types import Type
 from querylang.source import Source, Span
-from querylang.value_types import Type
 
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"

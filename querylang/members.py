@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import EventOf, Expression, FieldOf, IndexOf, Literal, MemberOf
 from querylang.inferring import Inferring, type_of
 from querylang.namespaces import path_of
+from querylang.plan.expression import EventOf, Expression, FieldOf, IndexOf, Literal, MemberOf
+from querylang.plan.library import LOCATION_FIELDS, method_of
+from querylang.plan.value_types import Kind, Type
 from querylang.schema import EventSchema
-from querylang.types import LOCATION_FIELDS, method_of
-from querylang.value_types import Kind, Type
 
 
 def name(inferring: Inferring, node: ast.Name, near: Iterable[str] = ()) -> Expression | None:

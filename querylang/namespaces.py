@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError, nearest
-from querylang.plan import Field
+from querylang.plan.model import Field
+from querylang.plan.value_types import SIMPLE, Kind, Type
 from querylang.schema import EventSchema
-from querylang.value_types import SIMPLE, Kind, Type
 
 DEEPEST_TYPE = 20
 """Levels of a type: `sequence<sequence<float>>` has three."""

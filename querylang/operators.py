@@ -1,17 +1,17 @@
 """Operators typed.
 
-Takes nodes and who infers; gives typed expressions. Which operator takes which types stands in `querylang.types`.
+Takes nodes and who infers; gives typed expressions. Which operator takes which types stands in `querylang.plan.library`.
 """
 
 from __future__ import annotations
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Binary, Expression, Unary
 from querylang.inferring import Inferring, is_empty_literal, look_at, type_of
 from querylang.literals import is_number, negated
-from querylang.types import binary_result, conversion, unary_result
-from querylang.value_types import NUMBERS, Kind, Type
+from querylang.plan.expression import Binary, Expression, Unary
+from querylang.plan.library import binary_result, conversion, unary_result
+from querylang.plan.value_types import NUMBERS, Kind, Type
 
 _EQUALITY = ("=", "!=")
 

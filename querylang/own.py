@@ -9,8 +9,8 @@ from __future__ import annotations
 from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake
-from querylang.expression import EventOf, Expression, FieldOf
 from querylang.inference import Inference
+from querylang.plan.expression import EventOf, Expression, FieldOf
 from querylang.schema import EventSchema
 
 _THIS = ""

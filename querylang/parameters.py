@@ -9,14 +9,14 @@ import re
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression, Literal, ParameterOf
 from querylang.inference import Inference
 from querylang.namespaces import Namespace
-from querylang.plan import Parameter
-from querylang.plan_text import literal_text
+from querylang.plan.expression import Expression, Literal, ParameterOf
+from querylang.plan.model import Parameter
+from querylang.plan.text import literal_text
+from querylang.plan.value_types import NUMBERS, Type
 from querylang.scope import Scope
 from querylang.source import Span
-from querylang.value_types import NUMBERS, Type
 
 PARAMETER_TYPES = (*NUMBERS, Type.STRING, Type.BOOLEAN)
 

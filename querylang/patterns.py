@@ -15,11 +15,11 @@ from querylang import ast
 from querylang.checked import Both, Either, Pattern, Sequence, TermOf
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
-from querylang.expression import EventOf, Expression
 from querylang.inputs import CheckedInputs
-from querylang.plan import Term, Wait
+from querylang.plan.expression import EventOf, Expression
+from querylang.plan.model import Term, Wait
+from querylang.plan.value_types import Type
 from querylang.schema import EventSchema
-from querylang.value_types import Type
 
 DEEPEST_PATTERN = 100
 """Levels of `->`, `and` and `or` within each other; all that reads patterns may use recursion."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from querylang.errors import QueryError
-from querylang.expression import Expression, Literal
-from querylang.plan import Action, EventType, Field
+from querylang.plan.expression import Expression, Literal
+from querylang.plan.model import Action, EventType, Field
+from querylang.plan.value_types import Type
 from querylang.source import Span
-from querylang.value_types import Type
 
 
 @dataclass(frozen=True, slots=True)

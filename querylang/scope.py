@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression
+from querylang.plan.expression import Expression
 from querylang.schema import ActionSignature
 
 _FOREIGN = {

@@ -14,7 +14,7 @@ from querylang import ast, automata
 from querylang.checked import CheckedQuery, Pattern, Sequence, TermOf
 from querylang.errors import Mistake, QueryError
 from querylang.namespaces import Namespace
-from querylang.plan import Without
+from querylang.plan.model import Without
 from querylang.source import Span
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from querylang import ast, literals, plan
+from querylang import ast, literals
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Expression, Literal, New
 from querylang.inference import Inference
 from querylang.inferring import type_of
 from querylang.members import no_field
+from querylang.plan import model as plan
+from querylang.plan.expression import Expression, Literal, New
+from querylang.plan.library import DEFAULT_LOG_LEVEL, LOG_LEVELS
+from querylang.plan.value_types import Kind, Type
 from querylang.schema import EventSchema
-from querylang.types import DEFAULT_LOG_LEVEL, LOG_LEVELS
-from querylang.value_types import Kind, Type
 
 SimpleStatement = ast.Print | ast.Log | ast.Send | ast.Emit | ast.Route | ast.VendorSend | ast.Evaluation
 

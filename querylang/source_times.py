@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import EventOf, Expression, FieldOf, Invoke
 from querylang.namespaces import Namespace
+from querylang.plan.expression import EventOf, Expression, FieldOf, Invoke
+from querylang.plan.value_types import Type
 from querylang.schema import ActionSignature, EventSchema
-from querylang.value_types import Type
 
 _SECONDS = (Type.FLOAT, Type.INTEGER)
 

@@ -13,19 +13,20 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from querylang import ast, literals, plan
+from querylang import ast, literals
 from querylang.errors import Mistake, QueryError
-from querylang.expression import Call, EventOf, Expression, LocalOf
 from querylang.inference import Inference
 from querylang.inferring import type_of
 from querylang.namespaces import Namespace
 from querylang.paths import DEEPEST, changed_names, declared_names
+from querylang.plan import model as plan
+from querylang.plan.expression import Call, EventOf, Expression, LocalOf
+from querylang.plan.value_types import Kind, Type
 from querylang.schema import ActionSignature
 from querylang.scope import Scope
 from querylang.simple_statements import simple_statement
 from querylang.source import Span
 from querylang.targets import assigned_target
-from querylang.value_types import Kind, Type
 
 Statements = tuple[plan.Statement, ...]
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from querylang import ast
 from querylang.errors import Mistake, QueryError
-from querylang.expression import (
+from querylang.inference import Inference
+from querylang.plan.expression import (
     EventOf,
     Expression,
     IndexOf,
@@ -18,7 +19,6 @@ from querylang.expression import (
     ParameterOf,
     SelectOf,
 )
-from querylang.inference import Inference
 
 
 def assigned_target(node: ast.Expression, inference: Inference) -> Expression | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from querylang.plan import Plan
-from querylang.value_types import Kind, Type
+from querylang.plan.model import Plan
+from querylang.plan.value_types import Kind, Type
 
 _SIMPLE: dict[Kind, pa.DataType] = {
     Kind.BOOLEAN: pa.bool_(),

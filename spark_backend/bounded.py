@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.replay.replay import source_names
 from spark_backend.decode import matches_frame
 from spark_backend.program import Program

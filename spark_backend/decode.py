@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
 from spark_backend.shapes import without_empty_structs
 from spark_backend.ship import load_plan, on_worker, plan_text

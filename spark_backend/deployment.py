@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.per_input import is_clocked
 from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.rules import Verdict
 from runtime.admission.selection import Selector, Use
 from runtime.columns.arrivals import Arrivals, Kind

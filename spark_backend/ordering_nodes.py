@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from querylang.plan import TimePolicy
+from querylang.plan.model import TimePolicy
 from runtime.policies.plan_policies import OrderingError, parse_ordering
 from spark_backend.yaml_document import Node
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from querylang.errors import FileErrors
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
 from spark_backend.settings import Deployment
 

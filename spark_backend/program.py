@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from spark_backend.groups import PartitionGroup
 from spark_backend.settings import Clock
 from spark_backend.ship import fingerprint, load_groups, load_plan, plan_text

@@ -6,7 +6,7 @@ read, not a Spark expression: it means what the embedded replay means, to the la
 
 from __future__ import annotations
 
-from querylang.plan import Input, Plan, QueryPlan
+from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import field_columns
 from runtime.policies.per_input import has_ends
 from runtime.reading.schema_inference import PLACES

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.errors import InputError
-from querylang.plan import Input, Plan, QueryPlan
+from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.policies.per_input import is_clocked
 from runtime.reading.tables import iter_arrivals

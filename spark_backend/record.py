@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from querylang.errors import InputError
-from querylang.expression import Type
+from querylang.plan.expression import Type
 from spark_backend.files import write_atomically
 from spark_backend.program import Program
 from spark_backend.settings import Deployment, Source

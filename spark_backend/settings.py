@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from querylang.given import NOTHING, Given
-from querylang.plan import TimePolicy
+from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
 from spark_backend.ordering_nodes import read_ordering
 from spark_backend.yaml_document import Mistakes, Node, listed, near, read_document, read_given

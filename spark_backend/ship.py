@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from querylang import plan as plans
-from querylang.plan import Plan
+from querylang.plan import model as plans
+from querylang.plan.model import Plan
 from spark_backend.groups import PartitionGroup, partition_groups
 
 

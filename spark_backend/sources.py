@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.replay.replay import source_names
 from spark_backend.program import Program
 from spark_backend.pushdown import needed_columns

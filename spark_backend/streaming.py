@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from spark_backend.operator import STATE_DDL
 from spark_backend.program import Program
 from spark_backend.reading import Reading

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals
 from runtime.replay.replay import in_order
 from runtime.results.ledger import Account, ledger_table

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from querylang import tokens, types
-from querylang.value_types import NUMBERS, Kind
+from querylang import tokens
+from querylang.plan import library as types
+from querylang.plan.value_types import NUMBERS, Kind
 
 GRAMMAR = Path(__file__).resolve().parent.parent / "editors" / "vscode" / "syntaxes" / "ensue.tmLanguage.json"
 

@@ -1,6 +1,6 @@
 """Writes what the reference says from tables: `docs/errors.md`, and the tables of `docs/language.md`.
 
-Takes the catalogue of mistakes with `docs/errors.yaml`, and the tables of `querylang.types`; gives Markdown. In
+Takes the catalogue of mistakes with `docs/errors.yaml`, and the tables of `querylang.plan.library`; gives Markdown. In
 language.md what stands between `<!-- table: NAME -->` and `<!-- end -->` is made here. A test holds that both files are what
 this script makes. `make docs` runs it.
 """
@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 
 import querylang
-from querylang import types
 from querylang.errors import Mistake, QueryError, QueryErrors
+from querylang.plan import library as types
+from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.source import Source
 from querylang.tokens import KEYWORDS
-from querylang.value_types import NUMBERS, Kind, Type
 from runtime.interpreter.value_text import text_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

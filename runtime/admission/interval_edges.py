@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import EventType, Plan
+from querylang.plan.model import EventType, Plan
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape, column_name
 from runtime.columns.keys import number_keys

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.shared_clock import ClockRun, NewRecords, SharedClock
 from runtime.admission.shared_clock_kernel import Verdicts
 from runtime.instants import NEVER, NO_TIME

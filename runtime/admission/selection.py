@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.expression import Expression
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.expression import Expression
+from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import Kind
 from runtime.columns.expressions import as_array
 from runtime.columns.keys import key_columns, key_sources, substream_columns

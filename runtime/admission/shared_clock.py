@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan, QueryPlan, TimePolicy
+from querylang.plan.model import Plan, QueryPlan, TimePolicy
 from runtime.admission.rules import Action, Settings
 from runtime.admission.shared_clock_kernel import (
     Curve,

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import EventType, Plan
-from querylang.value_types import Type
+from querylang.plan.model import EventType, Plan
+from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
 
 BATCH_VERSION = 1

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from querylang.plan import EventType
-from querylang.types import LOCATION_FIELDS
-from querylang.value_types import Kind, Type
+from querylang.plan.library import LOCATION_FIELDS
+from querylang.plan.model import EventType
+from querylang.plan.value_types import Kind, Type
 from runtime.columns.arrivals import column_name
 from runtime.interpreter.values import Dictionary, Event, Location, Value, World
 

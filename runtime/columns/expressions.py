@@ -17,9 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Binary, Call, EventOf, Expression, FieldOf, Invoke, KeyOf, Literal, Unary, children
-from querylang.plan import EventType, Plan, QueryPlan
-from querylang.value_types import Kind, Type
+from querylang.plan.expression import (
+    Binary,
+    Call,
+    EventOf,
+    Expression,
+    FieldOf,
+    Invoke,
+    KeyOf,
+    Literal,
+    Unary,
+    children,
+)
+from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.cell_values import column_values, row_events, to_cell

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Expression, FieldOf
-from querylang.plan import Plan, QueryPlan, expression_to_dict, plain_field
+from querylang.plan.expression import Expression, FieldOf
+from querylang.plan.model import Plan, QueryPlan, expression_to_dict, plain_field
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Call, Literal
-from querylang.value_types import Kind
+from querylang.plan.expression import Call, Literal
+from querylang.plan.value_types import Kind
 from runtime.interpreter.strings import WHITE_SPACE, match_whole
 
 Mask = NDArray[np.bool_]

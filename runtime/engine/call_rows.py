@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.arrays import Punctuation, Ready, Released, Rows, Standing
 from runtime.admission.interval_edges import ends
 from runtime.admission.query_clocks import ClocksRun, QueryClocks

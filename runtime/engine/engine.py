@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.admission.query_clocks import CLOCK_SCHEMA
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrival_order import in_arrival_order

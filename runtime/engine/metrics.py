@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from querylang.plan import QueryPlan
+from querylang.plan.model import QueryPlan
 from runtime.engine.engine import Engine
 from runtime.instants import LATEST, NO_TIME
 from runtime.policies.per_input import clock_inputs, is_clocked, key_places

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.arrays import Ready, Released, Timers, Waited
 from runtime.admission.per_key import Admitted, admit
 from runtime.admission.query_clocks import ClocksRun, QueryClocks

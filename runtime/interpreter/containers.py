@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from querylang.value_types import Type
+from querylang.plan.value_types import Type
 from runtime.interpreter.strings import join
 from runtime.interpreter.value_text import inner_text, text_of
 from runtime.interpreter.values import (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from querylang.expression import Aggregate
-from querylang.plan import Action, EventType, Plan, QueryPlan
+from querylang.plan.expression import Aggregate
+from querylang.plan.model import Action, EventType, Plan, QueryPlan
 from runtime.interpreter.values import EvaluationError, Event, Value, World
 
 MOST_STEPS = 1_000_000

@@ -21,7 +21,7 @@ from decimal import (
 from functools import reduce
 from typing import Any
 
-from querylang.types import DECIMAL_LIMIT, DECIMAL_PLACES
+from querylang.plan.library import DECIMAL_LIMIT, DECIMAL_PLACES
 from runtime.interpreter.numbers import larger, smaller, whole
 from runtime.interpreter.value_text import decimal_text, fixed_text, floating_text, scientific_text
 from runtime.interpreter.values import EvaluationError

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Self, assert_never, cast
 
-from querylang.plan import EventType
-from querylang.types import LARGEST_INTEGER, SMALLEST_INTEGER
-from querylang.value_types import Kind, Type
+from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
+from querylang.plan.model import EventType
+from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.decimals import decimal
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World
 

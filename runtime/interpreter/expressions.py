@@ -13,7 +13,7 @@ import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from querylang.expression import (
+from querylang.plan.expression import (
     NODES,
     Aggregate,
     Binary,
@@ -34,8 +34,8 @@ from querylang.expression import (
     Unary,
     children,
 )
-from querylang.types import LOCATION_FIELDS
-from querylang.value_types import Kind, Type
+from querylang.plan.library import LOCATION_FIELDS
+from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.containers import element, value_at
 from runtime.interpreter.context import Context
 from runtime.interpreter.decimals import DECIMAL_OPERATORS, negated

@@ -1,4 +1,4 @@
-"""The meaning of every method in the tables of `querylang.types`, by kind of receiver and name.
+"""The meaning of every method in the tables of `querylang.plan.library`, by kind of receiver and name.
 
 Takes values; gives values or raises EvaluationError. A method takes the receiver and the arguments; one of those `OF_TYPE`
 the world and the receiver's type before them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from querylang.value_types import Kind, Type
+from querylang.plan.value_types import Kind, Type
 from runtime.interpreter import containers, decimals
 from runtime.interpreter.decimals import DECIMAL_METHODS
 from runtime.interpreter.event_text import EventTextError, parse_value

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from querylang.types import LARGEST_INTEGER, SMALLEST_INTEGER
+from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from runtime.interpreter.value_text import fixed_text, floating_text, scientific_text
 from runtime.interpreter.values import EvaluationError
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, assert_never
 
-from querylang.expression import Expression, FieldOf, IndexOf, LocalOf, MemberOf
-from querylang.plan import (
+from querylang.plan.expression import Expression, FieldOf, IndexOf, LocalOf, MemberOf
+from querylang.plan.model import (
     Action,
     Assign,
     Break,

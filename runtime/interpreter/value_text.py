@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 from decimal import Decimal
 
-from querylang.plan import EventType
-from querylang.value_types import Kind, Type
+from querylang.plan.model import EventType
+from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, Values, limited
 
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
-from querylang.plan import Action, EventType
-from querylang.value_types import Kind, Type
+from querylang.plan.model import Action, EventType
+from querylang.plan.value_types import Kind, Type
 
 LONGEST = 10_000_000
 """Characters of a text and elements of a sequence that a program may make; more is a failure, not a full machine."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.matching.interface import Matcher
 from runtime.matching.kernel.matcher import KernelMatcher
 from runtime.matching.kernel.program import NotForKernel

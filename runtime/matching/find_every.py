@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.expression import Aggregate, Expression, FieldOf, SelectOf, rewritten, type_of, walk
-from querylang.plan import EventType, Field, Plan, QueryPlan
+from querylang.plan.expression import Aggregate, Expression, FieldOf, SelectOf, rewritten, type_of, walk
+from querylang.plan.model import EventType, Field, Plan, QueryPlan
 from runtime.columns.arrivals import column_name
 from runtime.columns.expressions import as_array, with_keys
 from runtime.columns.keys import key_columns

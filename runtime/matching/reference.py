@@ -13,9 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from querylang.automaton import ACCEPT, Transition
-from querylang.expression import Aggregate, Expression, Invoke, KeyOf, walk
-from querylang.plan import Between, Condition, Input, Plan, QueryPlan, Where, Within, Without, known, mentioned_terms
+from querylang.plan.automaton import ACCEPT, Transition
+from querylang.plan.expression import Aggregate, Expression, Invoke, KeyOf, walk
+from querylang.plan.model import (
+    Between,
+    Condition,
+    Input,
+    Plan,
+    QueryPlan,
+    Where,
+    Within,
+    Without,
+    known,
+    mentioned_terms,
+)
 from runtime.instants import NEVER
 from runtime.interpreter.aggregates import BY_RECENCY, aggregate
 from runtime.interpreter.context import Context, Names

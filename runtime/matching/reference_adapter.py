@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import arrow_type
 from runtime.columns.cell_values import row_events, to_cell
 from runtime.instants import NEVER

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import QueryPlan, known
+from querylang.plan.model import QueryPlan, known
 from runtime.admission.arrays import Timers
 from runtime.columns.sorting import stable_order
 from runtime.instants import NO_TIME

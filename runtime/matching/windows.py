@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.plan import QueryPlan, Without, known
+from querylang.plan.model import QueryPlan, Without, known
 from runtime.admission.arrays import Released
 from runtime.compiled import kernel
 from runtime.instants import NEVER

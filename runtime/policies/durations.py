@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from querylang.types import UNITS
+from querylang.plan.library import UNITS
 
 _SHORT = {"d": "day", "h": "hour", "m": "min", "s": "sec", "ms": "msec"}
 LENGTHS = {

@@ -1,6 +1,6 @@
 """When an input's records count as happened: what of a query's time policies the engine needs to know.
 
-An input's policy is chosen for its source (`querylang.plan.TimePolicy`), or, without one, is what the query says: `wait`,
+An input's policy is chosen for its source (`querylang.plan.model.TimePolicy`), or, without one, is what the query says: `wait`,
 `or Heartbeat`, `@OutOfOrder`. Timelines of the second kind belong to one input and one partition key; those of the
 first may be shared by many keys (`runtime.admission.shared_clock`). What the settings do is in `runtime.admission.rules` and `runtime.admission.per_key`.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.plan import Input, QueryPlan, known, plain_field
+from querylang.plan.model import Input, QueryPlan, known, plain_field
 from runtime.instants import NEVER
 
 DEFAULT_LEEWAY = 10_000_000

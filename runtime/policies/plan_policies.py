@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from querylang.errors import nearest
-from querylang.plan import EventType, Input, Plan, QueryPlan, TimePolicy
-from querylang.value_types import SIMPLE
+from querylang.plan.model import EventType, Input, Plan, QueryPlan, TimePolicy
+from querylang.plan.value_types import SIMPLE
 from runtime.policies.policy_text import GivenOrderings, Ordering, Orderings, parse_ordering, parse_orderings
 from runtime.policies.presets import OrderingError, apama, streaminsight
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from querylang.errors import nearest
-from querylang.plan import TimePolicy
+from querylang.plan.model import TimePolicy
 from runtime.instants import micros_of, parse_moment
 from runtime.policies.durations import parse_duration
 from runtime.policies.presets import (

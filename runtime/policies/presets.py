@@ -13,10 +13,10 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, TypeGuard
 
-from querylang.constants import LONGEST
 from querylang.errors import InputError
-from querylang.plan import TimePolicy
-from querylang.plan_text import duration_text
+from querylang.plan.constant_folding import LONGEST
+from querylang.plan.model import TimePolicy
+from querylang.plan.text import duration_text
 from runtime.instants import EXPECTED, NEVER, is_known_time
 
 SECOND = 1_000_000

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from querylang.types import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
-from querylang.value_types import Kind, Type
+from querylang.plan.library import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
+from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.decimals import decimal, of_float
 from runtime.interpreter.event_text import EventTextError, parse_value
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from querylang.errors import nearest
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
 from runtime.interpreter.event_text import EventTextError, parse_event_text
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan
-from querylang.types import DECIMAL_PLACES, LOCATION_FIELDS
-from querylang.value_types import Kind, Type
+from querylang.plan.library import DECIMAL_PLACES, LOCATION_FIELDS
+from querylang.plan.model import Plan
+from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.cell_values import to_cell
 from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_times

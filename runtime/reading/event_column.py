@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Kind
 from runtime.interpreter.context import Names
 from runtime.interpreter.event_text import EventTextError, fields, parse_event_text

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from querylang.types import DECIMAL_PLACES
-from querylang.value_types import Kind, Type
+from querylang.plan.library import DECIMAL_PLACES
+from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
 from runtime.reading.conversion import NO_PLAN, convert, is_moment

@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from querylang.expression import Expression
-from querylang.plan import EventType, Field, Plan, plain_field
-from querylang.value_types import Kind as TypeKind
-from querylang.value_types import Type
+from querylang.plan.expression import Expression
+from querylang.plan.model import EventType, Field, Plan, plain_field
+from querylang.plan.value_types import Kind as TypeKind
+from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, Kind, arrivals_schema, column_name
 from runtime.columns.cell_values import to_cell

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from querylang.errors import nearest
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.policies.plan_policies import (
     OrderingError,

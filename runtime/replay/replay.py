@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.keys import plain_columns

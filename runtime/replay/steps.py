@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.admission.selection import Selector, Use
 from runtime.columns.arrivals import Arrivals, Kind, Shape, column_name
 from runtime.columns.cell_values import event_of

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from querylang.plan import Plan, QueryPlan
-from querylang.value_types import Type
+from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.value_types import Type
 from runtime.columns.cell_values import event_of, from_cell
 from runtime.interpreter.context import Context, Names, Output
 from runtime.interpreter.statements import run_action

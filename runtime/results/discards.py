@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import Kind, field_columns
 from runtime.instants import NO_TIME

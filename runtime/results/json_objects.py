@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from querylang.types import LOCATION_FIELDS
+from querylang.plan.library import LOCATION_FIELDS
 from runtime.columns.timestamps import format_time
 from runtime.interpreter.value_text import decimal_text, floating_text, text_of
 from runtime.interpreter.values import Dictionary, Event, Location

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan import EventType, Plan, QueryPlan, known
+from querylang.plan.model import EventType, Plan, QueryPlan, known
 from runtime.admission.arrays import Waited
 from runtime.admission.rules import Verdict
 from runtime.arrow_types import arrow_type, one_chunk

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.expression import type_of
-from querylang.plan import EventType, Plan, QueryPlan
+from querylang.plan.expression import type_of
+from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from querylang.plan import TimePolicy
+from querylang.plan.model import TimePolicy
 from tests.support.timed import (
     END_EDGE,
     INTERVAL,

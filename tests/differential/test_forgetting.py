@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.engine.engine import Engine
 from tests.differential.compare import pieces_of, plan_of
 from tests.differential.patterns import random_queries

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from querylang.expression import Aggregate, Expression, rewritten
-from querylang.plan import Input, Plan, QueryPlan, Where, Within, Without
+from querylang.plan.expression import Aggregate, Expression, rewritten
+from querylang.plan.model import Input, Plan, QueryPlan, Where, Within, Without
 from runtime.engine.engine import Engine
 from tests.differential.compare import Observed, expectation, match_key, plan_of, run_together
 from tests.differential.patterns import random_queries

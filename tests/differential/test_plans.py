@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from tests.differential.compare import Observed, check, plan_of, run_together
 from tests.differential.streams import random_scenario
 from tests.support.scenario import Scenario

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from querylang.plan import Input, Plan, QueryPlan, Within
+from querylang.plan.model import Input, Plan, QueryPlan, Within
 from tests.differential.compare import expectation, plan_of, run_at_once, same
 from tests.differential.streams import random_scenario
 from tests.support import pattern_oracle

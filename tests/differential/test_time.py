@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from querylang.plan import TimePolicy
+from querylang.plan.model import TimePolicy
 from tests.differential.timed_compare import at_once, check, expectation, fails, same, smallest
 from tests.differential.timed_streams import random_timed
 from tests.support.time_oracle import run

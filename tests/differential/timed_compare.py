@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from querylang.plan import Plan, TimePolicy
+from querylang.plan.model import Plan, TimePolicy
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.replay.replay import Records
@@ -332,6 +332,6 @@ def simpler_policies(policy: TimePolicy | None) -> Iterator[TimePolicy]:
 
 def reproduction(query: Timed, seed: int) -> str:
     """The query, the records, and Python to run it again."""
-    lines = [printed(query), "", "from math import inf", "from querylang.plan import TimePolicy"]
+    lines = [printed(query), "", "from math import inf", "from querylang.plan.model import TimePolicy"]
     lines += ["from tests.differential.timed_compare import check", "from tests.support.timed import *"]
     return "\n".join([*lines, f"check({query!r}, seed={seed})"])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from querylang.plan import TimePolicy
+from querylang.plan.model import TimePolicy
 from tests.support.timed import (
     END_EDGE,
     INTERVAL,

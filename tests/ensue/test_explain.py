@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from querylang.plan import from_dict
+from querylang.plan.model import from_dict
 from tests.ensue.command import Run
 
 TWO = """event A { integer n; }

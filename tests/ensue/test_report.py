@@ -10,7 +10,7 @@ import pytest
 import ensue
 from ensue.report import Clock, shortened, steps_table, text_table, width_of
 from querylang import compile_text
-from querylang.plan import Plan, TimePolicy
+from querylang.plan.model import Plan, TimePolicy
 from runtime.instants import LATEST, NO_TIME
 from runtime.replay.steps import Step
 

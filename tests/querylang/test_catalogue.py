@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from querylang import Compiled, QueryErrors, Source, compile_text
-from querylang.expression import Binary, Expression, FieldOf, Invoke
-from querylang.plan import Where
-from querylang.value_types import Type
+from querylang.plan.expression import Binary, Expression, FieldOf, Invoke
+from querylang.plan.model import Where
+from querylang.plan.value_types import Type
 
 QUERY = "query Q { inputs { A() within 3; } find A as a where %s }"
 

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from querylang import QueryErrors, Source, Type, check_text, compile_text
-from querylang import plan as plans
-from querylang.automaton import ACCEPT, Automaton, State, Transition
 from querylang.checked import Both, Either, Sequence, TermOf
-from querylang.expression import (
+from querylang.plan import model as plans
+from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
+from querylang.plan.expression import (
     Aggregate,
     Binary,
     EventOf,
@@ -23,8 +23,20 @@ from querylang.expression import (
     SelectOf,
     walk,
 )
-from querylang.plan import Between, EventType, Field, Heartbeat, Key, QueryPlan, Select, Term, Wait, Within, Without
-from querylang.plan_text import OWN, expression_text
+from querylang.plan.model import (
+    Between,
+    EventType,
+    Field,
+    Heartbeat,
+    Key,
+    QueryPlan,
+    Select,
+    Term,
+    Wait,
+    Within,
+    Without,
+)
+from querylang.plan.text import OWN, expression_text
 
 A = "event A { integer id; integer x; boolean b; }\nevent B { integer id; integer x; }\n"
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from querylang import bind, compile_paths, compile_text, describe, describe_plan, to_dot
-from querylang.plan import Plan, Where
-from querylang.plan_text import Names, duration_text, expression_text
+from querylang import bind, compile_paths, compile_text, describe_plan, to_dot
+from querylang.plan import describe
+from querylang.plan.model import Plan, Where
+from querylang.plan.text import Names, duration_text, expression_text
 
 FOLDER = Path(__file__).parent / "explain"
 QUERIES = sorted(FOLDER.glob("*.query"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from querylang import InputError, QueryErrors, Type, check_paths, compile_paths
-from querylang.expression import FieldOf
 from querylang.load import read_sources
+from querylang.plan.expression import FieldOf
 
 QUERY = "inputs { A() key id within 3; } find A as a"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from querylang import plan
-from querylang.expression import (
+from querylang.paths import DEEPEST
+from querylang.plan import model as plan
+from querylang.plan.expression import (
     Binary,
     Call,
     EventOf,
@@ -18,8 +19,7 @@ from querylang.expression import (
     New,
     ParameterOf,
 )
-from querylang.paths import DEEPEST
-from querylang.value_types import Type
+from querylang.plan.value_types import Type
 from tests.querylang.probe import check
 
 A, B = Type.event("A"), Type.event("B")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from querylang.expression import (
+from querylang.plan.expression import (
     Binary,
     Call,
     EventOf,
@@ -28,9 +28,9 @@ from querylang.expression import (
     rewritten,
     terms_of,
 )
-from querylang.plan import Action, EventType, Field, Plan, Return
-from querylang.types import METHODS, method_of
-from querylang.value_types import Type
+from querylang.plan.library import METHODS, method_of
+from querylang.plan.model import Action, EventType, Field, Plan, Return
+from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import column_name
 from runtime.columns.cell_values import from_cell

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querylang.expression import (
+from querylang.plan.expression import (
     Aggregate,
     Binary,
     Call,
@@ -27,8 +27,8 @@ from querylang.expression import (
     SelectOf,
     Unary,
 )
-from querylang.plan import EventType, Field
-from querylang.value_types import Type
+from querylang.plan.model import EventType, Field
+from querylang.plan.value_types import Type
 from runtime.interpreter.context import Context
 from runtime.interpreter.event_text import parse_value
 from runtime.interpreter.expressions import evaluate, holds

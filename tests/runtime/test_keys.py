@@ -6,9 +6,9 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from querylang.expression import FieldOf, Type
-from querylang.plan import EventType, Field, Key, Plan
-from querylang.types import LOCATION_FIELDS
+from querylang.plan.expression import FieldOf, Type
+from querylang.plan.library import LOCATION_FIELDS
+from querylang.plan.model import EventType, Field, Key, Plan
 from runtime.columns.arrivals import Arrivals, arrivals_schema
 from runtime.columns.keys import NO_KEY, bucket_of, group_rows, number_keys
 from tests.runtime.plans import an_input, chain

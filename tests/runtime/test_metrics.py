@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from querylang import compile_text
-from querylang.plan import Plan, TimePolicy
+from querylang.plan.model import Plan, TimePolicy
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table
 from runtime.policies.presets import SECOND, stream_analytics, streaminsight

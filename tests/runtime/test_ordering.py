@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 import querylang
-from querylang.plan import Plan, TimePolicy, from_dict, to_dict
+from querylang.plan.model import Plan, TimePolicy, from_dict, to_dict
 from runtime.columns.timestamps import parse_times
 from runtime.instants import NEVER, parse_moment
 from runtime.policies.durations import parse_duration

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from querylang.describe import describe
+from querylang.plan.describe import describe
 from runtime.engine.engine import Engine
 from tests.differential.compare import pieces_of, plan_of
 from tests.differential.patterns import random_queries

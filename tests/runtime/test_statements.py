@@ -13,7 +13,7 @@ import pytest
 
 import ensue
 import querylang
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.interpreter.context import MOST_STEPS, Context, Names, Steps
 from runtime.interpreter.statements import run_action, run_block
 from runtime.interpreter.values import Dictionary, EvaluationError, Event

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from querylang import compile_text
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Kind, Shape
 from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME

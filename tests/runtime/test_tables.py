@@ -15,8 +15,8 @@ import pytest
 
 from querylang import compile_text
 from querylang.errors import InputError
-from querylang.expression import Type
-from querylang.plan import Plan
+from querylang.plan.expression import Type
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, Kind, arrivals_schema
 from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME

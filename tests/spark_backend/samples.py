@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from querylang.automaton import ACCEPT, Automaton, State, Transition
-from querylang.expression import Binary, FieldOf, Literal, Type
-from querylang.plan import EventType, Field, Input, Key, Plan, Print, QueryPlan, Term, Where
+from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
+from querylang.plan.expression import Binary, FieldOf, Literal, Type
+from querylang.plan.model import EventType, Field, Input, Key, Plan, Print, QueryPlan, Term, Where
 from runtime.columns.arrivals import Arrivals, arrivals_schema
 
 SECOND = 1_000_000

@@ -21,7 +21,7 @@ import querylang
 from querylang.errors import InputError
 from querylang.given import Given
 from querylang.given_instances import with_instances
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.arrow_types import arrow_type
 from runtime.replay.replay import Records, read_records, replay_records
 from spark_backend.bounded import match_tagged

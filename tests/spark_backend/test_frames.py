@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import querylang
 from querylang.errors import InputError
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.bounded import match, match_tagged

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from querylang.plan import Plan, TimePolicy
+from querylang.plan.model import Plan, TimePolicy
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, with_ordering

@@ -10,7 +10,7 @@ import pytest
 
 import querylang
 from querylang.errors import InputError
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.replay.replay import in_order

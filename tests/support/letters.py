@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 import querylang
-from querylang.plan import Plan
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME

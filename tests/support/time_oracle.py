@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from querylang.plan import TimePolicy
+from querylang.plan.model import TimePolicy
 from tests.support.timed import END_EDGE, INTERVAL, SECOND, START_EDGE, Record, Timed, TimedInput
 
 Key = tuple[int | str | None, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from querylang.plan import TimePolicy
+from querylang.plan.model import TimePolicy
 from tests.support.conditions import Short
 
 SECOND = 1_000_000

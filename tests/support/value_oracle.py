@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from querylang.expression import Binary, Call, Expression, FieldOf, Literal, Unary, walk
-from querylang.value_types import Type
+from querylang.plan.expression import Binary, Call, Expression, FieldOf, Literal, Unary, walk
+from querylang.plan.value_types import Type
 
 LIBM = ctypes.CDLL(ctypes.util.find_library("m"))
 SCALE = 10**18

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.expression import Invoke, KeyOf, terms_of, walk
-from querylang.plan import Plan, QueryPlan
-from querylang.value_types import Type
+from querylang.plan.expression import Invoke, KeyOf, terms_of, walk
+from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.value_types import Type
 from runtime.columns.expressions import Column, evaluate, with_keys
 from runtime.columns.keys import key_columns
 from runtime.compiled import kernel

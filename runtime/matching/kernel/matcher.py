@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.expression import Aggregate, Expression, Type, terms_of
-from querylang.plan import Condition, Plan, QueryPlan, Where, Without, known, mentioned_terms
+from querylang.plan.expression import Aggregate, Expression, Type, terms_of
+from querylang.plan.model import Condition, Plan, QueryPlan, Where, Without, known, mentioned_terms
 from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Found, Ordered, Waiting

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.expression import (
+from querylang.plan.expression import (
     Binary,
     Call,
     EventOf,
@@ -32,7 +32,7 @@ from querylang.expression import (
     terms_of,
     walk,
 )
-from querylang.value_types import SCALARS
+from querylang.plan.value_types import SCALARS
 
 STACK = 64
 """How deep a program's stacks may grow."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.automaton import ACCEPT, Automaton, Transition
-from querylang.expression import terms_of
-from querylang.plan import Condition, QueryPlan, Where, Within, Without, known
+from querylang.plan.automaton import ACCEPT, Automaton, Transition
+from querylang.plan.expression import terms_of
+from querylang.plan.model import Condition, QueryPlan, Where, Within, Without, known
 from runtime.instants import NEVER
 from runtime.matching.kernel.lookahead import patience
 from runtime.matching.kernel.program import KernelProgram, comparison

@@ -1,7 +1,7 @@
 """The types that values of the language have.
 
 Takes nothing; gives `Type`, immutable and compared by what it says. Which operators and methods there are on which
-types stands in `querylang.types`.
+types stands in `querylang.plan.library`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from querylang.value_types import Type
+from querylang.plan.value_types import Type
 
 
 class Codec:

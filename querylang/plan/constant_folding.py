@@ -15,9 +15,9 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from querylang.expression import Binary, Call, Expression, Literal, ParameterOf, Unary, children, walk
-from querylang.types import ARITHMETIC, DECIMAL_LIMIT, DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER
-from querylang.value_types import NUMBERS, Type
+from querylang.plan.expression import Binary, Call, Expression, Literal, ParameterOf, Unary, children, walk
+from querylang.plan.library import ARITHMETIC, DECIMAL_LIMIT, DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER
+from querylang.plan.value_types import NUMBERS, Type
 
 Value = bool | int | float | Decimal | str
 

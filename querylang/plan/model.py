@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from querylang import expression as expressions
-from querylang.automaton import Automaton, State, Transition
-from querylang.expression import Expression, Literal, Type, terms_of
-from querylang.plain import Codec
+from querylang.plan import expression as expressions
+from querylang.plan.automaton import Automaton, State, Transition
+from querylang.plan.encoding import Codec
+from querylang.plan.expression import Expression, Literal, Type, terms_of
 
 PLAN_VERSION = 3
 
@@ -35,7 +35,7 @@ class Print:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """`log text at LEVEL;`; `level` is one of `querylang.types.LOG_LEVELS`."""
+    """`log text at LEVEL;`; `level` is one of `querylang.plan.library.LOG_LEVELS`."""
 
     text: Expression
     level: str

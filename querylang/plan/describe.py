@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from querylang.automaton import ACCEPT
-from querylang.expression import Expression, FieldOf
-from querylang.plan import (
+from querylang.plan.automaton import ACCEPT
+from querylang.plan.expression import Expression, FieldOf
+from querylang.plan.model import (
     Between,
     Condition,
     Input,
@@ -23,7 +23,7 @@ from querylang.plan import (
     Within,
     Without,
 )
-from querylang.plan_text import (
+from querylang.plan.text import (
     OWN,
     Names,
     action_text,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any
 
-from querylang.value_types import Type
+from querylang.plan.value_types import Type
 
 __all__ = [
     "NODES",

@@ -13,8 +13,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import assert_never
 
-from querylang import plan
-from querylang.expression import (
+from querylang.plan import model as plan
+from querylang.plan.expression import (
     Aggregate,
     Binary,
     Call,
@@ -33,9 +33,9 @@ from querylang.expression import (
     SelectOf,
     Unary,
 )
-from querylang.plan import QueryPlan, Statement
-from querylang.types import EQUALITY, ORDER
-from querylang.value_types import Kind, Type
+from querylang.plan.library import EQUALITY, ORDER
+from querylang.plan.model import QueryPlan, Statement
+from querylang.plan.value_types import Kind, Type
 
 _BINDING = {
     "or": 1,
