@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.namespaces import Namespace
 from querylang.paths import always_returns
@@ -18,6 +17,7 @@ from querylang.plan.value_types import Type
 from querylang.schema import ActionSignature, EventSchema
 from querylang.scope import Scope
 from querylang.statements import check_body
+from querylang.syntax import ast
 
 
 def signatures(nodes: Iterable[ast.ActionDefinition], namespace: Namespace) -> dict[str, ActionSignature]:

@@ -6,12 +6,12 @@ may stand, and what its arguments see, is the scope's.
 
 from __future__ import annotations
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.inferring import Inferring, type_of, wrong_count
 from querylang.namespaces import path_of
 from querylang.plan.expression import Aggregate, Expression
 from querylang.plan.library import AGGREGATES, aggregate_result
+from querylang.syntax import ast
 
 PACKAGE = "com.apama.aggregates"
 """Where the vendor's language has them; here the names are known without `using`."""

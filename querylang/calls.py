@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from querylang import ast
 from querylang.aggregates import aggregate, is_aggregate
 from querylang.errors import Mistake, QueryError
 from querylang.inferring import Inferring, arguments_of, look_at, type_of
@@ -27,6 +26,7 @@ from querylang.plan.library import (
 )
 from querylang.plan.value_types import Kind, Type
 from querylang.schema import ActionSignature, EventSchema
+from querylang.syntax import ast
 
 _CONVERSIONS = ("toString", "toInteger", "toFloat", "toDecimal")
 

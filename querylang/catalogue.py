@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from querylang import ast
 from querylang.callees import with_problems_of_callees
 from querylang.errors import Mistake, QueryError
 from querylang.event_definitions import with_actions, with_annotations, with_members
@@ -20,6 +19,7 @@ from querylang.namespaces import EventTypes, Namespace
 from querylang.plan.model import EventType
 from querylang.plan.value_types import Type
 from querylang.schema import EventSchema
+from querylang.syntax import ast
 
 Data = Mapping[str, Mapping[str, Type]]
 """Event type to its fields in order, for types that come with data."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from querylang import ast
 from querylang.actions import check_actions, signatures
 from querylang.checked import CheckedQuery
 from querylang.clauses import Clauses
@@ -27,6 +26,7 @@ from querylang.schema import ActionSignature
 from querylang.scope import Scope
 from querylang.second_look import look_again
 from querylang.statements import CheckedBlock, check_block
+from querylang.syntax import ast
 
 
 def check_query(query: ast.Query, name: str, namespace: Namespace) -> CheckedQuery:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import assert_never
 
-from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
@@ -24,6 +23,7 @@ from querylang.plan.text import duration_text
 from querylang.plan.value_types import Type
 from querylang.scope import Scope
 from querylang.source import Span
+from querylang.syntax import ast
 
 
 @dataclass(frozen=True, slots=True)

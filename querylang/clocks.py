@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
 from querylang.own import own_field, own_value
@@ -16,6 +15,7 @@ from querylang.plan.expression import Expression
 from querylang.plan.model import Heartbeat
 from querylang.schema import EventSchema
 from querylang.source_times import source_time
+from querylang.syntax import ast
 
 
 @dataclass(frozen=True, slots=True)

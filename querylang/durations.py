@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
 from querylang.namespaces import Namespace
@@ -29,6 +28,7 @@ from querylang.plan.model import Count, Duration
 from querylang.plan.value_types import Type
 from querylang.scope import Scope
 from querylang.source import Span
+from querylang.syntax import ast
 
 
 @dataclass(frozen=True, slots=True)

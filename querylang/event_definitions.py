@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from querylang import ast
 from querylang.actions import check_actions, event_scope, signature
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
@@ -22,6 +21,7 @@ from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.schema import ActionSignature, EventSchema
 from querylang.scope import Scope
 from querylang.source_times import source_time
+from querylang.syntax import ast
 
 ANNOTATION_PACKAGE = "com.apama.queries"
 """Where the vendor's language has the annotations of queries."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.plan.value_types import Kind, Type
 from querylang.schema import EventSchema
+from querylang.syntax import ast
 
 DEEPEST = 20
 """Levels of events in events."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
@@ -15,6 +14,7 @@ from querylang.patterns import CheckedPattern
 from querylang.plan.expression import Expression, SelectOf
 from querylang.plan.model import Every, Select
 from querylang.scope import Scope
+from querylang.syntax import ast
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import assert_never
 
-from querylang import ast
-from querylang.lexer import ESCAPES
-from querylang.tokens import KEYWORDS, SOFT_KEYWORDS, TYPE_KEYWORDS
+from querylang.syntax import ast
+from querylang.syntax.lexer import ESCAPES
+from querylang.syntax.tokens import KEYWORDS, SOFT_KEYWORDS, TYPE_KEYWORDS
 from querylang.wrapping import MARK
 
 ANY, NEGATION, COMPARISON, SUM, SIGN, POSTFIX = 0, 4, 5, 6, 8, 10

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import assert_never
 
-from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError, counted
 from querylang.inference import Inference
@@ -20,6 +19,7 @@ from querylang.plan.library import binary_result
 from querylang.plan.value_types import Type
 from querylang.schema import EventSchema
 from querylang.scope import Scope
+from querylang.syntax import ast
 
 
 def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constants: Constants) -> Expression | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from querylang.ast import Comment
 from querylang.errors import QueryErrors
-from querylang.lexer import tokenize
-from querylang.parser import parse
 from querylang.printer import printed, refusals
 from querylang.source import Source
-from querylang.tokens import Token
+from querylang.syntax.ast import Comment
+from querylang.syntax.lexer import tokenize
+from querylang.syntax.parser import parse
+from querylang.syntax.tokens import Token
 from querylang.wrapping import INDENT
 
 NAMELESS = "query"

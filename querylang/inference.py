@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from querylang import ast, calls, literals, members, operators
+from querylang import calls, literals, members, operators
 from querylang.errors import Mistake, QueryError
 from querylang.inferring import fitting, is_empty_literal, type_of
 from querylang.members import no_field
@@ -19,6 +19,7 @@ from querylang.plan.expression import Expression
 from querylang.plan.library import conversion
 from querylang.plan.value_types import Type
 from querylang.scope import Scope
+from querylang.syntax import ast
 
 __all__ = ["DEEPEST", "Inference", "conjuncts", "no_field"]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.namespaces import Namespace
 from querylang.plan.expression import Expression, New
 from querylang.plan.value_types import Kind, Type
 from querylang.scope import Scope
 from querylang.source import Span
+from querylang.syntax import ast
 
 
 class Inferring(Protocol):

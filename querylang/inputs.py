@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from querylang import ast
 from querylang.clocks import Clock
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError, counted, nearest
@@ -20,6 +19,7 @@ from querylang.plan.expression import Call, Expression, KeyOf, walk
 from querylang.plan.model import Input, Key
 from querylang.plan.value_types import SIMPLE, Type
 from querylang.schema import EventSchema
+from querylang.syntax import ast
 
 MOST_BEATS = 60
 """Which inputs a record is a heartbeat of is told by the bits of one word."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
-from querylang import ast
 from querylang.defaults import LARGEST, TooLargeError, default_of
 from querylang.errors import Mistake, QueryError
 from querylang.inferring import Inferring, fitting, type_of
@@ -16,6 +15,7 @@ from querylang.plan.expression import Expression, Items, Literal
 from querylang.plan.library import DECIMAL_LIMIT, DECIMAL_PLACES, LARGEST_INTEGER, SMALLEST_INTEGER, type_constants
 from querylang.plan.value_types import Kind, Type
 from querylang.source import Span
+from querylang.syntax import ast
 
 _LAST_PLACE = Decimal(1).scaleb(-DECIMAL_PLACES)
 _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)

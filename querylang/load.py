@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path, PurePath
 
-from querylang import ast
 from querylang.catalogue import Catalogue
 from querylang.checked import Checked, CheckedQuery
 from querylang.checker import check_query
 from querylang.compiler import compile_checked
-from querylang.definitions import parse_definitions
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors
-from querylang.parser import parse
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from querylang.source import Source, Span
+from querylang.syntax import ast
+from querylang.syntax.definition_files import parse_definitions
+from querylang.syntax.parser import parse
 
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"

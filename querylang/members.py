@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.inferring import Inferring, type_of
 from querylang.namespaces import path_of
@@ -16,6 +15,7 @@ from querylang.plan.expression import EventOf, Expression, FieldOf, IndexOf, Lit
 from querylang.plan.library import LOCATION_FIELDS, method_of
 from querylang.plan.value_types import Kind, Type
 from querylang.schema import EventSchema
+from querylang.syntax import ast
 
 
 def name(inferring: Inferring, node: ast.Name, near: Iterable[str] = ()) -> Expression | None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError, nearest
 from querylang.plan.model import Field
 from querylang.plan.value_types import SIMPLE, Kind, Type
 from querylang.schema import EventSchema
+from querylang.syntax import ast
 
 DEEPEST_TYPE = 20
 """Levels of a type: `sequence<sequence<float>>` has three."""

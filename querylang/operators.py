@@ -5,13 +5,13 @@ Takes nodes and who infers; gives typed expressions. Which operator takes which 
 
 from __future__ import annotations
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.inferring import Inferring, is_empty_literal, look_at, type_of
 from querylang.literals import is_number, negated
 from querylang.plan.expression import Binary, Expression, Unary
 from querylang.plan.library import binary_result, conversion, unary_result
 from querylang.plan.value_types import NUMBERS, Kind, Type
+from querylang.syntax import ast
 
 _EQUALITY = ("=", "!=")
 

@@ -6,12 +6,12 @@ are called.
 
 from __future__ import annotations
 
-from querylang import ast
 from querylang.durations import Constants
 from querylang.errors import Mistake
 from querylang.inference import Inference
 from querylang.plan.expression import EventOf, Expression, FieldOf
 from querylang.schema import EventSchema
+from querylang.syntax import ast
 
 _THIS = ""
 """The event's name in its own expressions: none that a user could write."""

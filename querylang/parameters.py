@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
 from querylang.namespaces import Namespace
@@ -17,6 +16,7 @@ from querylang.plan.text import literal_text
 from querylang.plan.value_types import NUMBERS, Type
 from querylang.scope import Scope
 from querylang.source import Span
+from querylang.syntax import ast
 
 PARAMETER_TYPES = (*NUMBERS, Type.STRING, Type.BOOLEAN)
 

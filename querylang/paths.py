@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from querylang import ast
+from querylang.syntax import ast
 
 DEEPEST = 50
 """Levels of nested statements; all that reads statements may use recursion."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import assert_never
 
-from querylang import ast
 from querylang.checked import Both, Either, Pattern, Sequence, TermOf
 from querylang.durations import Constants
 from querylang.errors import Mistake, QueryError
@@ -20,6 +19,7 @@ from querylang.plan.expression import EventOf, Expression
 from querylang.plan.model import Term, Wait
 from querylang.plan.value_types import Type
 from querylang.schema import EventSchema
+from querylang.syntax import ast
 
 DEEPEST_PATTERN = 100
 """Levels of `->`, `and` and `or` within each other; all that reads patterns may use recursion."""

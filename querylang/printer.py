@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import assert_never
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.expression_text import (
     POSTFIX,
@@ -26,6 +25,7 @@ from querylang.expression_text import (
     quoted,
     type_name,
 )
+from querylang.syntax import ast
 from querylang.wrapping import INDENT, MARK, wrapped
 
 _FRAMES = 2_500

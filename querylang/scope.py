@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import Expression
 from querylang.schema import ActionSignature
+from querylang.syntax import ast
 
 _FOREIGN = {
     "self": "it is no event; the pattern's names and the keys are what there is",

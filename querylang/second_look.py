@@ -10,12 +10,13 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from querylang import ast, automata
+from querylang import automata
 from querylang.checked import CheckedQuery, Pattern, Sequence, TermOf
 from querylang.errors import Mistake, QueryError
 from querylang.namespaces import Namespace
 from querylang.plan.model import Without
 from querylang.source import Span
+from querylang.syntax import ast
 
 
 def look_again(query: ast.Query, checked: CheckedQuery, namespace: Namespace) -> None:

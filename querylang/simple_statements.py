@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from querylang import ast, literals
+from querylang import literals
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
 from querylang.inferring import type_of
@@ -17,6 +17,7 @@ from querylang.plan.expression import Expression, Literal, New
 from querylang.plan.library import DEFAULT_LOG_LEVEL, LOG_LEVELS
 from querylang.plan.value_types import Kind, Type
 from querylang.schema import EventSchema
+from querylang.syntax import ast
 
 SimpleStatement = ast.Print | ast.Log | ast.Send | ast.Emit | ast.Route | ast.VendorSend | ast.Evaluation
 

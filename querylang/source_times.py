@@ -5,12 +5,12 @@ Takes an event type's schema and the name; gives the expression over the event a
 
 from __future__ import annotations
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.namespaces import Namespace
 from querylang.plan.expression import EventOf, Expression, FieldOf, Invoke
 from querylang.plan.value_types import Type
 from querylang.schema import ActionSignature, EventSchema
+from querylang.syntax import ast
 
 _SECONDS = (Type.FLOAT, Type.INTEGER)
 

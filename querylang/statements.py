@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from querylang import ast, literals
+from querylang import literals
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
 from querylang.inferring import type_of
@@ -26,6 +26,7 @@ from querylang.schema import ActionSignature
 from querylang.scope import Scope
 from querylang.simple_statements import simple_statement
 from querylang.source import Span
+from querylang.syntax import ast
 from querylang.targets import assigned_target
 
 Statements = tuple[plan.Statement, ...]

@@ -5,7 +5,6 @@ Takes the expression there; gives it typed, or tells why it cannot be assigned t
 
 from __future__ import annotations
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
 from querylang.plan.expression import (
@@ -19,6 +18,7 @@ from querylang.plan.expression import (
     ParameterOf,
     SelectOf,
 )
+from querylang.syntax import ast
 
 
 def assigned_target(node: ast.Expression, inference: Inference) -> Expression | None:

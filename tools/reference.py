@@ -21,7 +21,7 @@ from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.plan import library as types
 from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.source import Source
-from querylang.tokens import KEYWORDS
+from querylang.syntax.tokens import KEYWORDS
 from runtime.interpreter.value_text import text_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

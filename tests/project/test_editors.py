@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import querylang
-from querylang import tokens
 from querylang.plan import library as types
+from querylang.syntax import tokens
 from tests.project.repository import ROOT
 from tools import editors
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querylang import ast
 from querylang.actions import check_actions, signatures
 from querylang.catalogue import Catalogue
 from querylang.errors import Mistake, QueryError
 from querylang.inference import Inference
 from querylang.namespaces import Namespace
-from querylang.parser import parse
 from querylang.plan.expression import EventOf, Expression, KeyOf, ParameterOf
 from querylang.plan.model import Action
 from querylang.plan.value_types import Type
 from querylang.scope import Scope
 from querylang.source import Source
 from querylang.statements import CheckedBlock, check_block
+from querylang.syntax import ast
+from querylang.syntax.parser import parse
 
 EVENTS = """
 event A {

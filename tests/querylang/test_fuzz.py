@@ -14,8 +14,8 @@ from pathlib import Path
 
 from querylang import QueryErrors, Source, check_text, compile_text
 from querylang.formatting import format_text
-from querylang.parser import parse
-from querylang.tokens import KEYWORDS, SYMBOLS
+from querylang.syntax.parser import parse
+from querylang.syntax.tokens import KEYWORDS, SYMBOLS
 from tests.support.texts import Texts
 
 HERE = Path(__file__).parent

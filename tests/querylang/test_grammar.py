@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from querylang import ast, build_tables, check_text, compile_text
-from querylang.parser import parse
+from querylang import check_text, compile_text
 from querylang.source import Source
+from querylang.syntax import ast, build_tables
+from querylang.syntax.parser import parse
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +30,7 @@ def test_the_grammar_has_no_conflict(built: object) -> None:
 
 
 def test_the_shipped_tables_are_those_of_the_grammar(built: object) -> None:
-    hint = "run `python -m querylang.build_tables`"
+    hint = "run `python -m querylang.syntax.build_tables`"
     assert build_tables.written(built) == build_tables.SHIPPED.read_text(), hint
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from querylang import compile_text, format_text
 from querylang.errors import QueryErrors
-from querylang.parser import parse
 from querylang.source import Source
+from querylang.syntax.parser import parse
 
 
 def read_cases() -> dict[str, str]:

@@ -9,8 +9,8 @@ import pytest
 from querylang import QueryErrors, check_text, compile_text
 from querylang.errors import Mistake
 from querylang.formatting import format_text
-from querylang.parser import parse
 from querylang.source import Source
+from querylang.syntax.parser import parse
 
 HEAD = "event A { integer x; boolean b; } inputs { A() within 5; } find A as a where "
 BODY = "inputs { A() within 5; } find A as a "

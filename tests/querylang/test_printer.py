@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querylang import QueryErrors
-from querylang.ast import Comment, File
 from querylang.formatting import format_text
-from querylang.parser import parse
 from querylang.source import Source
+from querylang.syntax.ast import Comment, File
+from querylang.syntax.parser import parse
 from tests.support.texts import Texts
 
 GOLDEN = sorted((Path(__file__).parent / "fmt").glob("*.query"))

@@ -11,9 +11,9 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 
-from querylang import ast
-from querylang.parser import parse
 from querylang.source import Source
+from querylang.syntax import ast
+from querylang.syntax.parser import parse
 
 FILES = {
     "package a.b.c; event A { }": "File(Package(a.b.c) [] [EventDefinition('a.b.c' A [] [])])",

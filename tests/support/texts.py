@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from querylang.tokens import KEYWORDS
+from querylang.syntax.tokens import KEYWORDS
 
 Words = list[str]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError, nearest
-from querylang.grammar.base import Parts, Rules, grown, of_kind
 from querylang.source import Span
-from querylang.tokens import Token
+from querylang.syntax import ast
+from querylang.syntax.grammar.base import Parts, Rules, grown, of_kind
+from querylang.syntax.tokens import Token
 
 _WORDS = ("send", "custom")
 

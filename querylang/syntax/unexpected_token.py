@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from querylang.errors import Mistake, QueryError, nearest
-from querylang.refused import REASONS
 from querylang.source import Source
-from querylang.tokens import KEYWORDS, PSEUDO_KINDS, SOFT_KEYWORDS, SPELLING, Token
+from querylang.syntax.foreign_constructs import REASONS
+from querylang.syntax.tokens import KEYWORDS, PSEUDO_KINDS, SOFT_KEYWORDS, SPELLING, Token
 
 _EXPRESSION = frozenset({"LPAREN", "STRING_LITERAL", "FLOAT_LITERAL", "MINUS"})
 _STATEMENT = frozenset({"PRINT", "SEND"})

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from querylang import ast
 from querylang.errors import Mistake
-from querylang.grammar.base import Parts, Rules, grown
+from querylang.syntax import ast
+from querylang.syntax.grammar.base import Parts, Rules, grown
 
 
 class StatementRules(Rules):

@@ -13,10 +13,10 @@ from typing import Any
 
 from ply import lex
 
-from querylang.ast import Comment
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source
-from querylang.tokens import FOREIGN_OPERATORS, KEYWORDS, KINDS, SYMBOLS, Token
+from querylang.syntax.ast import Comment
+from querylang.syntax.tokens import FOREIGN_OPERATORS, KEYWORDS, KINDS, SYMBOLS, Token
 
 MOST_MISTAKES = 1000
 """In one text; further ones are not told."""

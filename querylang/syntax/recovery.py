@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from querylang import ast
-from querylang.grammar import Section
 from querylang.source import Span
-from querylang.tokens import Token
+from querylang.syntax import ast
+from querylang.syntax.grammar import Section
+from querylang.syntax.tokens import Token
 
 _SECTIONS = frozenset({"METADATA", "PARAMETERS", "INPUTS", "FIND", "ACTION"})
 _STRUCTURE = _SECTIONS | {"QUERY", "EVENT", "PACKAGE", "USING", "SIGN"}

@@ -1,6 +1,6 @@
 """The parser's LALR tables, shipped with the package: loaded in milliseconds, nothing is built or written at run time.
 
-Takes the generated module `querylang.parsetab`; gives what the parser runs, bound to the grammar's rules.
+Takes the generated module `querylang.syntax.parsetab`; gives what the parser runs, bound to the grammar's rules.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from querylang.grammar import Grammar, rules
-from querylang.grammar.base import Parts
-from querylang.recovery import PARTS, Part
+from querylang.syntax.grammar import Grammar, rules
+from querylang.syntax.grammar.base import Parts
+from querylang.syntax.recovery import PARTS, Part
 
 Rule = Callable[[Grammar, Parts], None]
 
@@ -34,7 +34,7 @@ class Tables:
 @cache
 def load() -> Tables:
     """The tables; one object a process, since they keep no state."""
-    from querylang import parsetab
+    from querylang.syntax import parsetab
 
     kinds = [row.split() for row in parsetab.KINDS]
     actions = [

@@ -1,8 +1,8 @@
 """The grammar, for ply: LALR(1), a rule is the docstring of the method that builds its node.
 
-Takes tokens; builds the nodes of `querylang.ast`. A file here for each idea: a whole file, event types, queries, inputs,
+Takes tokens; builds the nodes of `querylang.syntax.ast`. A file here for each idea: a whole file, event types, queries, inputs,
 patterns, statements, what the vendor's editor writes, expressions. There are no rules for mistakes: what the parser
-does after one stands in `querylang.recovery`. After a change: `python -m querylang.build_tables`.
+does after one stands in `querylang.syntax.recovery`. After a change: `python -m querylang.syntax.build_tables`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from querylang.grammar.base import Parts, QueryParts, Section
-from querylang.grammar.event_types import EventTypeRules
-from querylang.grammar.expressions import ExpressionRules
-from querylang.grammar.files import FileRules
-from querylang.grammar.inputs import InputRules
-from querylang.grammar.patterns import PatternRules
-from querylang.grammar.queries import QueryRules
-from querylang.grammar.statements import StatementRules
-from querylang.grammar.vendor import VendorRules
+from querylang.syntax.grammar.base import Parts, QueryParts, Section
+from querylang.syntax.grammar.event_types import EventTypeRules
+from querylang.syntax.grammar.expressions import ExpressionRules
+from querylang.syntax.grammar.files import FileRules
+from querylang.syntax.grammar.inputs import InputRules
+from querylang.syntax.grammar.patterns import PatternRules
+from querylang.syntax.grammar.queries import QueryRules
+from querylang.syntax.grammar.statements import StatementRules
+from querylang.syntax.grammar.vendor import VendorRules
 
 __all__ = ["PRECEDENCE", "START", "Grammar", "QueryParts", "Section", "rules"]
 

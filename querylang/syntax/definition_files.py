@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from querylang import ast
 from querylang.errors import QueryError
-from querylang.lexer import tokenize
-from querylang.parser import parse_tokens
 from querylang.source import Source
-from querylang.tokens import Token
+from querylang.syntax import ast
+from querylang.syntax.lexer import tokenize
+from querylang.syntax.parser import parse_tokens
+from querylang.syntax.tokens import Token
 
 _OPENING = {"LBRACE": "RBRACE", "LPAREN": "RPAREN"}
 _FOREIGN = frozenset({"static", "import"})

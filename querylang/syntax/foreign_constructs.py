@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from querylang.tokens import TYPE_KEYWORDS, Token
+from querylang.syntax.tokens import TYPE_KEYWORDS, Token
 
 REASONS: dict[str, str] = {
     "on": "listeners belong to monitors; a pattern does their work",

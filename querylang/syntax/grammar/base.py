@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from querylang import ast
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source, Span
+from querylang.syntax import ast
 
 Parts = list[Any]
 """What a rule reads and writes: its node at 0, its parts from 1."""

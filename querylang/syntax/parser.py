@@ -2,7 +2,7 @@
 
 Takes a text; gives an `ast.File` with what could be read, and the mistakes of its characters and its syntax, of a
 query's missing or misplaced sections too. Ply makes the tables; they are run here and not by ply, whose recovery knows
-no more than to throw tokens away: `querylang.recovery` says what is forgotten or given up.
+no more than to throw tokens away: `querylang.syntax.recovery` says what is forgotten or given up.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from querylang import ast, parse_tables
 from querylang.errors import Mistake, QueryError
-from querylang.expectations import is_meant_as_name, unexpected
-from querylang.grammar import Grammar, QueryParts, Section
-from querylang.grammar.vendor import offsets
-from querylang.lexer import tokenize
-from querylang.recovery import FORGOTTEN, PAIRS, Part, end_of, may_be_forgotten, paired
-from querylang.refused import folded
 from querylang.source import Source, Span
-from querylang.tokens import Token
+from querylang.syntax import ast, parse_tables
+from querylang.syntax.foreign_constructs import folded
+from querylang.syntax.grammar import Grammar, QueryParts, Section
+from querylang.syntax.grammar.vendor import offsets
+from querylang.syntax.lexer import tokenize
+from querylang.syntax.recovery import FORGOTTEN, PAIRS, Part, end_of, may_be_forgotten, paired
+from querylang.syntax.tokens import Token
+from querylang.syntax.unexpected_token import is_meant_as_name, unexpected
 
 MOST_MISTAKES = 1000
 """Of the syntax, in one text; what stands behind more of them is not read."""

@@ -1,5 +1,5 @@
 # ruff: noqa: D403 (docstrings are rules)
-"""Rules of expressions; what binds how tightly stands in `querylang.grammar.PRECEDENCE`.
+"""Rules of expressions; what binds how tightly stands in `querylang.syntax.grammar.PRECEDENCE`.
 
 A `sum` is an expression without comparisons and boolean operators: what may stand before an `or` or `=` of another meaning.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from decimal import Decimal, InvalidOperation
 
-from querylang import ast
 from querylang.errors import Mistake
-from querylang.grammar.base import Parts, Rules, grown
-from querylang.refused import REASONS
-from querylang.tokens import Token
+from querylang.syntax import ast
+from querylang.syntax.foreign_constructs import REASONS
+from querylang.syntax.grammar.base import Parts, Rules, grown
+from querylang.syntax.tokens import Token
 
 _MOST_DIGITS = 100
 """Of an integer, leading zeros aside; no type has that many, and Python refuses to read thousands."""

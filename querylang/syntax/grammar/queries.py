@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from querylang import ast
-from querylang.grammar.base import Parts, QueryParts, Rules, Section, grown, of_kind
+from querylang.syntax import ast
+from querylang.syntax.grammar.base import Parts, QueryParts, Rules, Section, grown, of_kind
 
 
 class QueryRules(Rules):

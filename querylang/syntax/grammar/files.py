@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from querylang import ast
 from querylang.errors import Mistake
-from querylang.grammar.base import Parts, Rules
-from querylang.refused import REASONS
-from querylang.tokens import SOFT_KEYWORDS
+from querylang.syntax import ast
+from querylang.syntax.foreign_constructs import REASONS
+from querylang.syntax.grammar.base import Parts, Rules
+from querylang.syntax.tokens import SOFT_KEYWORDS
 
 
 class FileRules(Rules):

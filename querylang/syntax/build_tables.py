@@ -1,6 +1,6 @@
 """Builds the parser's LALR tables from the grammar's docstrings: for developers, never at run time.
 
-`python -m querylang.build_tables` writes `querylang/parsetab.py` again after a change of the grammar; a test holds that
+`python -m querylang.syntax.build_tables` writes `querylang/syntax/parsetab.py` again after a change of the grammar; a test holds that
 the shipped tables are those of the grammar, and that the grammar has no conflict.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from ply import yacc
 
-from querylang.grammar import PRECEDENCE, START, rules
-from querylang.tokens import KINDS, PSEUDO_KINDS
+from querylang.syntax.grammar import PRECEDENCE, START, rules
+from querylang.syntax.tokens import KINDS, PSEUDO_KINDS
 
 SHIPPED = Path(__file__).with_name("parsetab.py")
 
@@ -51,7 +51,7 @@ def written(tables: Any) -> str:
     lines = [
         "# fmt: off",
         "# ruff: noqa: Q000",
-        '"""The LALR tables of `querylang.grammar`, written by `python -m querylang.build_tables`: do not edit."""',
+        '"""The LALR tables of `querylang.syntax.grammar`, written by `python -m querylang.syntax.build_tables`: do not edit."""',
         "PRODUCTIONS: list[tuple[str, str, int, str | None]] = [",
         *(f"    {(item.str, item.name, item.len, item.func)!r}," for item in tables.lr_productions),
         "]",

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querylang import ast
 from querylang.errors import Mistake
-from querylang.grammar.base import Parts, Rules, grown
 from querylang.source import Span
+from querylang.syntax import ast
+from querylang.syntax.grammar.base import Parts, Rules, grown
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from querylang import ast
-from querylang.grammar.base import Parts, Rules, grown, of_kind
-from querylang.refused import REASONS
+from querylang.syntax import ast
+from querylang.syntax.foreign_constructs import REASONS
+from querylang.syntax.grammar.base import Parts, Rules, grown, of_kind
 
 
 class EventTypeRules(Rules):

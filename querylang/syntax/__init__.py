@@ -1,0 +1,1 @@
+"""Text to syntax tree: lexer, grammar, parser, recovery."""
