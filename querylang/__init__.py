@@ -17,7 +17,7 @@ from querylang.plan.value_types import Type
 from querylang.source import Source, Span
 
 if TYPE_CHECKING:
-    from querylang.formatting import format_text
+    from querylang.formatter.formatting import format_text
 
 __all__ = [
     "Checked",
@@ -50,4 +50,4 @@ def __getattr__(name: str) -> Any:
     """What a check does not need is imported when it is asked for."""
     if name != "format_text":
         raise AttributeError(f"module 'querylang' has no attribute {name!r}")
-    return import_module("querylang.formatting").format_text
+    return import_module("querylang.formatter.formatting").format_text

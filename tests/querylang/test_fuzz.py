@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from querylang import QueryErrors, Source, check_text, compile_text
-from querylang.formatting import format_text
+from querylang.formatter.formatting import format_text
 from querylang.syntax.parser import parse
 from querylang.syntax.tokens import KEYWORDS, SYMBOLS
 from tests.support.texts import Texts

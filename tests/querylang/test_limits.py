@@ -8,7 +8,7 @@ import pytest
 
 from querylang import QueryErrors, check_text, compile_text
 from querylang.errors import Mistake
-from querylang.formatting import format_text
+from querylang.formatter.formatting import format_text
 from querylang.source import Source
 from querylang.syntax.parser import parse
 

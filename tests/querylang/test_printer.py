@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querylang import QueryErrors
-from querylang.formatting import format_text
+from querylang.formatter.formatting import format_text
 from querylang.source import Source
 from querylang.syntax.ast import Comment, File
 from querylang.syntax.parser import parse

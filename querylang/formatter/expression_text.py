@@ -1,7 +1,7 @@
 """Names, types, literals and expressions as text, with the brackets that they need and no others.
 
 Takes nodes of the tree; gives what the grammar reads as the same nodes, with marks where it may be broken into lines
-(`querylang.wrapping`).
+(`querylang.formatter.line_breaking`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import assert_never
 
+from querylang.formatter.line_breaking import MARK
 from querylang.syntax import ast
 from querylang.syntax.lexer import ESCAPES
 from querylang.syntax.tokens import KEYWORDS, SOFT_KEYWORDS, TYPE_KEYWORDS
-from querylang.wrapping import MARK
 
 ANY, NEGATION, COMPARISON, SUM, SIGN, POSTFIX = 0, 4, 5, 6, 8, 10
 _TIGHTNESS = {

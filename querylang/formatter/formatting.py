@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from querylang.errors import QueryErrors
-from querylang.printer import printed, refusals
+from querylang.formatter.line_breaking import INDENT
+from querylang.formatter.printer import printed, refusals
 from querylang.source import Source
 from querylang.syntax.ast import Comment
 from querylang.syntax.lexer import tokenize
 from querylang.syntax.parser import parse
 from querylang.syntax.tokens import Token
-from querylang.wrapping import INDENT
 
 NAMELESS = "query"
 """The name of a text without a path."""

@@ -1,7 +1,7 @@
 """A tree as text, in the one canonical layout, without comments.
 
 Takes the tree of a text without mistakes; gives a text whose tree is equal. Four spaces a level, clauses under their
-`find`, `as` before names, braces, no bracket that changes nothing; lines that are too wide are broken by `querylang.wrapping`. Where comments belong is for `querylang.formatting`.
+`find`, `as` before names, braces, no bracket that changes nothing; lines that are too wide are broken by `querylang.formatter.line_breaking`. Where comments belong is for `querylang.formatter.formatting`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from typing import assert_never
 
 from querylang.errors import Mistake, QueryError, QueryErrors
-from querylang.expression_text import (
+from querylang.formatter.expression_text import (
     POSTFIX,
     SUM,
     argument_list,
@@ -25,8 +25,8 @@ from querylang.expression_text import (
     quoted,
     type_name,
 )
+from querylang.formatter.line_breaking import INDENT, MARK, wrapped
 from querylang.syntax import ast
-from querylang.wrapping import INDENT, MARK, wrapped
 
 _FRAMES = 2_500
 
