@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import querylang
-from querylang.checked import Checked
+from querylang.checker.checked import Checked
 from querylang.errors import InputError, QueryError
 from querylang.given import NOTHING, Given
 from querylang.given_instances import with_instances

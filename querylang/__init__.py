@@ -8,7 +8,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from querylang.checked import Checked, CheckedQuery
+from querylang.checker.checked import Checked, CheckedQuery
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 from querylang.instances import InstanceError, bind, instances_of
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources

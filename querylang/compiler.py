@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from querylang import automata
-from querylang.checked import Both, Checked, CheckedQuery, Either, Pattern, Sequence, TermOf
+from querylang.checker.checked import Both, Checked, CheckedQuery, Either, Pattern, Sequence, TermOf
+from querylang.checker.query import automaton_builder as automata
 from querylang.plan.model import Plan, QueryPlan
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path, PurePath
 
-from querylang.catalogue import Catalogue
-from querylang.checked import Checked, CheckedQuery
-from querylang.checker import check_query
+from querylang.checker.checked import Checked, CheckedQuery
+from querylang.checker.event_types.catalogue import Catalogue
+from querylang.checker.query.check_query import check_query
 from querylang.compiler import compile_checked
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors
 from querylang.plan.model import Plan

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querylang.actions import check_actions, signatures
-from querylang.catalogue import Catalogue
+from querylang.checker.event_types.catalogue import Catalogue
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.names.namespaces import Namespace
+from querylang.checker.names.scope import Scope
+from querylang.checker.statements.actions import check_actions, signatures
+from querylang.checker.statements.blocks import CheckedBlock, check_block
 from querylang.errors import Mistake, QueryError
-from querylang.inference import Inference
-from querylang.namespaces import Namespace
 from querylang.plan.expression import EventOf, Expression, KeyOf, ParameterOf
 from querylang.plan.model import Action
 from querylang.plan.value_types import Type
-from querylang.scope import Scope
 from querylang.source import Source
-from querylang.statements import CheckedBlock, check_block
 from querylang.syntax import ast
 from querylang.syntax.parser import parse
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from querylang import QueryErrors, Source, Type, check_text, compile_text
-from querylang.checked import Both, Either, Sequence, TermOf
+from querylang.checker.checked import Both, Either, Sequence, TermOf
 from querylang.plan import model as plans
 from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
 from querylang.plan.expression import (

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from querylang.inference import DEEPEST
+from querylang.checker.expressions.inference import DEEPEST
+from querylang.checker.names.scope import Scope
 from querylang.plan.expression import Call, EventOf, FieldOf, Invoke, Items, Literal, MemberOf, New
 from querylang.plan.value_types import Type
-from querylang.scope import Scope
 from tests.querylang.probe import EVERY, NAMES, infer, told
 
 TYPES = {

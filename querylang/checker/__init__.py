@@ -1,0 +1,1 @@
+"""Syntax tree to checked query: names, types, every mistake with its place."""

@@ -1,0 +1,1 @@
+"""Event definitions to schemas."""

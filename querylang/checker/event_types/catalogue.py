@@ -1,0 +1,194 @@
+"""Which event types there are: definitions of texts, schemas of data, types that nothing defines.
+
+Takes the files of a set of texts and the schemas of data; gives the namespace of each file, the mistakes in definitions,
+and the plan's event types. All files are added before anything is looked up: types may name each other in any order.
+One definition is `querylang.checker.event_types.definitions`'.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from querylang.checker.event_types.definitions import with_actions, with_annotations, with_members
+from querylang.checker.event_types.nesting import nesting_mistakes
+from querylang.checker.event_types.unusable_actions import with_problems_of_callees
+from querylang.checker.names.namespaces import EventTypes, Namespace
+from querylang.checker.names.schema import EventSchema
+from querylang.errors import Mistake, QueryError
+from querylang.plan.model import EventType
+from querylang.plan.value_types import Type
+from querylang.syntax import ast
+
+Data = Mapping[str, Mapping[str, Type]]
+"""Event type to its fields in order, for types that come with data."""
+
+
+@dataclass(slots=True)
+class _Definition:
+    """One definition. `namespace` has its mistakes and the types it names; `is_beside`: it stands in a file beside."""
+
+    node: ast.EventDefinition
+    namespace: Namespace
+    is_beside: bool
+    plan_name: str = ""
+
+    @property
+    def qualified_name(self) -> str:
+        package = self.namespace.package
+        return f"{package}.{self.node.name.text}" if package else self.node.name.text
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """The event types of a set of texts.
+
+    `data`: the fields of types that come with data. `is_final`: what nothing defines has no fields; else its fields
+    stay open.
+    """
+
+    data: Data
+    is_final: bool
+    types: EventTypes = field(init=False)
+    _definitions: list[_Definition] = field(default_factory=list)
+    _namespaces: list[Namespace] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begins with the types of the data."""
+        self.types = EventTypes(self.data, self.is_final)
+
+    def add(self, file: ast.File) -> None:
+        """Takes the definitions of a query text in."""
+        self._add(file, None)
+
+    def add_beside(self, file: ast.File, found: Iterable[QueryError]) -> None:
+        """Takes definitions of another file in: mistakes in them, those `found` too, are told if a query uses them."""
+        self._add(file, list(found))
+
+    def complete(self) -> list[QueryError]:
+        """Makes all definitions known; gives the mistakes of those in query texts."""
+        definitions = self._distinct()
+        self._give_names(definitions)
+        schemas = self.types.schemas
+        nodes = {item.plan_name: item for item in definitions}
+        for name, item in nodes.items():
+            schemas[name] = EventSchema(name, package=item.namespace.package, is_open=True)
+        for name, item in nodes.items():
+            schemas[name] = with_members(item.node, name, item.namespace, self.data.get(name))
+        for name, mistakes in nesting_mistakes(schemas, {name: item.node for name, item in nodes.items()}).items():
+            nodes[name].namespace.mistakes.extend(mistakes)
+            schemas[name] = replace(schemas[name], is_open=True)
+        for name, item in nodes.items():
+            schemas[name] = with_actions(schemas[name], item.node, item.namespace)
+        schemas.update(with_problems_of_callees({name: schemas[name] for name in nodes}))
+        for name, item in nodes.items():
+            schemas[name] = self._told(with_annotations(schemas[name], item.node, item.namespace), item)
+        return [mistake for item in self._definitions if not item.is_beside for mistake in item.namespace.mistakes]
+
+    def namespace(
+        self, file: ast.File, *, is_strict: bool, mistakes: list[QueryError], warnings: list[QueryError]
+    ) -> Namespace:
+        """What names of types mean in a file's queries. `is_strict`: a type that nothing knows is a mistake."""
+        package = "" if file.package is None else file.package.name.text
+        namespace = Namespace(self.types, package, file.usings, is_strict, mistakes, warnings)
+        self._namespaces.append(namespace)
+        return namespace
+
+    def problems(self, *, of_all: bool = False) -> list[QueryError]:
+        """The mistakes in definitions beside the queries: those that queries use, or `of_all`."""
+        used = self._used()
+        return [
+            mistake
+            for item in self._definitions
+            if item.is_beside and (of_all or item.plan_name in used)
+            for mistake in item.namespace.mistakes
+        ]
+
+    def event_types(self) -> tuple[EventType, ...]:
+        """All defined types in the order of their definitions, then the others that queries use.
+
+        Definitions beside that have mistakes, or speak of such, and are not used are left out.
+        """
+        used, unusable = self._used(), self._unusable()
+        defined = dict.fromkeys(item.plan_name for item in self._definitions)
+        names = [*(name for name in defined if name in used or name not in unusable), *used]
+        return tuple(self.types.schemas[name].event_type for name in dict.fromkeys(names))
+
+    def _add(self, file: ast.File, beside: list[QueryError] | None) -> None:
+        package = "" if file.package is None else file.package.name.text
+        for event in file.events:
+            node = event if beside is None else _without_foreign_members(event)
+            inside = [error for error in beside or () if node.span.start <= error.span.start < node.span.end]
+            namespace = Namespace(self.types, package, file.usings, True, inside, [])
+            self._definitions.append(_Definition(node, namespace, beside is not None))
+
+    def _distinct(self) -> list[_Definition]:
+        """The definitions without repetitions; two that differ are a mistake of the later one."""
+        known: dict[str, _Definition] = {}
+        for item in self._definitions:
+            first = known.setdefault(item.qualified_name, item)
+            if first.node != item.node and not _is_broken(first.node) and not _is_broken(item.node):
+                span = first.node.name.span
+                facts = {"name": item.node.name.text, "place": f"{span.source.path}:{span.line}"}
+                item.namespace.mistakes.append(QueryError.of(Mistake.DUPLICATE_EVENT, item.node.name.span, **facts))
+        return list(known.values())
+
+    def _give_names(self, definitions: list[_Definition]) -> None:
+        """Short names in the plan, unless types of two packages share one; then both have their package."""
+        qualified: dict[str, list[str]] = {}
+        for name in (*self.data, *(item.qualified_name for item in definitions)):
+            names = qualified.setdefault(name.rpartition(".")[2], [])
+            if name not in names:
+                names.append(name)
+        for item in definitions:
+            short, name = item.node.name.text, item.qualified_name
+            is_alone = set(qualified[short]) <= {short, name} and name not in self.data
+            item.plan_name = short if is_alone else name
+            self.types.name(name, item.plan_name)
+        plan_names = {item.qualified_name: item.plan_name for item in definitions}
+        for item in self._definitions:
+            item.plan_name = plan_names[item.qualified_name]
+
+    def _told(self, schema: EventSchema, item: _Definition) -> EventSchema:
+        """The mistakes in actions of a query text are told at once, those beside wait for a call."""
+        if item.is_beside:
+            usable = {action.name for action in schema.actions if not action.problems}
+            return replace(schema, bodies=tuple(body for body in schema.bodies if body.name in usable))
+        item.namespace.mistakes.extend(problem for action in schema.actions for problem in action.problems)
+        return replace(schema, actions=tuple(replace(action, problems=()) for action in schema.actions))
+
+    def _used(self) -> dict[str, None]:
+        """The plan's names of the types that queries use, through other types too."""
+        spoken_of = {item.plan_name: item.namespace.used for item in reversed(self._definitions)}
+        return _reached((name for namespace in self._namespaces for name in namespace.used), spoken_of)
+
+    def _unusable(self) -> dict[str, None]:
+        """The plan's names of the types whose definitions have mistakes, and of those that speak of them."""
+        speakers: dict[str, list[str]] = {}
+        for item in self._definitions:
+            for name in item.namespace.used:
+                speakers.setdefault(name, []).append(item.plan_name)
+        return _reached((item.plan_name for item in self._definitions if item.namespace.mistakes), speakers)
+
+
+def _reached(first: Iterable[str], following: Mapping[str, Iterable[str]]) -> dict[str, None]:
+    """The names, those that follow from them, and so on, in order."""
+    found: dict[str, None] = {}
+    waiting = deque(first)
+    while waiting:
+        name = waiting.popleft()
+        if name not in found:
+            found[name] = None
+            waiting.extend(following.get(name, ()))
+    return found
+
+
+def _without_foreign_members(node: ast.EventDefinition) -> ast.EventDefinition:
+    """A definition beside may have members that only monitors can use: for queries they are not there."""
+    members = tuple(member for member in node.members if not isinstance(member, ast.Refused))
+    return node if len(members) == len(node.members) else replace(node, members=members)
+
+
+def _is_broken(node: ast.EventDefinition) -> bool:
+    return any(isinstance(member, ast.Broken) for member in node.members)

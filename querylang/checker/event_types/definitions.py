@@ -1,0 +1,208 @@
+"""One event definition to a schema: fields, constants, actions, annotations.
+
+Takes a definition and the namespace of its text, which gathers its mistakes; gives the schema in two steps: what other
+definitions need of it, then what needs the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from querylang.checker.event_types.time_field import source_time
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.expressions.inlining import inline_forms
+from querylang.checker.names.namespaces import Namespace
+from querylang.checker.names.schema import ActionSignature, EventSchema
+from querylang.checker.names.scope import Scope
+from querylang.checker.statements.actions import check_actions, event_scope, signature
+from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import Literal
+from querylang.plan.library import ANNOTATIONS
+from querylang.plan.model import Action, Field
+from querylang.plan.value_types import NUMBERS, Kind, Type
+from querylang.syntax import ast
+
+ANNOTATION_PACKAGE = "com.apama.queries"
+"""Where the vendor's language has the annotations of queries."""
+
+_CONSTANT_TYPES = (Type.BOOLEAN, Type.STRING, *NUMBERS)
+
+
+def with_members(
+    node: ast.EventDefinition, plan_name: str, namespace: Namespace, columns: Mapping[str, Type] | None
+) -> EventSchema:
+    """The fields, constants and signatures of a definition. `columns`: what the data of its type say."""
+    mistakes = namespace.mistakes
+    known = len(mistakes)
+    fields: dict[str, Field] = {}
+    constants: list[tuple[str, Literal | None]] = []
+    actions: list[ActionSignature] = []
+    untyped: list[str] = []
+    for name in _names_twice(node):
+        mistakes.append(QueryError.of(Mistake.DUPLICATE_FIELD, name.span, event=node.name.text, name=name.text))
+    for member in node.members:
+        match member:
+            case ast.FieldDefinition(name=name):
+                type_ = namespace.type_of(member.type)
+                if type_ is None:
+                    untyped.append(name.text)
+                elif name.text not in fields:
+                    fields[name.text] = Field(name.text, type_)
+                    _compare(member, type_, plan_name, columns or {}, mistakes)
+            case ast.ConstantDefinition(name=name):
+                constants.append((name.text, _constant(member, namespace)))
+            case ast.ActionDefinition():
+                actions.append(signature(member, namespace))
+            case ast.Refused(span=span, what=what, reason=reason):
+                mistakes.append(QueryError.of(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason))
+            case ast.Broken():
+                pass
+    is_whole = not any(isinstance(member, ast.Refused | ast.Broken) for member in node.members)
+    return EventSchema(
+        name=plan_name,
+        fields=tuple(fields.values()),
+        constants=tuple(constants),
+        actions=tuple({action.name: action for action in reversed(actions)}.values())[::-1],
+        is_open=not is_whole or len(mistakes) > known,
+        untyped=tuple(untyped) if is_whole else None,
+        package=namespace.package,
+        span=node.name.span,
+    )
+
+
+def with_annotations(schema: EventSchema, node: ast.EventDefinition, namespace: Namespace) -> EventSchema:
+    """The schema with what its annotations say."""
+    for annotation in node.annotations:
+        name = _annotation_name(annotation, namespace)
+        match name:
+            case "TimeFrom":
+                text = _text_argument(annotation, name, namespace)
+                if text is not None and annotation.arguments:
+                    source_time(schema, ast.Name(text, annotation.arguments[0].span), namespace)
+                schema = replace(schema, time_from=text)
+            case "Heartbeat":
+                text = _text_argument(annotation, name, namespace)
+                found = [] if text is None else namespace.candidates(text)
+                schema = replace(schema, heartbeat=found[0] if len(found) == 1 else text)
+            case "OutOfOrder":
+                if annotation.arguments:
+                    namespace.mistakes.append(_wrong_argument(annotation, name, "no argument"))
+                schema = replace(schema, out_of_order=True)
+            case "DefaultWait":
+                _text_argument(annotation, name, namespace)
+            case _:
+                pass
+    return schema
+
+
+def with_actions(schema: EventSchema, node: ast.EventDefinition, namespace: Namespace) -> EventSchema:
+    """The schema with the bodies of its actions.
+
+    What is wrong in a body is wrong with its signature: it is told at once, or, of a definition beside, by who calls.
+    """
+    scope = event_scope(schema)
+    bodies: dict[str, Action] = {}
+    problems: dict[str, tuple[QueryError, ...]] = {}
+    for member in node.members:
+        if isinstance(member, ast.ActionDefinition) and member.name.text not in bodies:
+            inside = replace(namespace, mistakes=[])
+            name = member.name.text
+            (bodies[name],) = check_actions([member], scope.actions, scope, inside, schema.type)
+            problems[name] = tuple(inside.mistakes)
+    forms = inline_forms(bodies)
+    actions = tuple(
+        replace(action, inline=forms.get(action.name), problems=problems[action.name]) for action in schema.actions
+    )
+    return replace(schema, actions=actions, bodies=tuple(bodies.values()))
+
+
+def _constant(node: ast.ConstantDefinition, namespace: Namespace) -> Literal | None:
+    type_ = namespace.type_of(node.type)
+    if type_ is None:
+        return None
+    if type_ not in _CONSTANT_TYPES:
+        namespace.mistakes.append(QueryError.of(Mistake.CONSTANT_TYPE, node.type.span, found=str(type_)))
+        return None
+    value = Inference(Scope({}), namespace).value_of_type(node.value, type_, f"'{node.name.text}'")
+    return value if isinstance(value, Literal) else None
+
+
+def _compare(
+    node: ast.FieldDefinition, type_: Type, event: str, columns: Mapping[str, Type], mistakes: list[QueryError]
+) -> None:
+    """Tells a field that no reading of its column could give."""
+    found = columns.get(node.name.text)
+    if found is not None and not _agree(type_, found):
+        facts = {"name": node.name.text, "type": str(type_), "event": event, "found": str(found)}
+        mistakes.append(QueryError.of(Mistake.SCHEMA_DIFFERS, node.type.span, **facts))
+
+
+def _agree(defined: Type, found: Type) -> bool:
+    """Whether a column of the type found may be the field.
+
+    What is found may be read off text: text may hold anything, whole numbers may be truth values, and any one-word
+    value is text. How cells are read, and which rows are refused, is the reader's.
+    """
+    if Kind.OPTIONAL in (defined.kind, found.kind):
+        return _agree(_inside(defined), _inside(found))
+    if found in (Type.STRING, defined):
+        return True
+    if defined == Type.STRING:
+        return found in (*NUMBERS, Type.BOOLEAN)
+    if found in (*NUMBERS, Type.BOOLEAN):
+        return (defined in NUMBERS and found in NUMBERS) or (defined == Type.BOOLEAN and found == Type.INTEGER)
+    if defined.kind is not found.kind:
+        return False
+    return all(_agree(one, other) for one, other in zip(defined.of, found.of, strict=True))
+
+
+def _inside(type_: Type) -> Type:
+    """What an optional may hold; any other type is itself."""
+    return type_.of[0] if type_.kind is Kind.OPTIONAL else type_
+
+
+def _names_twice(node: ast.EventDefinition) -> Iterator[ast.Name]:
+    seen: set[str] = set()
+    for member in node.members:
+        if isinstance(member, ast.FieldDefinition | ast.ConstantDefinition | ast.ActionDefinition):
+            if member.name.text in seen:
+                yield member.name
+            seen.add(member.name.text)
+
+
+def _annotation_name(annotation: ast.Annotation, namespace: Namespace) -> str | None:
+    """The name of an annotation of queries; None if it is another's, or unknown, which is told."""
+    package, _, name = annotation.name.text.rpartition(".")
+    if package not in ("", ANNOTATION_PACKAGE):
+        return None
+    if name not in ANNOTATIONS:
+        if not package and _may_be_another(name, namespace):
+            return None
+        mistake = QueryError.of(Mistake.UNKNOWN_ANNOTATION, annotation.name.span, name=name)
+        namespace.mistakes.append(mistake.suggesting(name, ANNOTATIONS))
+        return None
+    return name
+
+
+def _may_be_another(name: str, namespace: Namespace) -> bool:
+    """Whether a `using` brings an annotation of that name that is no matter of queries."""
+    return any(
+        using.name.text != ANNOTATION_PACKAGE if using.is_all else using.name.text.rpartition(".")[2] == name
+        for using in namespace.usings
+    )
+
+
+def _text_argument(annotation: ast.Annotation, name: str, namespace: Namespace) -> str | None:
+    match annotation.arguments:
+        case (ast.Constant(value=str(text)),):
+            return text
+        case (ast.Broken(),):
+            return None
+        case _:
+            namespace.mistakes.append(_wrong_argument(annotation, name, "one string"))
+            return None
+
+
+def _wrong_argument(annotation: ast.Annotation, name: str, expected: str) -> QueryError:
+    return QueryError.of(Mistake.ANNOTATION_ARGUMENT, annotation.span, name=name, expected=expected)

@@ -1,0 +1,1 @@
+"""Types of expressions, and the plan's expressions made from them."""

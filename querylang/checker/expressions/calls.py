@@ -1,0 +1,210 @@
+"""Calls typed: methods, actions, constructors, methods of types.
+
+Takes nodes and who infers; gives typed expressions. Which methods there are stands in `querylang.plan.library`; aggregates are
+`querylang.checker.expressions.aggregates`'. `is_statement`: what the call gives is not used, so it may give nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from querylang.checker.expressions.aggregates import aggregate, is_aggregate
+from querylang.checker.expressions.inference_context import Inferring, arguments_of, look_at, type_of
+from querylang.checker.expressions.inlining import applied
+from querylang.checker.expressions.members import receiver_of, type_path, unknown_type
+from querylang.checker.names.schema import ActionSignature, EventSchema
+from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import Call, EventOf, Expression, Invoke, Items, New
+from querylang.plan.library import (
+    AGGREGATES,
+    LOCATION_FIELDS,
+    Signature,
+    method_of,
+    methods_of,
+    static_method_of,
+    static_methods_of,
+)
+from querylang.plan.value_types import Kind, Type
+from querylang.syntax import ast
+
+_CONVERSIONS = ("toString", "toInteger", "toFloat", "toDecimal")
+
+
+def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) -> Expression | None:
+    """`receiver.name(arguments)` or `name(arguments)`; the receiver may be the beginning of a qualified name."""
+    if node.receiver is None:
+        return _function(inferring, node, is_statement=is_statement)
+    whole = ast.Member(node.span, node.receiver, node.name)
+    path = type_path(inferring, whole)
+    if path is not None:
+        return _made(inferring, path, node.arguments)
+    if is_aggregate(inferring, node):
+        return aggregate(inferring, node)
+    type_name = type_path(inferring, node.receiver)
+    if type_name is not None:
+        schema = inferring.namespace.find(type_name)
+        return None if schema is None else _of_type(inferring, schema.type, node.name, node.arguments)
+    unknown = unknown_type(inferring, whole) or unknown_type(inferring, node.receiver)
+    if unknown is not None:
+        return inferring.wrong(unknown)
+    receiver = receiver_of(inferring, node.receiver)
+    if receiver is None:
+        return None
+    return _of_value(inferring, node, receiver, is_statement=is_statement)
+
+
+def type_call(inferring: Inferring, node: ast.TypeCall) -> Expression | None:
+    """`integer.parse(text)`, `location(0.0, 0.0, 1.0, 1.0)`, `optional<float>(1.0)`, `sequence<float>()`."""
+    type_ = inferring.namespace.type_of(node.type)
+    if type_ is None:
+        return None
+    if node.name is not None:
+        return _of_type(inferring, type_, node.name, node.arguments)
+    name = ast.Name(str(type_), node.type.span)
+    match type_.kind:
+        case Kind.LOCATION:
+            parts = [(f"'{field}' of a location", Type.FLOAT) for field in LOCATION_FIELDS]
+            arguments = arguments_of(inferring, name, node.arguments, parts)
+            return None if arguments is None else New(type_, arguments)
+        case Kind.OPTIONAL:
+            arguments = arguments_of(inferring, name, node.arguments, [("what it holds", type_.of[0])], required=0)
+            return None if arguments is None else New(type_, arguments)
+        case Kind.SEQUENCE | Kind.DICTIONARY:
+            arguments = arguments_of(inferring, name, node.arguments, ())
+            return None if arguments is None else Items(type_, ())
+        case Kind.EVENT:
+            return constructed(inferring, name, inferring.namespace.of(type_), node.arguments)
+        case _:
+            return inferring.wrong(QueryError.of(Mistake.NO_CONSTRUCTOR, node.type.span, type=str(type_)))
+
+
+def constructed(
+    inferring: Inferring, name: ast.Name, schema: EventSchema, nodes: Sequence[ast.Expression]
+) -> Expression | None:
+    """An event made of one argument a field."""
+    if schema.is_unseen and not schema.is_open and nodes:
+        return inferring.wrong(QueryError.of(Mistake.UNSEEN_CONSTRUCTOR, name.span, name=name.text))
+    if schema.is_open:
+        for node in nodes:
+            look_at(inferring, node)
+        return None
+    parts = [(f"'{item.name}' of '{schema.name}'", item.type) for item in schema.fields]
+    arguments = arguments_of(inferring, ast.Name(schema.name, name.span), nodes, parts)
+    return None if arguments is None else New(schema.type, arguments)
+
+
+def invoked(
+    inferring: Inferring,
+    node: ast.Call,
+    signature: ActionSignature,
+    receiver: Expression | None,
+    *,
+    is_statement: bool,
+) -> Expression | None:
+    """A call of an action that a text defines. One that is only an expression over a bound event becomes that."""
+    parameters = [(f"'{name}' of '{signature.name}'", type_) for name, type_ in signature.parameters]
+    arguments = arguments_of(inferring, node.name, node.arguments, parameters)
+    for problem in signature.problems:
+        inferring.wrong(problem)
+    if arguments is None or signature.is_open:
+        return None
+    if signature.returns is None and not is_statement:
+        return inferring.wrong(QueryError.of(Mistake.NO_RESULT, node.name.span, name=signature.name))
+    if signature.inline is not None and isinstance(receiver, EventOf):
+        return applied(signature.inline, receiver.term)
+    return Invoke(signature.returns, signature.name, receiver, arguments)
+
+
+def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Expression | None:
+    """`name(...)`: an action of the same query or event, an aggregate, an event's constructor."""
+    name, scope = node.name, inferring.scope
+    if name.text in scope.actions:
+        signature = scope.actions[name.text]
+        return invoked(inferring, node, signature, scope.owner, is_statement=is_statement)
+    if is_aggregate(inferring, node):
+        return aggregate(inferring, node)
+    is_type = bool(inferring.namespace.candidates(name.text))
+    is_unseen = not inferring.namespace.is_strict and name.text.rpartition(".")[2][:1].isupper()
+    if is_type or is_unseen:
+        return _made(inferring, name, node.arguments)
+    if name.text in scope.silent or not scope.is_whole or _is_unread(inferring, name):
+        return None
+    near = [*scope.actions, *AGGREGATES, *inferring.namespace.types.names]
+    mistake = QueryError.of(Mistake.UNKNOWN_CONSTRUCTOR, name.span, name=name.text)
+    return inferring.wrong(mistake.suggesting(name.text, near))
+
+
+def _is_unread(inferring: Inferring, name: ast.Name) -> bool:
+    """Whether an action of that name stands in a text that could not be parsed whole."""
+    source = name.span.source
+    has_syntax_mistake = any(
+        mistake.code == Mistake.UNEXPECTED.code and mistake.span.source is source
+        for mistake in inferring.namespace.mistakes
+    )
+    return has_syntax_mistake and bool(re.search(rf"\baction\s+{re.escape(name.text)}\b", source.text))
+
+
+def _made(inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression]) -> Expression | None:
+    schema = inferring.namespace.find(name)
+    return None if schema is None else constructed(inferring, name, schema, nodes)
+
+
+def _of_type(inferring: Inferring, type_: Type, name: ast.Name, nodes: Sequence[ast.Expression]) -> Expression | None:
+    """A method of a type itself; in the plan its first argument is the receiver."""
+    signature = static_method_of(type_, name.text)
+    if signature is None:
+        mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=f"the type '{type_}'", name=name.text)
+        is_action = type_.kind is Kind.EVENT and inferring.namespace.of(type_).action(name.text) is not None
+        if is_action or method_of(type_, name.text) is not None:
+            return inferring.wrong(mistake.with_hint("it is called on a value"))
+        return inferring.wrong(mistake.suggesting(name.text, static_methods_of(type_)))
+    arguments = _built_in_arguments(inferring, name, nodes, signature)
+    if not arguments:
+        return None
+    assert signature.result is not None, "methods of types give something"
+    return Call(signature.result, f"{type_}.{name.text}", arguments[0], arguments[1:])
+
+
+def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_statement: bool) -> Expression | None:
+    """A method of a value; an action of its event type of that name goes before."""
+    type_, name = type_of(receiver), node.name.text
+    schema = inferring.namespace.of(type_) if type_.kind is Kind.EVENT else None
+    action = None if schema is None else schema.action(name)
+    if action is not None:
+        return invoked(inferring, node, action, receiver, is_statement=is_statement)
+    signature = method_of(type_, name)
+    if schema is not None and schema.may_have(name) and name != "toString":
+        for argument in node.arguments:
+            look_at(inferring, argument)
+        return None
+    if signature is None:
+        return inferring.wrong(_no_method(type_, schema, node.name))
+    arguments = _built_in_arguments(inferring, node.name, node.arguments, signature)
+    if arguments is None:
+        return None
+    if signature.result is None:
+        if not is_statement:
+            return inferring.wrong(QueryError.of(Mistake.NO_RESULT, node.name.span, name=name))
+        return Call(type_, name, receiver, arguments)
+    is_already = name in _CONVERSIONS and signature.result == type_
+    return receiver if is_already else Call(signature.result, name, receiver, arguments)
+
+
+def _built_in_arguments(
+    inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression], signature: Signature
+) -> tuple[Expression, ...] | None:
+    what = "the argument" if len(signature.parameters) == 1 else "an argument"
+    parameters = [(f"{what} of '{name.text}'", type_) for type_ in signature.parameters]
+    return arguments_of(inferring, name, nodes, parameters, signature.required)
+
+
+def _no_method(type_: Type, schema: EventSchema | None, name: ast.Name) -> QueryError:
+    shown = f"'{type_}'" if schema is not None else str(type_)
+    if type_.kind is Kind.OPTIONAL and (type_.of[0].kind is Kind.EVENT or method_of(type_.of[0], name.text)):
+        return QueryError.of(Mistake.UNSET_MEMBER, name.span, name=name.text)
+    if schema is not None and schema.type_of(name.text) is not None:
+        return QueryError.of(Mistake.METHOD_IS_FIELD, name.span, type=shown, name=name.text)
+    actions = [] if schema is None else [action.name for action in schema.actions]
+    mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=shown, name=name.text)
+    return mistake.suggesting(name.text, [*actions, *methods_of(type_)])

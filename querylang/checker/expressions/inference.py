@@ -1,0 +1,165 @@
+"""Expressions: names resolved, types found, mistakes told.
+
+Takes expression nodes, a scope and a namespace; gives typed expressions of the plan, or None where a mistake is told or
+where a type is open (nothing defines it): about None nothing more is said. Each sort of expression has its own file:
+`literals`, `members`, `operators`, `calls`, `aggregates`; here they come together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from querylang.checker.expressions import calls, literals, members, operators
+from querylang.checker.expressions.inference_context import fitting, is_empty_literal, type_of
+from querylang.checker.expressions.members import no_field
+from querylang.checker.names.namespaces import Namespace
+from querylang.checker.names.scope import Scope
+from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import Expression
+from querylang.plan.library import conversion
+from querylang.plan.value_types import Type
+from querylang.syntax import ast
+
+__all__ = ["DEEPEST", "Inference", "conjuncts", "no_field"]
+
+DEEPEST = 200
+"""Levels of nesting of one expression, calls and literals of parts counted twice; so what reads expressions may use
+recursion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """Types expressions in one scope; mistakes go where the namespace's go."""
+
+    scope: Scope
+    namespace: Namespace
+
+    def value(self, node: ast.Expression, wanted: Type | None = None) -> Expression | None:
+        """The typed expression; `wanted` says the type of an empty `[]` or `{}`."""
+        return None if self._is_too_deep(node) else self.typed(node, wanted)
+
+    def look_at(self, node: ast.Expression) -> Expression | None:
+        """As `value`, where the type is open: there an empty `[]` or `{}` is no mistake."""
+        return None if is_empty_literal(node) else self.value(node)
+
+    def value_of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:
+        """The typed expression, which must be of this type; `what` says in messages what it is for."""
+        return None if self._is_too_deep(node) else self.of_type(node, wanted, what)
+
+    def effect(self, node: ast.Expression) -> Expression | None:
+        """A call for what it does, as a statement; it may give nothing."""
+        if self._is_too_deep(node):
+            return None
+        return calls.call(self, node, is_statement=True) if isinstance(node, ast.Call) else self.typed(node)
+
+    def conditions(self, node: ast.Expression) -> list[Expression]:
+        """The parts between the outer `and`s, each boolean."""
+        parts = [self.value_of_type(part, Type.BOOLEAN, "a condition") for part in conjuncts(node)]
+        return [part for part in parts if part is not None]
+
+    def typed(self, node: ast.Expression, wanted: Type | None = None) -> Expression | None:
+        """As `value`, for a part of an expression that is known not to be too deep."""
+        match node:
+            case ast.Constant():
+                return literals.constant(self, node)
+            case ast.NameUse(name=name):
+                return members.name(self, name)
+            case ast.Member():
+                return members.member(self, node)
+            case ast.Call():
+                return calls.call(self, node)
+            case ast.Binary():
+                return operators.binary(self, node)
+            case ast.Unary():
+                return operators.unary(self, node)
+            case ast.Index():
+                return members.index(self, node)
+            case ast.TypeConstant():
+                return literals.type_constant(self, node)
+            case ast.TypeCall():
+                return calls.type_call(self, node)
+            case ast.New():
+                return literals.new(self, node)
+            case ast.SequenceLiteral():
+                return literals.sequence(self, node, wanted)
+            case ast.DictionaryLiteral():
+                return literals.dictionary(self, node, wanted)
+            case ast.Refused(span=span, what=what, reason=reason):
+                return self.wrong(QueryError.of(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason))
+            case ast.Broken():
+                return None
+        assert_never(node)
+
+    def of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:
+        """As `value_of_type`, for a part of an expression that is known not to be too deep."""
+        found = self.typed(node, wanted)
+        if found is None:
+            return None
+        value = fitting(found, wanted)
+        if value.type == wanted:
+            return value
+        facts = {"what": what, "expected": str(wanted), "found": str(found.type)}
+        mistake = QueryError.of(Mistake.EXPECTED_TYPE, node.span, **facts)
+        return self.wrong(mistake.with_hint(conversion(type_of(found), wanted)))
+
+    def within(self, scope: Scope) -> Inference:
+        """The same in another scope."""
+        return replace(self, scope=scope)
+
+    def wrong(self, mistake: QueryError) -> Expression | None:
+        """Tells the mistake; gives the None that stands for the expression."""
+        self.namespace.mistakes.append(mistake)
+        return None
+
+    def _is_too_deep(self, node: ast.Expression) -> bool:
+        is_deep = is_deeper(node, DEEPEST)
+        if is_deep:
+            self.wrong(QueryError.of(Mistake.TOO_DEEP, node.span, limit=DEEPEST))
+        return is_deep
+
+
+def conjuncts(node: ast.Expression) -> list[ast.Expression]:
+    """The parts of an expression between its outer `and`s, in text order; any number of them."""
+    parts: list[ast.Expression] = []
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Binary) and part.operator == "and":
+            waiting += [part.right, part.left]
+        else:
+            parts.append(part)
+    return parts
+
+
+def is_deeper(node: ast.Expression, limit: int) -> bool:
+    """Whether the expression has more than so many levels."""
+    waiting: list[tuple[ast.Expression, int]] = [(node, 1)]
+    while waiting:
+        item, level = waiting.pop()
+        if level > limit:
+            return True
+        below = level + (1 if isinstance(item, ast.Binary | ast.Unary | ast.Member) else 2)
+        waiting += [(part, below) for part in parts_of(item)]
+    return False
+
+
+def parts_of(node: ast.Expression) -> tuple[ast.Expression, ...]:
+    """The expressions right below one."""
+    match node:
+        case ast.Binary(left=left, right=right):
+            return (left, right)
+        case ast.Unary(operand=operand):
+            return (operand,)
+        case ast.Member(receiver=receiver):
+            return (receiver,)
+        case ast.Call(receiver=receiver, arguments=arguments):
+            return arguments if receiver is None else (receiver, *arguments)
+        case ast.TypeCall(arguments=arguments) | ast.SequenceLiteral(items=arguments):
+            return arguments
+        case ast.Index(receiver=receiver, index=index):
+            return (receiver, index)
+        case ast.DictionaryLiteral(items=items):
+            return tuple(part for pair in items for part in pair)
+        case _:
+            return ()

@@ -1,0 +1,68 @@
+"""Operators typed.
+
+Takes nodes and who infers; gives typed expressions. Which operator takes which types stands in `querylang.plan.library`.
+"""
+
+from __future__ import annotations
+
+from querylang.checker.expressions.inference_context import Inferring, is_empty_literal, look_at, type_of
+from querylang.checker.expressions.literals import is_number, negated
+from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import Binary, Expression, Unary
+from querylang.plan.library import binary_result, conversion, unary_result
+from querylang.plan.value_types import NUMBERS, Kind, Type
+from querylang.syntax import ast
+
+_EQUALITY = ("=", "!=")
+
+
+def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
+    """`-x`, `not x`."""
+    if node.operator == "-" and is_number(node.operand):
+        return negated(inferring, node)
+    operand = inferring.typed(node.operand)
+    if operand is None:
+        return None
+    result = unary_result(node.operator, type_of(operand))
+    if result is None:
+        facts = {"operator": node.operator, "operand": str(operand.type)}
+        return inferring.wrong(QueryError.of(Mistake.OPERAND_TYPE, node.span, **facts))
+    return Unary(result, node.operator, operand)
+
+
+def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
+    """`left operator right`; both sides have one type. An empty literal takes that of the other side."""
+    left, right = _sides(inferring, node)
+    if left is None or right is None:
+        return None
+    result = binary_result(node.operator, type_of(left), type_of(right))
+    if result is None:
+        facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}
+        mistake = QueryError.of(Mistake.OPERATOR_TYPES, node.span, **facts)
+        return inferring.wrong(mistake.with_hint(_hint(node.operator, type_of(left), type_of(right))))
+    return Binary(result, node.operator, left, right)
+
+
+def _sides(inferring: Inferring, node: ast.Binary) -> tuple[Expression | None, Expression | None]:
+    if is_empty_literal(node.left) and not is_empty_literal(node.right):
+        right = inferring.typed(node.right)
+        return None if right is None else inferring.typed(node.left, right.type), right
+    left = inferring.typed(node.left)
+    if left is None:
+        return None, look_at(inferring, node.right)
+    return left, inferring.typed(node.right, left.type)
+
+
+def _hint(operator: str, left: Type, right: Type) -> str | None:
+    """How the two sides become one type: the plainer number the richer one; beside text, text."""
+    for found, wanted in ((left, right), (right, left)):
+        if found.kind is Kind.OPTIONAL and found.of[0] == wanted:
+            return "what may be unset is read in `ifpresent` or with `.getOrThrow()`"
+        if wanted == Type.STRING and operator == "+":
+            return conversion(found, wanted)
+    if left in NUMBERS and right in NUMBERS and left != right:
+        found, wanted = sorted((left, right), key=NUMBERS.index)
+        return conversion(found, wanted)
+    if operator in _EQUALITY and Type.STRING in (left, right):
+        return conversion(left if right == Type.STRING else right, Type.STRING)
+    return None

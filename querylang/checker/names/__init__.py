@@ -1,0 +1,1 @@
+"""What names mean: event schemas, namespaces, scopes of blocks."""

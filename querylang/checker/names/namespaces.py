@@ -1,0 +1,197 @@
+"""Which event type a name means in a text, and which type what is written for one.
+
+Takes the schemas that `querylang.checker.event_types.catalogue` makes; gives those that names stand for, and tells of names that stand for
+none or for several. A name without its package is looked for in the text's own package, among its `using`s, outside of
+all packages, then anywhere; a leading point leaves only those outside of packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from querylang.checker.names.schema import EventSchema
+from querylang.errors import Mistake, QueryError, nearest
+from querylang.plan.model import Field
+from querylang.plan.value_types import SIMPLE, Kind, Type
+from querylang.syntax import ast
+
+DEEPEST_TYPE = 20
+"""Levels of a type: `sequence<sequence<float>>` has three."""
+
+_WORDS = {str(type_): type_ for type_ in SIMPLE}
+_GENERIC = {str(Kind.SEQUENCE): 1, str(Kind.DICTIONARY): 2, str(Kind.OPTIONAL): 1}
+
+
+@dataclass(slots=True)
+class EventTypes:
+    """The event types of a set of texts: those defined, those of data, those that are only used.
+
+    `data`: the fields of types that come with data. `is_final`: what nothing defines has no fields; else its fields
+    stay open. `names`: all names that definitions and data give, as texts may write them.
+    """
+
+    data: Mapping[str, Mapping[str, Type]]
+    is_final: bool
+    schemas: dict[str, EventSchema] = field(default_factory=dict)
+    plan_names: dict[str, str] = field(default_factory=dict)
+    by_short_name: dict[str, list[str]] = field(default_factory=dict)
+    names: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Takes in what comes with data; a definition of the same name takes its place."""
+        for name, fields in self.data.items():
+            self.name(name, name)
+            self.schemas[name] = EventSchema(name, tuple(Field(item, type_) for item, type_ in fields.items()))
+
+    def name(self, qualified: str, plan_name: str) -> None:
+        """Makes a type known under its qualified name; its schema follows."""
+        if qualified not in self.plan_names:
+            self.by_short_name.setdefault(qualified.rpartition(".")[2], []).append(qualified)
+        self.plan_names[qualified] = plan_name
+        self.names.update({qualified.rpartition(".")[2]: None, qualified: None})
+
+    def add_unseen(self, schema: EventSchema) -> None:
+        """Remembers a type that is only used; as nothing says that it is there, its name is offered to none."""
+        self.by_short_name.setdefault(schema.name.rpartition(".")[2], []).append(schema.name)
+        self.plan_names[schema.name] = schema.name
+        self.schemas[schema.name] = schema
+
+    def of(self, type_: Type) -> EventSchema:
+        """The schema of an event type of this set."""
+        return self.schemas[type_.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """What names of types mean in one text.
+
+    `is_strict`: the text has definitions, so that a type that nothing knows is a mistake. `used` gathers the plan's
+    names of the event types that were looked up, in order.
+    """
+
+    types: EventTypes
+    package: str
+    usings: tuple[ast.Using, ...]
+    is_strict: bool
+    mistakes: list[QueryError]
+    warnings: list[QueryError]
+    used: dict[str, None] = field(default_factory=dict)
+
+    def find(self, name: ast.Name) -> EventSchema | None:
+        """The event type of that name; None if that is a mistake, which is told."""
+        found = self.candidates(name.text)
+        if len(found) > 1:
+            first, second = found[:2]
+            mistake = QueryError.of(Mistake.AMBIGUOUS_EVENT, name.span, name=name.text, first=first, second=second)
+            self.mistakes.append(mistake)
+            return None
+        if not found and self.is_strict:
+            self.mistakes.append(self.unknown(name))
+            return None
+        schema = self.types.schemas[self.types.plan_names[found[0]]] if found else self._unseen(name)
+        self.used[schema.name] = None
+        return schema
+
+    def unknown(self, name: ast.Name) -> QueryError:
+        """The mistake of a name that no event type has."""
+        return QueryError.of(Mistake.UNKNOWN_EVENT, name.span, name=name.text).suggesting(name.text, self.types.names)
+
+    def candidates(self, text: str) -> list[str]:
+        """The qualified names that a name may mean here: one, none, or several that are equally near."""
+        known = self.types.plan_names
+        if text.startswith("."):
+            return [text[1:]] if text[1:] in known else []
+        if "." in text:
+            return [text] if text in known else []
+        exact = [using.name.text for using in self.usings if not using.is_all]
+        packages = [using.name.text for using in self.usings if using.is_all]
+        for near in (
+            [_joined(self.package, text)],
+            [name for name in exact if name.rpartition(".")[2] == text],
+            [_joined(package, text) for package in packages],
+            [text],
+            self.types.by_short_name.get(text, []),
+        ):
+            found = [name for name in dict.fromkeys(near) if name in known]
+            if found:
+                return found
+        return []
+
+    def type_of(self, node: ast.TypeName) -> Type | None:
+        """The type that is written there; None if there is none such, which is told."""
+        if _is_deep(node):
+            self.mistakes.append(QueryError.of(Mistake.TYPE_TOO_DEEP, node.span, limit=DEEPEST_TYPE))
+            return None
+        return self._type(node)
+
+    def of(self, type_: Type) -> EventSchema:
+        """The schema of an event type."""
+        return self.types.of(type_)
+
+    def _type(self, node: ast.TypeName) -> Type | None:
+        expected = _GENERIC.get(node.word, 0)
+        assert len(node.of) == expected, "the grammar counts what stands between `<` and `>`"
+        if node.word in _WORDS:
+            return _WORDS[node.word]
+        if not expected:
+            return self._event(node)
+        inner = [self._type(item) for item in node.of]
+        types = tuple(type_ for type_ in inner if type_ is not None)
+        if len(types) < len(inner):
+            return None
+        if node.word == Kind.DICTIONARY and types[0] not in SIMPLE:
+            self.mistakes.append(QueryError.of(Mistake.KEY_OF_DICTIONARY, node.of[0].span, found=str(types[0])))
+            return None
+        return Type(Kind(node.word), types)
+
+    def _event(self, node: ast.TypeName) -> Type | None:
+        name = ast.Name(node.word, node.span)
+        if not self.candidates(node.word) and (self.is_strict or _is_misspelt(node.word)):
+            known = [*_WORDS, *_GENERIC, *self.types.names]
+            mistake = QueryError.of(Mistake.UNKNOWN_TYPE, node.span, name=node.word)
+            self.mistakes.append(mistake.suggesting(node.word, known))
+            return None
+        schema = self.find(name)
+        return None if schema is None else schema.type
+
+    def _unseen(self, name: ast.Name) -> EventSchema:
+        """The type that nothing defines; remembered, so that its name stands for it everywhere."""
+        text = name.text.removeprefix(".")
+        known = self.types.names
+        if nearest(text, known) is not None:
+            warning = QueryError.of(Mistake.UNSEEN_EVENT, name.span, name=text)
+            self.warnings.append(warning.suggesting(text, known))
+        schema = EventSchema(text, is_open=not self.types.is_final, is_unseen=True)
+        self.types.add_unseen(schema)
+        return schema
+
+
+def path_of(node: ast.Expression | None) -> ast.Name | None:
+    """The qualified name that points spell, `com.example.A`; None if the expression is something else."""
+    words: list[ast.Name] = []
+    while isinstance(node, ast.Member):
+        words.append(node.name)
+        node = node.receiver
+    if not isinstance(node, ast.NameUse):
+        return None
+    words = [node.name, *reversed(words)]
+    return ast.Name(".".join(word.text for word in words), words[0].span.until(words[-1].span))
+
+
+def _is_misspelt(word: str) -> bool:
+    """Whether a word was meant as a type that the language has, like `integr`: names of events begin with a capital."""
+    return word[:1].islower() and nearest(word, [*_WORDS, *_GENERIC]) is not None
+
+
+def _joined(package: str, name: str) -> str:
+    return f"{package}.{name}" if package else name
+
+
+def _is_deep(node: ast.TypeName) -> bool:
+    level: list[ast.TypeName] = [node]
+    for _ in range(DEEPEST_TYPE):
+        level = [inner for item in level for inner in item.of]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,94 @@
+"""Event types as texts and data define them: what checking needs to know of each.
+
+Takes nothing; gives `EventSchema`, immutable. How texts become schemas is `querylang.checker.event_types.catalogue`'s, which schema a name
+means in a text `querylang.checker.names.namespaces`'; the plan's `EventType` is what remains for running.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from querylang.errors import QueryError
+from querylang.plan.expression import Expression, Literal
+from querylang.plan.model import Action, EventType, Field
+from querylang.plan.value_types import Type
+from querylang.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSignature:
+    """How an action is called. Types that could not be read are None: nothing more is said about them.
+
+    `returns` None with `is_open` False: it returns nothing. `inline`: of an action without parameters that is only
+    `return expression`: that expression, over the event as term 0 (`querylang.checker.expressions.inlining`). `problems`: mistakes in the
+    body of an action beside the query, reported if it is called.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, Type | None], ...] = ()
+    returns: Type | None = None
+    is_open: bool = False
+    inline: Expression | None = None
+    problems: tuple[QueryError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventSchema:
+    """An event type. `name` is the plan's: short, unless types of two packages share it.
+
+    `time_from`, `heartbeat`: the arguments of the annotations; `heartbeat` is a name as the definition's text sees it.
+    `is_open`: not all is known. `untyped`: if this is only the types of some fields, these fields; None: there may be
+    any members. `is_unseen`: nothing defines it and no data of it has been seen. `bodies`: the actions for the plan.
+    """
+
+    name: str
+    fields: tuple[Field, ...] = ()
+    constants: tuple[tuple[str, Literal | None], ...] = ()
+    actions: tuple[ActionSignature, ...] = ()
+    bodies: tuple[Action, ...] = ()
+    time_from: str | None = None
+    heartbeat: str | None = None
+    out_of_order: bool = False
+    is_open: bool = False
+    untyped: tuple[str, ...] | None = None
+    is_unseen: bool = False
+    package: str = ""
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def type(self) -> Type:
+        """The type of its events."""
+        return Type.event(self.name)
+
+    @property
+    def qualified_name(self) -> str:
+        """With its package; so it may be written anywhere."""
+        short = self.name.rpartition(".")[2]
+        return f"{self.package}.{short}" if self.package else self.name
+
+    @property
+    def field_names(self) -> list[str]:
+        """The fields' names in order."""
+        return [item.name for item in self.fields]
+
+    @property
+    def member_names(self) -> list[str]:
+        """All names behind a point: fields, constants, actions."""
+        return [*self.field_names, *(name for name, _value in self.constants), *(item.name for item in self.actions)]
+
+    @property
+    def event_type(self) -> EventType:
+        """What the plan keeps of it."""
+        return EventType(self.name, self.fields, self.bodies)
+
+    def may_have(self, name: str) -> bool:
+        """Whether a member of that name that is not known may be there: then nothing is said about it."""
+        return self.is_open and (self.untyped is None or name in self.untyped)
+
+    def type_of(self, name: str) -> Type | None:
+        """The type of a field; None if there is none of that name."""
+        return next((item.type for item in self.fields if item.name == name), None)
+
+    def action(self, name: str) -> ActionSignature | None:
+        """The action of that name; None if there is none."""
+        return next((item for item in self.actions if item.name == name), None)

@@ -1,0 +1,1 @@
+"""Check one query: inputs, pattern, clauses, parameters."""

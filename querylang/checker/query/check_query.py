@@ -1,0 +1,182 @@
+"""Queries checked: every name resolved, every type known, all mistakes told.
+
+Takes trees and what names of types mean in their text; gives checked queries. Each part of a query is checked in a file
+of its own; here they come together: who sees which names. A part with a mistake is left out and the rest is checked on,
+without mistakes that only follow from the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from querylang.checker.checked import CheckedQuery
+from querylang.checker.names.namespaces import Namespace
+from querylang.checker.names.schema import ActionSignature
+from querylang.checker.names.scope import Scope
+from querylang.checker.query.clauses import Clauses
+from querylang.checker.query.durations import Constants
+from querylang.checker.query.find_every import CheckedEvery, check_every, select_names
+from querylang.checker.query.inputs import CheckedInputs, check_inputs
+from querylang.checker.query.lint import look_again
+from querylang.checker.query.parameters import check_metadata, check_parameters
+from querylang.checker.query.patterns import CheckedPattern, check_pattern, parts_of
+from querylang.checker.statements.actions import check_actions, signatures
+from querylang.checker.statements.blocks import CheckedBlock, check_block
+from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import Expression
+from querylang.plan.model import Parameter
+from querylang.syntax import ast
+
+
+def check_query(query: ast.Query, name: str, namespace: Namespace) -> CheckedQuery:
+    """One query under its name; mistakes and warnings go where the namespace's go."""
+    known = len(namespace.mistakes)
+    checked = _Checking(query, namespace).checked(name)
+    if len(namespace.mistakes) == known:
+        look_again(query, checked, namespace)
+    return checked
+
+
+class _Checking:
+    """The parts of one query, in the order in which they are checked: each sees the names of those before it."""
+
+    def __init__(self, query: ast.Query, namespace: Namespace) -> None:
+        self.query = query
+        self.namespace = namespace
+        self.find = query.find if isinstance(query.find, ast.Find) else None
+        self.clauses = () if self.find is None else self.find.clauses
+        self.parameters, names = _parameters(query, namespace)
+        self.constants = Constants(namespace, names, _has_all_parameters(query), _pattern_names(self.find))
+        self.inputs = CheckedInputs(namespace)
+        if isinstance(query.inputs, ast.Inputs):
+            self.inputs = check_inputs(query.inputs, self.constants)
+        self.pattern = CheckedPattern()
+        if self.find is not None:
+            self.pattern = check_pattern(self.find.pattern, self.inputs, self.constants)
+        self.actions: Mapping[str, ActionSignature] = signatures(query.actions, namespace)
+
+    def checked(self, name: str) -> CheckedQuery:
+        """The whole query."""
+        metadata, mistakes = self.query.metadata, self.namespace.mistakes
+        self._refuse_clashes()
+        scope = self._where_scope()
+        clauses = Clauses(self.pattern, self.inputs, self.constants, scope)
+        conditions = clauses.conditions(self.clauses)
+        every = None if self.find is None else check_every(self.find, self.pattern, scope, self.constants)
+        block = self._block(every)
+        return CheckedQuery(
+            name=name,
+            keys=self.inputs.keys,
+            inputs=tuple(item.input for item in self.inputs.items),
+            terms=self.pattern.plan_terms,
+            pattern=self.pattern.tree,
+            conditions=conditions,
+            block=block.statements,
+            slots=block.slots,
+            actions=check_actions(self.query.actions, self.actions, self._action_scope(), self.namespace),
+            leading=self.pattern.leading,
+            trailing=self.pattern.trailing,
+            every=None if every is None else every.plan,
+            parameters=self.parameters,
+            metadata=check_metadata(metadata, mistakes) if isinstance(metadata, ast.Metadata) else (),
+        )
+
+    # What is seen where
+
+    def _outer(self) -> dict[str, Expression | None]:
+        """What is seen everywhere behind the inputs: parameters and keys."""
+        return {**self.inputs.key_names, **self.constants.parameters}
+
+    def _refused(self) -> dict[str, Mistake]:
+        """In a `find`: names of waits and of `without`s are there, but have their own places."""
+        refused = dict.fromkeys(self._without_names(), Mistake.WITHOUT_NAME)
+        return {**refused, **dict.fromkeys(self.pattern.wait_names, Mistake.WAIT_NAME)}
+
+    def _scope(self, names: Mapping[str, Expression | None], refused: Mapping[str, Mistake], unknown: Mistake) -> Scope:
+        is_whole = self.constants.is_whole and self.inputs.is_whole and self.pattern.is_whole
+        return Scope(names, refused, self.actions, unknown=unknown, is_whole=is_whole)
+
+    def _where_scope(self) -> Scope:
+        """In conditions: the names of the pattern too."""
+        selected = {} if self.find is None else select_names(self.find)
+        refused = {**self._refused(), **dict.fromkeys(selected, Mistake.SELECT_NAME)}
+        return self._scope({**self._outer(), **self.pattern.events()}, refused, Mistake.UNKNOWN_NAME)
+
+    def _block(self, every: CheckedEvery | None) -> CheckedBlock:
+        """The block, which sees the pattern's names, or with `every` what is selected."""
+        if self.find is None or self.find.block is None:
+            return CheckedBlock((), 0)
+        refused = self._refused()
+        if every is None:
+            names = {**self._outer(), **self.pattern.events(with_optionals=True)}
+        else:
+            refused = {**refused, **dict.fromkeys(self.pattern.events(), Mistake.EVERY_NAME)}
+            names = {**self._outer(), **every.names}
+        scope = self._scope(names, refused, Mistake.UNKNOWN_HERE)
+        if any(isinstance(clause, ast.Broken) for clause in self.clauses):
+            scope = replace(scope, is_whole=False)
+        return check_block(self.find.block, scope, self.namespace)
+
+    def _action_scope(self) -> Scope:
+        """In the query's actions: what is known of an event is handed to them."""
+        refused = dict.fromkeys(self.pattern.events(), Mistake.ACTION_NAME)
+        return self._scope(self._outer(), refused, Mistake.UNKNOWN_HERE)
+
+    def _without_names(self) -> dict[str, ast.Name]:
+        names: dict[str, ast.Name] = {}
+        for clause in self.clauses:
+            if isinstance(clause, ast.Without):
+                names.setdefault(clause.name.text, clause.name)
+        return names
+
+    # Names that stand twice
+
+    def _refuse_clashes(self) -> None:
+        """Tells of names of the pattern that mean something already; several `without`s may share one."""
+        waits = [wait.name for wait in self.pattern.waits if wait.name is not None]
+        own = sorted([*(term.name for term in self.pattern.terms), *waits], key=lambda name: name.span.start)
+        seen: set[str] = set()
+        for name in own:
+            self._refuse_clash(name, seen, "the pattern")
+            seen.add(name.text)
+        for name in self._without_names().values():
+            self._refuse_clash(name, seen, "the `without`")
+        seen.update(self._without_names())
+        if self.find is not None and self.find.is_every:
+            for name in select_names(self.find).values():
+                self._refuse_clash(name, seen, "the `select`")
+
+    def _refuse_clash(self, name: ast.Name, seen: set[str], what: str) -> None:
+        if name.text in seen:
+            mistake = QueryError.of(Mistake.DUPLICATE_NAME, name.span, name=name.text)
+        elif name.text in self.constants.parameters:
+            mistake = QueryError.of(Mistake.NAME_IS_PARAMETER, name.span, name=name.text, what=what)
+        elif name.text in self.inputs.key_names:
+            mistake = QueryError.of(Mistake.NAME_IS_KEY, name.span, name=name.text, what=what)
+        else:
+            return
+        self.namespace.mistakes.append(mistake)
+
+
+def _parameters(
+    query: ast.Query, namespace: Namespace
+) -> tuple[tuple[Parameter, ...], Mapping[str, Expression | None]]:
+    section = query.parameters
+    return check_parameters(section, namespace) if isinstance(section, ast.Parameters) else ((), {})
+
+
+def _pattern_names(find: ast.Find | None) -> frozenset[str]:
+    """The names of events and waits, before anything is known of them."""
+    parts = () if find is None else parts_of(find.pattern)
+    named = (part for part in parts if isinstance(part, ast.PatternTerm | ast.PatternWait))
+    return frozenset(part.name.text for part in named if part.name is not None)
+
+
+def _has_all_parameters(query: ast.Query) -> bool:
+    """Whether each parameter could be read."""
+    match query.parameters:
+        case ast.Parameters(items=items):
+            return not any(isinstance(item, ast.Broken) for item in items)
+        case section:
+            return section is None

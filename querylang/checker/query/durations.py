@@ -1,0 +1,135 @@
+"""Durations and counts: as numbers where they are constant, as expressions where parameters decide.
+
+Takes what stands behind `within`, `wait`, `retain`; gives microseconds, a whole number, or an expression over
+parameters; None with its mistake told. The same numbers come from expressions when an instance is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.names.namespaces import Namespace
+from querylang.checker.names.scope import Scope
+from querylang.errors import Mistake, QueryError
+from querylang.plan.constant_folding import (
+    LONGEST,
+    SECOND,
+    NoValueError,
+    is_calculable,
+    is_constant,
+    number_of,
+    of_seconds,
+)
+from querylang.plan.expression import Expression
+from querylang.plan.library import UNITS
+from querylang.plan.model import Count, Duration
+from querylang.plan.value_types import Type
+from querylang.source import Span
+from querylang.syntax import ast
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Reads durations and counts.
+
+    `parameters`: what their names stand for; `is_whole`: all of them could be read. `pattern_names`: names that may be
+    used in other places only.
+    """
+
+    namespace: Namespace
+    parameters: Mapping[str, Expression | None]
+    is_whole: bool = True
+    pattern_names: frozenset[str] = frozenset()
+
+    @property
+    def mistakes(self) -> list[QueryError]:
+        """Where mistakes go."""
+        return self.namespace.mistakes
+
+    def scope(self, mistake: Mistake) -> Scope:
+        """Where only constants and parameters may stand; `mistake` is that of any other name."""
+        refused = dict.fromkeys(sorted(self.pattern_names), mistake)
+        return Scope(self.parameters, refused, unknown=mistake, is_whole=self.is_whole)
+
+    def duration(self, node: ast.Duration, what: str) -> Duration | None:
+        """A duration greater than 0; numbers without a unit are seconds. `what`: how messages call it."""
+        if isinstance(node, ast.TimeLiteral):
+            length = self._of_units(node)
+            return None if length is None else self._positive(length, what, node.span)
+        typed = self._typed(node, (Type.FLOAT, Type.INTEGER), "float or integer seconds", what)
+        if typed is None or not is_constant(typed):
+            return typed
+        seconds = self._value(typed, what, node.span)
+        return None if seconds is None else self._positive(of_seconds(seconds), what, node.span)
+
+    def count(self, node: ast.Expression, what: str) -> Count | None:
+        """A whole number greater than 0."""
+        typed = self._typed(node, (Type.INTEGER,), "integer", what)
+        if typed is None or not is_constant(typed):
+            return typed
+        number = self._value(typed, what, node.span)
+        if number is not None and number <= 0:
+            self.mistakes.append(QueryError.of(Mistake.NOT_POSITIVE, node.span, what=what))
+            return None
+        return None if number is None else int(number)
+
+    def _typed(self, node: ast.Expression, types: tuple[Type, ...], expected: str, what: str) -> Expression | None:
+        """An expression over parameters, of one of these types."""
+        scope = self.scope(Mistake.NOT_CONSTANT)
+        typed = Inference(scope, self.namespace).value(node)
+        if typed is None:
+            return None
+        if not is_calculable(typed):
+            self.mistakes.append(QueryError.of(Mistake.NOT_CALCULABLE, node.span))
+            return None
+        if typed.type in types:
+            return typed
+        facts = {"what": what, "expected": expected, "found": str(typed.type)}
+        self.mistakes.append(QueryError.of(Mistake.EXPECTED_TYPE, node.span, **facts))
+        return None
+
+    def _value(self, typed: Expression, what: str, span: Span) -> int | float | None:
+        try:
+            return number_of(typed)
+        except NoValueError as error:
+            self.mistakes.append(QueryError.of(Mistake.NO_VALUE, span, what=what, reason=str(error)))
+            return None
+
+    def _positive(self, length: Fraction, what: str, span: Span) -> int | None:
+        if abs(length) > LONGEST:
+            self.mistakes.append(QueryError.of(Mistake.DURATION_RANGE, span))
+            return None
+        if round(length) > 0:
+            return round(length)
+        self.mistakes.append(QueryError.of(Mistake.NOT_POSITIVE, span, what=what))
+        return None
+
+    def _of_units(self, node: ast.TimeLiteral) -> Fraction | None:
+        """The sum of a time literal's parts; None if a unit is unknown, stands twice or after a smaller one."""
+        total = Fraction(0)
+        before: ast.Name | None = None
+        is_right = True
+        for number, unit in node.parts:
+            mistake = _wrong_unit(unit, before)
+            if mistake is not None:
+                self.mistakes.append(mistake)
+                is_right = False
+                continue
+            before = unit
+            assert isinstance(number.value, int | float), "the grammar allows numbers only"
+            total += of_seconds(number.value) * UNITS[unit.text] / SECOND
+        return total if is_right else None
+
+
+def _wrong_unit(unit: ast.Name, before: ast.Name | None) -> QueryError | None:
+    length = UNITS.get(unit.text)
+    if length is None:
+        return QueryError.of(Mistake.UNKNOWN_UNIT, unit.span, name=unit.text).suggesting(unit.text, UNITS)
+    if before is not None and length == UNITS[before.text]:
+        return QueryError.of(Mistake.UNIT_TWICE, unit.span, unit=unit.text)
+    if before is not None and length > UNITS[before.text]:
+        return QueryError.of(Mistake.UNIT_ORDER, unit.span, unit=unit.text, before=before.text)
+    return None

@@ -1,0 +1,148 @@
+"""The filters of an input as one condition over its event.
+
+Takes filters by position and by name; gives a condition in which the event is term 0, and tells mistakes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import assert_never
+
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.expressions.members import no_field
+from querylang.checker.names.schema import EventSchema
+from querylang.checker.names.scope import Scope
+from querylang.checker.query.durations import Constants
+from querylang.errors import Mistake, QueryError, counted
+from querylang.plan.constant_folding import NoValueError, is_constant, value_of
+from querylang.plan.expression import Binary, Expression, FieldOf
+from querylang.plan.library import binary_result
+from querylang.plan.value_types import Type
+from querylang.syntax import ast
+
+
+def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constants: Constants) -> Expression | None:
+    """The condition that all filters together make; None: everything passes."""
+    checker = _Filters(schema, constants, _right_side(schema, constants))
+    seen: set[str] = set()
+    conditions: list[Expression] = []
+    is_named = False
+    for position, item in enumerate(filters):
+        is_named = is_named or item.field is not None
+        if item.field is None and is_named:
+            checker.tell(Mistake.FILTER_ORDER, item)
+            continue
+        name = checker.field(item, position)
+        if name is None:
+            checker.look_at(item.test)
+            continue
+        if name in seen:
+            checker.tell(Mistake.FILTER_TWICE, item, name=name)
+        seen.add(name)
+        conditions += checker.conditions(item, name)
+    return reduce(_both, conditions) if conditions else None
+
+
+def _right_side(schema: EventSchema, constants: Constants) -> Scope:
+    """What a field may be compared with: constants and parameters."""
+    scope = constants.scope(Mistake.UNKNOWN_FILTER_NAME)
+    own = [name for name in (*schema.field_names, *(schema.untyped or ())) if name not in constants.parameters]
+    return scope.refusing(own, Mistake.FILTER_OWN_FIELD)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    schema: EventSchema
+    constants: Constants
+    scope: Scope
+
+    def field(self, item: ast.Filter, position: int) -> str | None:
+        """The name of the field that is filtered; None if there is none."""
+        names = self.schema.field_names
+        if item.field is None and self.schema.is_open:
+            return None
+        if item.field is None:
+            if position < len(names):
+                return names[position]
+            self.tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field"))
+            return None
+        if item.field.text not in names and not self.schema.may_have(item.field.text):
+            self.constants.mistakes.append(no_field(self.schema, item.field))
+            return None
+        return item.field.text
+
+    def conditions(self, item: ast.Filter, name: str) -> list[Expression]:
+        """The conditions of one filter."""
+        match item.test:
+            case ast.Anything():
+                return []
+            case ast.Compared(operator=operator, value=value):
+                right = self._right(name, operator, value, item)
+                return [] if right is None else [self._compared(name, operator, right)]
+            case ast.Range():
+                return self._range(item, item.test, name)
+        assert_never(item.test)
+
+    def look_at(self, test: ast.Anything | ast.Compared | ast.Range) -> None:
+        """Tells the mistakes within a filter of which the field is not known."""
+        match test:
+            case ast.Compared(value=value):
+                self._inference.value(value)
+            case ast.Range(low=low, high=high):
+                self._inference.value(low)
+                self._inference.value(high)
+            case ast.Anything():
+                pass
+
+    def tell(self, mistake: Mistake, item: ast.Filter, **facts: str) -> None:
+        """Tells a mistake of a filter."""
+        self.constants.mistakes.append(QueryError.of(mistake, item.span, **facts))
+
+    @property
+    def _inference(self) -> Inference:
+        return Inference(self.scope, self.constants.namespace)
+
+    def _right(self, name: str, operator: str, value: ast.Expression, item: ast.Filter) -> Expression | None:
+        """What the field is compared with."""
+        type_ = self.schema.type_of(name)
+        if type_ is None:
+            self._inference.value(value)
+            return None
+        typed = self._inference.value_of_type(value, type_, f"what '{name}' is compared with")
+        if typed is not None and binary_result(operator, type_, type_) is None:
+            self.tell(Mistake.OPERATOR_TYPES, item, operator=operator, left=str(type_), right=str(type_))
+            return None
+        return typed
+
+    def _compared(self, name: str, operator: str, right: Expression) -> Expression:
+        type_ = self.schema.type_of(name)
+        assert type_ is not None, "what it is compared with has a type"
+        return Binary(Type.BOOLEAN, operator, FieldOf(type_, 0, name), right)
+
+    def _range(self, item: ast.Filter, test: ast.Range, name: str) -> list[Expression]:
+        """Both ends; where parameters decide which is the greater one, whichever it is (Apama 10.15 help)."""
+        above, below = ">=" if test.includes_low else ">", "<=" if test.includes_high else "<"
+        low, high = (self._right(name, above, end, item) for end in (test.low, test.high))
+        if low is None or high is None:
+            return []
+        ordered = [self._compared(name, above, low), self._compared(name, below, high)]
+        if is_constant(low) and is_constant(high):
+            if _is_greater(low, high):
+                self.tell(Mistake.RANGE_REVERSED, item)
+            return ordered
+        reversed_ = [self._compared(name, above, high), self._compared(name, below, low)]
+        either = _both(Binary(Type.BOOLEAN, "<=", low, high), reduce(_both, ordered))
+        other = _both(Binary(Type.BOOLEAN, ">", low, high), reduce(_both, reversed_))
+        return [Binary(Type.BOOLEAN, "or", either, other)]
+
+
+def _both(left: Expression, right: Expression) -> Expression:
+    return Binary(Type.BOOLEAN, "and", left, right)
+
+
+def _is_greater(low: Expression, high: Expression) -> bool:
+    try:
+        return bool(value_of(Binary(Type.BOOLEAN, ">", low, high)))
+    except NoValueError:
+        return False

@@ -1,0 +1,92 @@
+"""What makes a `find every` checked: `select` and `having`.
+
+Takes the clauses as trees and the checked pattern; gives the plan's selects and conditions, and tells mistakes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.names.scope import Scope
+from querylang.checker.query.durations import Constants
+from querylang.checker.query.patterns import CheckedPattern
+from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import Expression, SelectOf
+from querylang.plan.model import Every, Select
+from querylang.syntax import ast
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedEvery:
+    """A `find every`. `names`: what its select names stand for; None: there is a mistake in what is selected."""
+
+    plan: Every
+    names: dict[str, Expression | None]
+
+
+def check_every(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants: Constants) -> CheckedEvery | None:
+    """The selects and conditions; None for a plain `find`, where there must be none. `scope`: what a `where` sees."""
+    clauses = [clause for clause in find.clauses if isinstance(clause, ast.Select | ast.Having)]
+    if not find.is_every:
+        for clause in clauses:
+            word = "select" if isinstance(clause, ast.Select) else "having"
+            constants.mistakes.append(QueryError.of(Mistake.EVERY_MISSING, clause.span, clause=word))
+        return None
+    if not clauses and not any(isinstance(clause, ast.Broken) for clause in find.clauses):
+        constants.mistakes.append(QueryError.of(Mistake.EVERY_ALONE, find.span))
+    if pattern.trailing is not None:
+        constants.mistakes.append(QueryError.of(Mistake.EVERY_WAIT, pattern.waits[-1].span))
+    outer = outside_aggregates(scope, pattern)
+    selects = _Selects(outer.refusing(select_names(find), Mistake.SELECTED_LATER), constants)
+    for clause in clauses:
+        if isinstance(clause, ast.Select):
+            selects.add(clause)
+    inference = Inference(outer.with_names(selects.names), constants.namespace)
+    having = [
+        condition
+        for clause in clauses
+        if isinstance(clause, ast.Having)
+        for condition in inference.conditions(clause.condition)
+    ]
+    return CheckedEvery(Every(tuple(selects.checked), tuple(having)), selects.names)
+
+
+def outside_aggregates(scope: Scope, pattern: CheckedPattern) -> Scope:
+    """What `select` and `having` see around aggregates: no names of the pattern. Within them: what a `where` sees."""
+    inner = replace(scope, aggregates=Mistake.AGGREGATE_NESTED)
+    outer = scope.refusing(pattern.events(), Mistake.OUTSIDE_AGGREGATE)
+    return replace(outer, aggregates=inner, unknown=Mistake.UNKNOWN_HERE)
+
+
+def select_names(find: ast.Find) -> dict[str, ast.Name]:
+    """The names that the `select` clauses give, each where it stands first."""
+    names: dict[str, ast.Name] = {}
+    for clause in find.clauses:
+        if isinstance(clause, ast.Select):
+            names.setdefault(clause.name.text, clause.name)
+    return names
+
+
+@dataclass(slots=True)
+class _Selects:
+    """The `select` clauses in order. One may use those before it: it holds what they hold."""
+
+    scope: Scope
+    constants: Constants
+    checked: list[Select] = field(default_factory=list)
+    names: dict[str, Expression | None] = field(default_factory=dict)
+    values: dict[str, Expression | None] = field(default_factory=dict)
+
+    def add(self, clause: ast.Select) -> None:
+        """Takes the next one in."""
+        name = clause.name.text
+        value = Inference(self.scope.with_names(self.values), self.constants.namespace).value(clause.value)
+        if name in self.values:
+            self.constants.mistakes.append(QueryError.of(Mistake.DUPLICATE_SELECT, clause.name.span, name=name))
+            return
+        self.values[name] = value
+        self.names[name] = None
+        if value is not None and value.type is not None:
+            self.names[name] = SelectOf(value.type, len(self.checked))
+            self.checked.append(Select(name, value))

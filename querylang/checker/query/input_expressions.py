@@ -1,0 +1,32 @@
+"""What an input's own expressions take from its event, which is term 0: a field, or what an action gives.
+
+Takes the event's schema and a name; gives typed expressions. Actions that are only an expression become that, others
+are called.
+"""
+
+from __future__ import annotations
+
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.names.schema import EventSchema
+from querylang.checker.query.durations import Constants
+from querylang.errors import Mistake
+from querylang.plan.expression import EventOf, Expression, FieldOf
+from querylang.syntax import ast
+
+_THIS = ""
+"""The event's name in its own expressions: none that a user could write."""
+
+
+def own_field(schema: EventSchema, name: str) -> Expression | None:
+    """A field of the event; None if there is none of that name."""
+    type_ = schema.type_of(name)
+    return None if type_ is None else FieldOf(type_, 0, name)
+
+
+def own_value(
+    schema: EventSchema, name: ast.Name, arguments: tuple[ast.Expression, ...], constants: Constants
+) -> Expression | None:
+    """What an action or a method of the event gives, called with constants and parameters."""
+    scope = constants.scope(Mistake.NOT_CONSTANT).with_names({_THIS: EventOf(schema.type, 0)})
+    receiver = ast.NameUse(ast.Name(_THIS, name.span))
+    return Inference(scope, constants.namespace).value(ast.Call(name.span, receiver, name, arguments))

@@ -1,0 +1,232 @@
+"""The inputs of a query checked: their types, windows and keys, and how patterns find them.
+
+Takes the `inputs` of a query; gives inputs of the plan with the schema of each, and tells mistakes. Filters are
+`querylang.checker.query.filters`', times and heartbeats `querylang.checker.query.event_time`'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from querylang.checker.expressions.members import no_field
+from querylang.checker.names.namespaces import Namespace
+from querylang.checker.names.schema import EventSchema
+from querylang.checker.query.durations import Constants
+from querylang.checker.query.event_time import Clock
+from querylang.checker.query.filters import check_filters
+from querylang.checker.query.input_expressions import own_field, own_value
+from querylang.errors import Mistake, QueryError, counted, nearest
+from querylang.plan.expression import Call, Expression, KeyOf, walk
+from querylang.plan.model import Input, Key
+from querylang.plan.value_types import SIMPLE, Type
+from querylang.syntax import ast
+
+MOST_BEATS = 60
+"""Which inputs a record is a heartbeat of is told by the bits of one word."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedKey:
+    """A key of an input under the query's name for it. `value` None: its type is open or its mistake is told."""
+
+    name: str
+    value: Expression | None
+
+    @property
+    def type(self) -> Type | None:
+        """The type, if it is known."""
+        return None if self.value is None else self.value.type
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedInput:
+    """An input with its type's schema."""
+
+    node: ast.InputDefinition
+    input: Input
+    schema: EventSchema
+    keys: tuple[CheckedKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedInputs:
+    """The inputs that have a known type, in order. `is_whole`: each input that is written could be read.
+
+    `unknown`: what is written for types that do not exist, which is told.
+    """
+
+    namespace: Namespace
+    items: tuple[CheckedInput, ...] = ()
+    is_whole: bool = False
+    unknown: frozenset[str] = frozenset()
+    _found: dict[str, int | None] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The query's keys."""
+        return tuple(Key(key.name, key.type) for key in self._keys if key.type is not None)
+
+    @property
+    def key_names(self) -> dict[str, Expression | None]:
+        """What the keys' names stand for."""
+        return {key.name: None if key.type is None else KeyOf(key.type, index) for index, key in enumerate(self._keys)}
+
+    @property
+    def _keys(self) -> tuple[CheckedKey, ...]:
+        return self.items[0].keys if self.items else ()
+
+    def find(self, name: ast.Name) -> tuple[int | None, EventSchema | None]:
+        """The input of that event type, by index, and its schema; None if there is none, which is told."""
+        if name.text not in self._found:
+            self._found[name.text] = self._index(name.text)
+        index = self._found[name.text]
+        if index is not None:
+            return index, self.items[index].schema
+        is_meant = name.text in self.unknown or nearest(name.text, self.unknown) is not None
+        if self.is_whole and not is_meant:
+            mistake = QueryError.of(Mistake.NOT_AN_INPUT, name.span, event=name.text)
+            near = [item.schema.name for item in self.items]
+            self.namespace.mistakes.append(mistake.suggesting(name.text, near))
+        return None, None
+
+    def _index(self, text: str) -> int | None:
+        names = {self.namespace.types.plan_names[name] for name in self.namespace.candidates(text)}
+        found = (index for index, item in enumerate(self.items) if item.schema.name in names)
+        return next(found, None)
+
+
+def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
+    """The inputs in order."""
+    checked: list[CheckedInput] = []
+    unknown: set[str] = set()
+    nodes = [node for node in inputs.items if not isinstance(node, ast.Broken)]
+    if not inputs.items:
+        constants.mistakes.append(QueryError.of(Mistake.NO_INPUT, inputs.span))
+    for node in nodes:
+        schema = constants.namespace.find(node.event)
+        if schema is None:
+            unknown.add(node.event.text)
+        elif any(item.schema.name == schema.name for item in checked):
+            constants.mistakes.append(QueryError.of(Mistake.DUPLICATE_INPUT, node.event.span, event=schema.name))
+        else:
+            item = _checked(node, schema, constants)
+            if checked:
+                _compare_keys(item, checked[0], constants.mistakes)
+            checked.append(item)
+    for item in checked[MOST_BEATS:]:
+        if item.input.heartbeat is not None:
+            span = item.node.event.span
+            constants.mistakes.append(QueryError.of(Mistake.TOO_MANY_BEATS, span, limit=MOST_BEATS))
+    _refuse_heartbeats(checked, constants.mistakes)
+    is_whole = bool(nodes) and len(nodes) == len(inputs.items)
+    return CheckedInputs(constants.namespace, tuple(checked), is_whole, frozenset(unknown))
+
+
+def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constants) -> CheckedInput:
+    filter_ = check_filters(node.filters, schema, constants)
+    keys = _keys(node, schema, constants)
+    within = None if node.within is None else constants.duration(node.within, "`within`")
+    retain = None if node.retain is None else constants.count(node.retain, "`retain`")
+    if node.within is None and node.retain is None:
+        constants.mistakes.append(QueryError.of(Mistake.NO_WINDOW, node.event.span))
+    unique = _unique(node, schema, constants)
+    clocking = node.clocking
+    clock = Clock(node, schema, constants)
+    has_wait = clocking is not None and clocking.wait is not None
+    item = Input(
+        event=schema.name,
+        keys=tuple(key.value for key in keys if key.value is not None),
+        filter=filter_,
+        within=within,
+        retain=retain,
+        unique=unique,
+        wait=constants.duration(clocking.wait, "`wait`") if clocking and clocking.wait else None,
+        time_from=clock.time_from(),
+        out_of_order=schema.out_of_order,
+        heartbeat=clock.heartbeat(tuple(key.value for key in keys)) if has_wait else None,
+    )
+    return CheckedInput(node, item, schema, keys)
+
+
+def _keys(node: ast.InputDefinition, schema: EventSchema, constants: Constants) -> tuple[CheckedKey, ...]:
+    """Each key under its name; an action needs one."""
+    keys: dict[str, CheckedKey] = {}
+    for item in node.keys:
+        value = _value(item, schema, constants, "a key")
+        if value is not None and any(isinstance(part, Call) and part.method == "getTime" for part in walk(value)):
+            constants.mistakes.append(QueryError.of(Mistake.KEY_TIME, item.source.span))
+        name = item.name if item.name is not None else item.source
+        if item.name is None and item.arguments is not None:
+            constants.mistakes.append(QueryError.of(Mistake.KEY_NEEDS_NAME, item.span, name=item.source.text))
+        elif name.text in keys:
+            constants.mistakes.append(QueryError.of(Mistake.DUPLICATE_KEY, name.span, name=name.text))
+        elif name.text in constants.parameters:
+            facts = {"name": name.text, "what": "the key"}
+            mistake = QueryError.of(Mistake.NAME_IS_PARAMETER, name.span, **facts)
+            constants.mistakes.append(mistake.with_hint(f"`{item.source.text} as ...` gives it one"))
+        keys.setdefault(name.text, CheckedKey(name.text, value))
+    return tuple(keys.values())
+
+
+def _unique(node: ast.InputDefinition, schema: EventSchema, constants: Constants) -> tuple[Expression, ...]:
+    values: list[Expression] = []
+    for position, item in enumerate(node.unique):
+        value = _value(item, schema, constants, "what `with unique` compares")
+        if item in node.unique[:position]:
+            constants.mistakes.append(QueryError.of(Mistake.UNIQUE_TWICE, item.span, name=item.source.text))
+        elif value is not None and value not in values:  # a field may stand beside an action that gives it
+            values.append(value)
+    return tuple(values)
+
+
+def _value(item: ast.Key, schema: EventSchema, constants: Constants, what: str) -> Expression | None:
+    """A field, or what an action of the event gives; of a type whose values can be compared and kept."""
+    mistakes = constants.mistakes
+    if item.arguments is not None:
+        value = own_value(schema, item.source, item.arguments, constants)
+    else:
+        value = own_field(schema, item.source.text)
+        if value is None and item.source.text in dict(schema.constants):
+            facts = {"name": item.source.text, "found": "a constant", "event": schema.name}
+            mistakes.append(QueryError.of(Mistake.KEY_NOT_FIELD, item.source.span, **facts))
+        elif value is None and not schema.may_have(item.source.text):
+            mistakes.append(no_field(schema, item.source))
+    if value is not None and value.type not in SIMPLE:
+        facts = {"what": what, "name": item.source.text, "type": str(value.type)}
+        mistakes.append(QueryError.of(Mistake.KEY_KIND, item.source.span, **facts))
+        return None
+    return value
+
+
+def _compare_keys(item: CheckedInput, first: CheckedInput, mistakes: list[QueryError]) -> None:
+    """Tells where an input's keys differ from those of the first: number, names in order, types."""
+    nodes = item.node.keys
+    if len(item.keys) != len(first.keys):
+        facts = {
+            "count": counted(len(item.keys), "key"),
+            "first": first.schema.name,
+            "expected": counted(len(first.keys), "key"),
+        }
+        span = nodes[0].span.until(nodes[-1].span) if nodes else item.node.event.span
+        mistakes.append(QueryError.of(Mistake.KEY_COUNT, span, **facts))
+        return
+    for node, key, expected in zip(nodes, item.keys, first.keys, strict=False):
+        if key.name != expected.name:
+            facts = {"name": key.name, "expected": expected.name, "first": first.schema.name}
+            mistakes.append(QueryError.of(Mistake.KEY_NAME, node.span, **facts))
+        elif key.type is not None and expected.type is not None and key.type != expected.type:
+            types = {"type": str(key.type), "expected": str(expected.type)}
+            facts = {"name": key.name, "first": first.schema.name, **types}
+            mistakes.append(QueryError.of(Mistake.KEY_TYPE, node.span, **facts))
+
+
+def _refuse_heartbeats(checked: list[CheckedInput], mistakes: list[QueryError]) -> None:
+    """Tells of heartbeats that are inputs too."""
+    events = {item.schema.name for item in checked}
+    for item in checked:
+        heartbeat = item.input.heartbeat
+        if heartbeat is not None and heartbeat.event in events:
+            clocking = item.node.clocking
+            written = clocking.heartbeat if clocking is not None else None
+            span = written.span if written is not None else item.node.event.span
+            mistakes.append(QueryError.of(Mistake.HEARTBEAT_IS_INPUT, span, event=heartbeat.event))

@@ -1,0 +1,266 @@
+"""A query's pattern checked: its terms, its waits, which terms may stay unset.
+
+Takes the pattern as a tree and the query's inputs; gives the pattern over term indexes, and tells mistakes. What
+conditions say about the names is `querylang.checker.query.clauses`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import assert_never
+
+from querylang.checker.checked import Both, Either, Pattern, Sequence, TermOf
+from querylang.checker.names.schema import EventSchema
+from querylang.checker.query.durations import Constants
+from querylang.checker.query.inputs import CheckedInputs
+from querylang.errors import Mistake, QueryError
+from querylang.plan.expression import EventOf, Expression
+from querylang.plan.model import Term, Wait
+from querylang.plan.value_types import Type
+from querylang.syntax import ast
+
+DEEPEST_PATTERN = 100
+"""Levels of `->`, `and` and `or` within each other; all that reads patterns may use recursion."""
+
+WIDEST_PATTERN = 100
+"""Parts joined by one row of `and`s or `or`s."""
+
+MOST_WAYS = 20_000
+"""In which the latest event may serve the names of a pattern, and states of the search: `and` multiplies both."""
+
+_JOINS: dict[str, type[Sequence | Both | Either]] = {"->": Sequence, "and": Both, "or": Either}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTerm:
+    """A named event. `input` None: its type is no input, which is told.
+
+    `sides`: for each `or` above it, by number, on which side it stands.
+    """
+
+    name: ast.Name
+    input: int | None
+    schema: EventSchema | None
+    sides: Mapping[int, int]
+
+    def is_opposite(self, other: NamedTerm) -> bool:
+        """Whether the two stand on different sides of an `or`."""
+        return any(other.sides.get(number, side) != side for number, side in self.sides.items())
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPattern:
+    """A pattern. `tree` None: it holds no event. `is_whole`: its names are known."""
+
+    terms: tuple[NamedTerm, ...] = ()
+    tree: Pattern | None = None
+    leading: Wait | None = None
+    trailing: Wait | None = None
+    waits: tuple[ast.PatternWait, ...] = ()
+    is_whole: bool = False
+
+    @property
+    def plan_terms(self) -> tuple[Term, ...]:
+        """The terms for the plan; of those without an input nothing remains."""
+        return tuple(
+            Term(term.name.text, term.input, bool(term.sides)) for term in self.terms if term.input is not None
+        )
+
+    @property
+    def wait_names(self) -> dict[str, ast.PatternWait]:
+        """The waits that have a name, by it."""
+        return {wait.name.text: wait for wait in self.waits if wait.name is not None}
+
+    def index_of(self, name: str) -> int | None:
+        """The index of the term of that name."""
+        return next((index for index, term in enumerate(self.terms) if term.name.text == name), None)
+
+    def events(self, *, with_optionals: bool = False) -> dict[str, Expression | None]:
+        """What the terms' names stand for. `with_optionals`: one under an `or` is an optional, as in a block."""
+        found: dict[str, Expression | None] = {}
+        for index, term in enumerate(self.terms):
+            type_ = None if term.schema is None else term.schema.type
+            if type_ is not None and with_optionals and term.sides:
+                type_ = Type.optional(type_)
+            found.setdefault(term.name.text, None if type_ is None else EventOf(type_, index))
+        return found
+
+
+def check_pattern(pattern: ast.Pattern | ast.Broken, inputs: CheckedInputs, constants: Constants) -> CheckedPattern:
+    """The pattern with its waits."""
+    if isinstance(pattern, ast.Broken):
+        return CheckedPattern()
+    mistakes = constants.mistakes
+    if _is_too_deep(pattern):
+        mistakes.append(QueryError.of(Mistake.PATTERN_TOO_DEEP, pattern.span, limit=DEEPEST_PATTERN))
+        return CheckedPattern()
+    parts = _chained(pattern)
+    leading, trailing = _ends(parts)
+    inner = parts[leading is not None : len(parts) - (trailing is not None)]
+    builder = _Builder(inputs, mistakes)
+    trees = [builder.tree(part, "->", {}) for part in inner]
+    if not builder.terms and not builder.is_wrong:
+        mistakes.append(QueryError.of(Mistake.NO_EVENT, pattern.span))
+    tree = _joined("->", trees)
+    waits = tuple(wait for wait in (leading, trailing) if wait is not None)
+    checked = CheckedPattern(
+        terms=tuple(builder.terms),
+        tree=tree,
+        leading=None if leading is None else _wait(leading, constants),
+        trailing=None if trailing is None else _wait(trailing, constants),
+        waits=(*waits, *builder.misplaced),
+        is_whole=True,
+    )
+    if tree is not None and None not in [term.input for term in builder.terms] and _is_too_large(tree, checked):
+        mistakes.append(QueryError.of(Mistake.PATTERN_TOO_LARGE, pattern.span))
+    return checked
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Numbers the terms in text order."""
+
+    inputs: CheckedInputs
+    mistakes: list[QueryError]
+    terms: list[NamedTerm] = field(default_factory=list)
+    misplaced: list[ast.PatternWait] = field(default_factory=list)
+    ors: int = 0
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a wait that stands in a wrong place is told already."""
+        return bool(self.misplaced)
+
+    def tree(self, node: ast.Pattern, operator: str, sides: Mapping[int, int]) -> Pattern | None:
+        """A part of the pattern under `operator`; None: it has no term."""
+        match node:
+            case ast.PatternTerm():
+                index, schema = self.inputs.find(node.event)
+                self.terms.append(NamedTerm(node.name, index, schema, sides))
+                return TermOf(len(self.terms) - 1)
+            case ast.PatternWait():
+                self._misplaced(node, operator)
+                return None
+            case ast.PatternJoin(operator="->"):
+                inner = "->" if operator == "->" else operator
+                return _joined("->", [self.tree(part, inner, sides) for part in _chained(node)])
+            case ast.PatternJoin(operator="or", parts=parts):
+                number = self.ors = self.ors + 1
+                trees = [self.tree(part, "or", {**sides, number: side}) for side, part in enumerate(parts)]
+                return _joined("or", trees)
+            case ast.PatternJoin(operator=word, parts=parts):
+                return _joined(word, [self.tree(part, word, sides) for part in parts])
+        assert_never(node)
+
+    def _misplaced(self, node: ast.PatternWait, operator: str) -> None:
+        mistake = Mistake.WAIT_PLACE if operator == "->" else Mistake.WAIT_JOINED
+        facts = {} if operator == "->" else {"operator": operator}
+        self.mistakes.append(QueryError.of(mistake, node.span, **facts))
+        self.misplaced.append(node)
+
+
+def _ends(parts: list[ast.Pattern]) -> tuple[ast.PatternWait | None, ast.PatternWait | None]:
+    """The wait that stands first and the one that stands last."""
+    first, last = parts[0], parts[-1]
+    leading = first if isinstance(first, ast.PatternWait) else None
+    trailing = last if isinstance(last, ast.PatternWait) and len(parts) > 1 else None
+    return leading, trailing
+
+
+def _wait(node: ast.PatternWait, constants: Constants) -> Wait | None:
+    duration = constants.duration(node.duration, "`wait`")
+    return None if duration is None else Wait(duration, None if node.name is None else node.name.text)
+
+
+def _joined(operator: str, parts: list[Pattern | None]) -> Pattern | None:
+    """The parts that are there, joined; one alone is itself."""
+    found = tuple(part for part in parts if part is not None)
+    if len(found) <= 1:
+        return found[0] if found else None
+    return _JOINS[operator](found)
+
+
+def _chained(pattern: ast.Pattern) -> list[ast.Pattern]:
+    """The parts between all `->`s that are not under another operator: `(a -> b) -> c` is `a -> b -> c`."""
+    parts: list[ast.Pattern] = []
+    waiting = [pattern]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.PatternJoin) and part.operator == "->":
+            waiting += reversed(part.parts)
+        else:
+            parts.append(part)
+    return parts
+
+
+def parts_of(pattern: ast.Pattern | ast.Broken) -> Iterator[ast.Pattern]:
+    """A pattern and all its parts in text order, however deep."""
+    waiting: list[ast.Pattern] = [] if isinstance(pattern, ast.Broken) else [pattern]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, ast.PatternJoin):
+            waiting += reversed(part.parts)
+
+
+def _is_too_deep(pattern: ast.Pattern) -> bool:
+    level: list[ast.Pattern] = [pattern]
+    for _ in range(DEEPEST_PATTERN):
+        level = [inner for part in level if isinstance(part, ast.PatternJoin) for inner in part.parts]
+        if not level:
+            return False
+    return True
+
+
+def _is_too_large(tree: Pattern, pattern: CheckedPattern) -> bool:
+    """What can be seen without searching: whether nobody should try to make an automaton of it."""
+    if _width(tree) > WIDEST_PATTERN or _positions(tree) > MOST_WAYS:
+        return True
+    return sum(_ways_by_input(tree, pattern).values()) > MOST_WAYS
+
+
+def _width(tree: Pattern) -> int:
+    """The most parts of one `and` or `or`."""
+    match tree:
+        case TermOf():
+            return 1
+        case Sequence(parts=parts):
+            return max(map(_width, parts))
+        case Both(parts=parts) | Either(parts=parts):
+            return max(len(parts), *map(_width, parts))
+    assert_never(tree)
+
+
+def _positions(tree: Pattern) -> int:
+    """At least how many different remainders of the pattern there are, from all of it to nothing."""
+    match tree:
+        case TermOf():
+            return 2
+        case Sequence(parts=parts):
+            return 1 + sum(_positions(part) - 1 for part in parts)
+        case Both(parts=parts):
+            return min(prod(map(_positions, parts)), MOST_WAYS + 1)
+        case Either(parts=parts):
+            return max(map(_positions, parts))
+    assert_never(tree)
+
+
+def _ways_by_input(tree: Pattern, pattern: CheckedPattern) -> dict[int, int]:
+    """In how many ways the latest event may serve the names, by its input; counted no further than MOST_WAYS + 1."""
+    match tree:
+        case TermOf(index=index):
+            number = pattern.terms[index].input
+            assert number is not None, "patterns without a mistake are counted"
+            return {number: 1}
+        case Sequence(parts=parts):
+            return _ways_by_input(parts[-1], pattern)
+        case Both(parts=parts) | Either(parts=parts):
+            total: dict[int, int] = {}
+            for part in parts:
+                for number, ways in _ways_by_input(part, pattern).items():
+                    before = total.get(number, 0)
+                    total[number] = min(before + ways + before * ways, MOST_WAYS + 1)
+            return total
+    assert_never(tree)

@@ -1,0 +1,1 @@
+"""Check the statements of blocks and actions."""

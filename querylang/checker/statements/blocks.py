@@ -1,0 +1,287 @@
+"""Blocks checked: statements of the text to statements of the plan, local variables to slots.
+
+Takes a block and what its names mean; gives the plan's statements. A statement with a mistake is left out and the rest
+is checked on. Scopes are those of the vendor's language (Apama 10.15 help, "Variable scope"): a name is used below its
+declaration, stands once in a block, and hides the same name of the blocks around it. Expressions are
+`querylang.checker.expressions.inference`'s, statements without names and blocks `querylang.checker.statements.simple_statements`'.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from querylang.checker.expressions import literals
+from querylang.checker.expressions.assignment_targets import assigned_target
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.expressions.inference_context import type_of
+from querylang.checker.names.namespaces import Namespace
+from querylang.checker.names.schema import ActionSignature
+from querylang.checker.names.scope import Scope
+from querylang.checker.statements.control_flow import DEEPEST, changed_names, declared_names
+from querylang.checker.statements.simple_statements import simple_statement
+from querylang.errors import Mistake, QueryError
+from querylang.plan import model as plan
+from querylang.plan.expression import Call, EventOf, Expression, LocalOf
+from querylang.plan.value_types import Kind, Type
+from querylang.source import Span
+from querylang.syntax import ast
+
+Statements = tuple[plan.Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBlock:
+    """The statements of a block and how many slots its local variables take."""
+
+    statements: Statements
+    slots: int
+
+
+@dataclass(slots=True)
+class _Checking:
+    """What all statements of one block or action share. `action` None: it is the block of a `find`."""
+
+    namespace: Namespace
+    action: ActionSignature | None
+    slots: int = 0
+    is_too_deep: bool = False
+
+    def tell(self, mistake: Mistake, span: Span, **facts: str | int) -> None:
+        self.namespace.mistakes.append(QueryError.of(mistake, span, **facts))
+
+    def tell_depth(self, span: Span) -> None:
+        """That statements are nested too deep; once."""
+        if not self.is_too_deep:
+            self.tell(Mistake.STATEMENTS_TOO_DEEP, span, limit=DEEPEST)
+        self.is_too_deep = True
+
+    def local(self, type_: Type) -> LocalOf:
+        """A new variable."""
+        self.slots += 1
+        return LocalOf(type_, self.slots - 1)
+
+
+def check_block(block: ast.Block, scope: Scope, namespace: Namespace) -> CheckedBlock:
+    """The block of a `find`. A name of the pattern is the block's own copy of the event, which it may change."""
+    checking = _Checking(namespace, None)
+    copies: dict[str, Expression | None] = {}
+    prelude: list[plan.Statement] = []
+    for name in changed_names(block):
+        event = scope.names.get(name)
+        if isinstance(event, EventOf) and event.type.kind is Kind.EVENT:
+            copies[name] = copy = checking.local(event.type)
+            prelude.append(plan.Assign(copy, Call(event.type, "clone", event)))
+    inside = _Block(checking, scope.with_names(copies), set(scope.names))
+    return CheckedBlock((*prelude, *inside.statements(block)), checking.slots)
+
+
+def check_body(
+    body: ast.Block,
+    action: ActionSignature,
+    scope: Scope,
+    namespace: Namespace,
+    slots: int,
+    own: Collection[str],
+) -> CheckedBlock:
+    """The body of an action. `slots`: how many are taken by the event and the parameters, whose names are `own`."""
+    checking = _Checking(namespace, action, slots)
+    statements = _Block(checking, scope, set(own)).statements(body)
+    return CheckedBlock(statements, checking.slots)
+
+
+@dataclass(slots=True)
+class _Block:
+    """One block. `own`: the names that it has, which it cannot declare again."""
+
+    checking: _Checking
+    scope: Scope
+    own: set[str] = field(default_factory=set)
+    level: int = 1
+    is_loop: bool = False
+
+    def statements(self, block: ast.Block) -> Statements:
+        """The block's statements, one after the other."""
+        if self.level > DEEPEST:
+            self.checking.tell_depth(block.span)
+            return ()
+        later = [name for name in declared_names(block) if name not in self.scope.names]
+        self.scope = replace(
+            self.scope,
+            names=dict(self.scope.names),
+            refused={**self.scope.refused, **dict.fromkeys(later, Mistake.DECLARED_LATER)},
+        )
+        return tuple(checked for statement in block.statements for checked in self._statement(statement))
+
+    def _statement(self, node: ast.Statement) -> Statements:
+        match node:
+            case ast.Declaration():
+                return self._declaration(node)
+            case ast.Assignment():
+                return self._assignment(node)
+            case ast.If():
+                return self._if(node)
+            case ast.IfPresent():
+                return self._if_present(node)
+            case ast.While():
+                condition = self._condition(node.condition)
+                body = self._inner(node.body, is_loop=True)
+                return () if condition is None else (plan.While(condition, body),)
+            case ast.For():
+                return self._for(node)
+            case ast.Block() | ast.VendorCustom(body=ast.Block()):
+                return self._inner(node if isinstance(node, ast.Block) else node.body)
+            case ast.Break():
+                return self._jump(node.span, "break", plan.Break())
+            case ast.Continue():
+                return self._jump(node.span, "continue", plan.Continue())
+            case ast.Return():
+                return self._return(node)
+            case ast.Refused(span=span, what=what, reason=reason):
+                self.checking.tell(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason)
+                return ()
+            case ast.Broken(span=span):
+                self._be_silent_about(span)
+                return ()
+            case ast.Print() | ast.Log() | ast.Send() | ast.Emit() | ast.Route() | ast.VendorSend() | ast.Evaluation():
+                checked = simple_statement(node, self._inference)
+                return () if checked is None else (checked,)
+        assert_never(node)
+
+    def _be_silent_about(self, span: Span) -> None:
+        """What could not be parsed may have declared any name between the statement before and the mistake's place."""
+        text = span.source.text
+        begin = 1 + max(text.rfind(mark, 0, span.start) for mark in ";{}")
+        names = re.findall(r"[^\W\d]\w*", text[begin : span.end])
+        self.scope = replace(self.scope, silent=self.scope.silent.union(names))
+
+    @property
+    def _inference(self) -> Inference:
+        return Inference(self.scope, self.checking.namespace)
+
+    def _condition(self, node: ast.Expression) -> Expression | None:
+        return self._inference.value_of_type(node, Type.BOOLEAN, "a condition")
+
+    def _inner(self, block: ast.Block, *, is_loop: bool = False) -> Statements:
+        return _Block(self.checking, self.scope, set(), self.level + 1, self.is_loop or is_loop).statements(block)
+
+    def _inner_with(
+        self, block: ast.Block, names: dict[str, Expression | None], *, is_loop: bool = False
+    ) -> Statements:
+        """A block that begins with names of its own."""
+        scope = self.scope.with_names(names)
+        return _Block(self.checking, scope, set(names), self.level + 1, self.is_loop or is_loop).statements(block)
+
+    # Names
+
+    def _declaration(self, node: ast.Declaration) -> Statements:
+        type_ = self.checking.namespace.type_of(node.type)
+        value = self._initial(node, type_)
+        local = None if type_ is None else self.checking.local(type_)
+        self._declare(node.name, local)
+        return () if local is None or value is None else (plan.Assign(local, value),)
+
+    def _initial(self, node: ast.Declaration, type_: Type | None) -> Expression | None:
+        """The value of a declaration; it does not see the declared name yet."""
+        if type_ is None:
+            return None if node.value is None else self._inference.look_at(node.value)
+        if node.value is None:
+            return literals.default(self._inference, type_, node.type.span)
+        return self._inference.value_of_type(node.value, type_, f"'{node.name.text}'")
+
+    def _declare(self, name: ast.Name, local: LocalOf | None) -> None:
+        if name.text in self.own:
+            self.checking.tell(Mistake.DECLARED_TWICE, name.span, name=name.text)
+            return
+        self.own.add(name.text)
+        names = self.scope.names
+        assert isinstance(names, dict), "a block has names of its own"
+        names[name.text] = local
+
+    def _assignment(self, node: ast.Assignment) -> Statements:
+        target = assigned_target(node.target, self._inference)
+        if target is None:
+            self._inference.look_at(node.value)
+            return ()
+        value = self._inference.value_of_type(node.value, type_of(target), "what is assigned")
+        return () if value is None else (plan.Assign(target, value),)
+
+    # Statements that nest others
+
+    def _if(self, node: ast.If) -> Statements:
+        condition = self._condition(node.condition)
+        then = self._inner(node.then)
+        otherwise = () if node.otherwise is None else self._inner(node.otherwise)
+        return () if condition is None else (plan.If(condition, then, otherwise),)
+
+    def _if_present(self, node: ast.IfPresent) -> Statements:
+        names: dict[str, Expression | None] = {}
+        values: list[Expression] = []
+        slots: list[int] = []
+        for expression, name in node.bindings:
+            value = self._optional(expression)
+            if name.text in names:
+                self.checking.tell(Mistake.DECLARED_TWICE, name.span, name=name.text)
+            local = None if value is None else self.checking.local(type_of(value).of[0])
+            names[name.text] = local
+            if value is not None and local is not None:
+                values.append(value)
+                slots.append(local.slot)
+        then = self._inner_with(node.then, names)
+        otherwise = () if node.otherwise is None else self._inner(node.otherwise)
+        return (plan.IfPresent(tuple(values), tuple(slots), then, otherwise),)
+
+    def _optional(self, node: ast.Expression) -> Expression | None:
+        value = self._inference.value(node)
+        if value is None or type_of(value).kind is Kind.OPTIONAL:
+            return value
+        self.checking.tell(Mistake.NOT_OPTIONAL, node.span, found=str(value.type))
+        return None
+
+    def _for(self, node: ast.For) -> Statements:
+        """A variable that is there already is used, as in the vendor's language; else the loop has its own."""
+        sequence, name = self._sequence(node.sequence), node.name
+        if sequence is None:
+            self._inner_with(node.body, {name.text: None}, is_loop=True)
+            return ()
+        element = type_of(sequence).of[0]
+        known = self.scope.names.get(name.text)
+        if not isinstance(known, LocalOf):
+            local = self.checking.local(element)
+            return (plan.For(local.slot, sequence, self._inner_with(node.body, {name.text: local}, is_loop=True)),)
+        if known.type != element:
+            facts = {"what": f"'{name.text}'", "expected": str(element), "found": str(known.type)}
+            self.checking.tell(Mistake.EXPECTED_TYPE, name.span, **facts)
+        return (plan.For(known.slot, sequence, self._inner(node.body, is_loop=True)),)
+
+    def _sequence(self, node: ast.Expression) -> Expression | None:
+        value = self._inference.value(node)
+        if value is None or type_of(value).kind is Kind.SEQUENCE:
+            return value
+        mistake = QueryError.of(Mistake.NOT_A_SEQUENCE, node.span, found=str(value.type))
+        is_dictionary = type_of(value).kind is Kind.DICTIONARY
+        return self._inference.wrong(mistake.with_hint("take its `.keys()` or `.values()`" if is_dictionary else None))
+
+    def _jump(self, span: Span, word: str, statement: plan.Statement) -> Statements:
+        if not self.is_loop:
+            self.checking.tell(Mistake.NOT_IN_LOOP, span, word=word)
+        return (statement,)
+
+    def _return(self, node: ast.Return) -> Statements:
+        action = self.checking.action
+        if node.value is None:
+            if action is not None and action.returns is not None:
+                facts = {"name": action.name, "type": str(action.returns)}
+                self.checking.tell(Mistake.RETURN_VALUE, node.span, **facts)
+            return (plan.Return(None),)
+        if action is not None and action.returns is not None:
+            what = f"what '{action.name}' returns"
+            value = self._inference.value_of_type(node.value, action.returns, what)
+            return () if value is None else (plan.Return(value),)
+        self._inference.look_at(node.value)
+        if action is None or not action.is_open:
+            what = "the block of a `find`" if action is None else f"'{action.name}'"
+            self.checking.tell(Mistake.NOTHING_TO_RETURN, node.value.span, what=what)
+        return ()

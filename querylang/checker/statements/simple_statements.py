@@ -1,0 +1,119 @@
+"""Statements that neither declare names nor hold blocks: print, log, send, emit, route, calls.
+
+Takes a statement and who types its expressions; gives the plan's statement, or None where a mistake is told.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from querylang.checker.expressions import literals
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.expressions.inference_context import type_of
+from querylang.checker.expressions.members import no_field
+from querylang.checker.names.schema import EventSchema
+from querylang.errors import Mistake, QueryError
+from querylang.plan import model as plan
+from querylang.plan.expression import Expression, Literal, New
+from querylang.plan.library import DEFAULT_LOG_LEVEL, LOG_LEVELS
+from querylang.plan.value_types import Kind, Type
+from querylang.syntax import ast
+
+SimpleStatement = ast.Print | ast.Log | ast.Send | ast.Emit | ast.Route | ast.VendorSend | ast.Evaluation
+
+DEFAULT_CHANNEL = Literal(Type.STRING, "")
+"""Where `%send` without a channel sends to."""
+
+
+def simple_statement(node: SimpleStatement, inference: Inference) -> plan.Statement | None:
+    """The statement checked."""
+    match node:
+        case ast.Print(text=text):
+            value = _text(text, "the text of `print`", inference)
+            return None if value is None else plan.Print(value)
+        case ast.Log(text=text, level=level):
+            value, name = _text(text, "the text of `log`", inference), _level(level, inference)
+            return None if value is None or name is None else plan.Log(value, name)
+        case ast.Send(event=sent, channel=to):
+            event, channel = _event(sent, "send", inference), _text(to, "a channel", inference)
+            return None if event is None or channel is None else plan.Send(event, channel)
+        case ast.Emit(event=sent, channel=None):
+            event = _event(sent, "emit", inference)
+            return None if event is None else plan.Emit(event, None)
+        case ast.Emit(event=sent, channel=to):
+            assert to is not None, "the case above has the others"
+            event, channel = _event(sent, "emit", inference), _text(to, "a channel", inference)
+            return None if event is None or channel is None else plan.Emit(event, channel)
+        case ast.Route(event=sent):
+            event = _event(sent, "route", inference)
+            return None if event is None else plan.Route(event)
+        case ast.VendorSend():
+            return _vendor_send(node, inference)
+        case ast.Evaluation(value=call):
+            return _evaluation(call, inference)
+    assert_never(node)
+
+
+def _text(node: ast.Expression, what: str, inference: Inference) -> Expression | None:
+    return inference.value_of_type(node, Type.STRING, what)
+
+
+def _level(level: ast.Name | None, inference: Inference) -> str | None:
+    if level is None:
+        return DEFAULT_LOG_LEVEL
+    if level.text in LOG_LEVELS:
+        return level.text
+    mistake = QueryError.of(Mistake.UNKNOWN_LEVEL, level.span, name=level.text)
+    inference.wrong(mistake.suggesting(level.text, LOG_LEVELS))
+    return None
+
+
+def _event(node: ast.Expression, word: str, inference: Inference) -> Expression | None:
+    """What `send`, `emit` and `route` take."""
+    value = inference.value(node)
+    if value is None or type_of(value).kind is Kind.EVENT:
+        return value
+    mistake = QueryError.of(Mistake.NOT_SENT, node.span, word=word, found=str(value.type))
+    is_unset = type_of(value).kind is Kind.OPTIONAL
+    return inference.wrong(mistake.with_hint("what may be unset is taken out with `ifpresent`" if is_unset else None))
+
+
+def _evaluation(node: ast.Expression, inference: Inference) -> plan.Statement | None:
+    """A call as a statement; other expressions do nothing."""
+    value = inference.effect(node)
+    if value is None:
+        return None
+    if isinstance(node, ast.Call | ast.TypeCall):
+        return plan.Evaluate(value)
+    inference.wrong(QueryError.of(Mistake.NO_EFFECT, node.span))
+    return None
+
+
+def _vendor_send(node: ast.VendorSend, inference: Inference) -> plan.Statement | None:
+    """`%send(...)`: an event whose fields are named, the others empty; without a channel, to the default one."""
+    channel = DEFAULT_CHANNEL if node.channel is None else _text(node.channel, "a channel", inference)
+    schema = inference.namespace.find(node.event)
+    given: dict[str, Expression | None] = {}
+    for name, value in node.fields:
+        if name.text in given:
+            inference.wrong(QueryError.of(Mistake.SENT_TWICE, name.span, name=name.text))
+        given[name.text] = _sent_field(name, value, schema, inference)
+    if schema is None or schema.is_open or channel is None:
+        return None
+    parts = [
+        given[item.name] if item.name in given else literals.default(inference, item.type, node.event.span)
+        for item in schema.fields
+    ]
+    values = tuple(part for part in parts if part is not None)
+    return plan.Send(New(schema.type, values), channel) if len(values) == len(parts) else None
+
+
+def _sent_field(
+    name: ast.Name, value: ast.Expression, schema: EventSchema | None, inference: Inference
+) -> Expression | None:
+    type_ = None if schema is None else schema.type_of(name.text)
+    if schema is None or type_ is None:
+        if schema is not None and not schema.may_have(name.text):
+            inference.wrong(no_field(schema, name))
+        return inference.look_at(value)
+    return inference.value_of_type(value, type_, f"'{name.text}' of '{schema.name}'")
