@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from querylang.errors import InputError
-from querylang.given import NOTHING, Given
+from querylang.parameters.given_values import NOTHING, Given
 from querylang.plan.model import Heartbeat, Input, Plan, plain_field
 from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
 

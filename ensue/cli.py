@@ -145,7 +145,7 @@ def explain(
     from ensue import explanation
     from ensue.parameters import read_parameters
     from ensue.result import template_for
-    from querylang.given_instances import with_instances
+    from querylang.parameters.instances import with_instances
     from querylang.plan.describe import to_dot
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
     from runtime.reading.tables import Columns
@@ -222,7 +222,7 @@ def _result_object(result: Replay) -> dict[str, Any]:
 
 
 def _tell_idle(idle: Iterable[QueryPlan]) -> None:
-    from querylang.given_instances import missing
+    from querylang.parameters.instances import missing
 
     for query in idle:
         _complain(missing(query))

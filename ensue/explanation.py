@@ -13,8 +13,8 @@ from typing import Any
 
 import querylang
 from querylang.errors import InputError
-from querylang.given_instances import needed
-from querylang.instances import bind
+from querylang.parameters.binding import bind
+from querylang.parameters.instances import needed
 from querylang.plan.describe import to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from runtime.matching.choose import why_not_kernel

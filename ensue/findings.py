@@ -66,7 +66,7 @@ def check_files(files: Sequence[Path]) -> Report:
 
 def _check_deployment(path: Path) -> None:
     from querylang.compiler import compile_checked
-    from querylang.given_instances import with_instances
+    from querylang.parameters.instances import with_instances
     from spark_backend.orderings import with_source_orderings
     from spark_backend.settings import load_deployment
 

@@ -1,7 +1,7 @@
 """Values of parameters where users give them: a mapping, a YAML file, or YAML text.
 
 Takes what stands behind `--parameters` or `parameters=`; gives `Given`, or raises FileErrors with file and line. Which
-shapes it may have stands in `querylang.given_instances`.
+shapes it may have stands in `querylang.parameters.instances`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from querylang.errors import FileErrors
-from querylang.given import NOTHING, Given
+from querylang.parameters.given_values import NOTHING, Given
 
 Parameters = Mapping[str, Any] | str | Path | None
 SUFFIXES = (".yaml", ".yml", ".json")

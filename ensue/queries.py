@@ -13,9 +13,9 @@ from pathlib import Path
 import querylang
 from querylang.checker.checked import Checked
 from querylang.errors import InputError, QueryError
-from querylang.given import NOTHING, Given
-from querylang.given_instances import with_instances
 from querylang.load import Schemas
+from querylang.parameters.given_values import NOTHING, Given
+from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
 
 PATH_SUFFIXES = (".query", ".qry", ".mon", ".yaml")

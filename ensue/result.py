@@ -23,8 +23,8 @@ from ensue.parameters import Parameters, read_parameters
 from ensue.queries import Queries, load
 from ensue.report import counted, steps_table
 from querylang.errors import InputError
-from querylang.given import NOTHING, Given
-from querylang.given_instances import with_instances
+from querylang.parameters.given_values import NOTHING, Given
+from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import column_name
 from runtime.columns.timestamps import parse_time

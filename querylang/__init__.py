@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from querylang.checker.checked import Checked, CheckedQuery
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
-from querylang.instances import InstanceError, bind, instances_of
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
+from querylang.parameters.binding import InstanceError, bind, instances_of
 from querylang.plan.describe import describe, describe_plan, to_dot
 from querylang.plan.value_types import Type
 from querylang.source import Source, Span

@@ -18,7 +18,7 @@ def compile_checked(checked: Checked) -> Plan:
 
 
 def compile_query(query: CheckedQuery) -> QueryPlan:
-    """The plan of one query; with parameters it is a template (`querylang.instances`)."""
+    """The plan of one query; with parameters it is a template (`querylang.parameters.binding`)."""
     assert query.pattern is not None, "a query without mistakes has a pattern"
     automaton, decided_late = automata.build(query)
     return QueryPlan(

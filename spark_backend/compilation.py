@@ -11,7 +11,7 @@ from pathlib import Path
 
 import querylang
 from querylang.errors import QueryErrors
-from querylang.given_instances import with_instances
+from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.reading.schema_inference import infer_schemas
 from spark_backend.orderings import with_source_orderings

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from querylang.given import NOTHING, Given
+from querylang.parameters.given_values import NOTHING, Given
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
 from spark_backend.ordering_nodes import read_ordering

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import yaml
 
 from querylang.errors import FileErrors
-from querylang.given import Given
+from querylang.parameters.given_values import Given
 
 Word = TypeVar("Word")
 Value = TypeVar("Value")

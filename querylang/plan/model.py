@@ -2,7 +2,7 @@
 
 Takes nothing from the stages before it: the compiler fills it, `to_dict`/`from_dict` carry it to executors and into
 checkpoints. Durations and times are integer microseconds; where a duration mentions a parameter it is an expression in
-seconds until `querylang.instances` makes it a number.
+seconds until `querylang.parameters.binding` makes it a number.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 import querylang
 from querylang.errors import InputError
-from querylang.given import Given
-from querylang.given_instances import with_instances
+from querylang.parameters.given_values import Given
+from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
 from runtime.arrow_types import arrow_type
 from runtime.replay.replay import Records, read_records, replay_records

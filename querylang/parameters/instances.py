@@ -6,7 +6,7 @@ Takes a plan and what users gave: values by query and instance,
 
 or, for one instance without a name, `{Rising: {least: 10.0}}`; where only one query takes parameters, `{least: 10.0}`.
 Gives a plan whose queries are all instances, or raises FileErrors with every mistake. What a value does to a query
-stands in `querylang.instances`.
+stands in `querylang.parameters.binding`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from querylang.errors import FileErrors, nearest
-from querylang.given import NOTHING, Given, Path
-from querylang.instances import InstanceError, StoppedError, bind
+from querylang.parameters.binding import InstanceError, StoppedError, bind
+from querylang.parameters.given_values import NOTHING, Given, Path
 from querylang.plan.model import Plan, QueryPlan, Stopped
 
 _NAME = re.compile(r"[\w-][\w.-]*")

@@ -1,7 +1,7 @@
 """Instances of queries: parameters get their values, durations become numbers.
 
 Takes the plan of a query as a template and values by name, as Python, YAML or JSON have them; gives the plan of one
-instance, in which no parameter is left. What users may write around the values stands in `querylang.given_instances`.
+instance, in which no parameter is left. What users may write around the values stands in `querylang.parameters.instances`.
 """
 
 from __future__ import annotations

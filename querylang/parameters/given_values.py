@@ -1,7 +1,7 @@
 """Values of parameters as users give them: in a deployment file, a case, on a command line, in a call.
 
 Takes nothing; gives `Given`: nested names and values, with their lines where they stand in a file. What the nesting means
-stands in `querylang.given_instances`.
+stands in `querylang.parameters.instances`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Template plan and parameter values to the plan of instances."""
