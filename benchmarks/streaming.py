@@ -20,12 +20,12 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from benchmarks import events
 from benchmarks.memory import PeakMemory
-from spark_backend.program import Program
 from spark_backend.reading import Reading
 from spark_backend.session import get_session
 from spark_backend.sources import file_stream, packed_files
 from spark_backend.streaming import tagged_stream
-from spark_backend.tagged import Tag
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag
 
 FILES_A_BATCH = 2
 """As many as there are cores: both jobs read in parallel."""

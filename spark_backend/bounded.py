@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan.model import Plan
 from runtime.replay.replay import source_names
-from spark_backend.decode import matches_frame
-from spark_backend.program import Program
 from spark_backend.reading import Reading
 from spark_backend.session import findable
-from spark_backend.ship import on_worker
 from spark_backend.sources import file_list, packed_files, packed_frame
 from spark_backend.streaming import union_by_name
-from spark_backend.tagged import TAGGED_DDL
+from spark_backend.wire.decode import matches_frame
+from spark_backend.wire.plan_shipping import on_worker
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import TAGGED_DDL
 
 DEFAULT_BUCKETS = 64
 """A bucket's events must fit in a worker's memory: more, smaller buckets than in a stream."""

@@ -13,9 +13,9 @@ from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from spark_backend.clocks import EARLIER, Clocks
-from spark_backend.container import ContainerError, pack, unpack
-from spark_backend.program import Program
-from spark_backend.transport import CONTROL, HOME, Part
+from spark_backend.wire.container import ContainerError, pack, unpack
+from spark_backend.wire.packed_rows import CONTROL, HOME, Part
+from spark_backend.wire.program import Program
 
 STATE_VERSION = 2
 """1 had one clock for all sources, and control events alone that waited."""

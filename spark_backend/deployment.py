@@ -26,7 +26,6 @@ from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error
 from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger, write_atomically
 from spark_backend.groups import shared_order
-from spark_backend.program import Program
 from spark_backend.progress import JobProgress
 from spark_backend.reading import Reading
 from spark_backend.record import Record, Schemas, all_sources, read_record, refuse_difference, write_record
@@ -37,8 +36,9 @@ from spark_backend.sources import file_stream, packed_files, packed_signals
 from spark_backend.status import OWN, Status, accounts, progress_files, read_status
 from spark_backend.stopping import StopRequest
 from spark_backend.streaming import tagged_stream
-from spark_backend.tagged import Tag, read_table
-from spark_backend.transport import Call
+from spark_backend.wire.packed_rows import Call
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag, read_table
 from spark_backend.yaml_document import listed, near
 
 PATTERNS = {"parquet": "*.parquet", "csv": "*.csv", "json": "*.{json,jsonl,ndjson}"}

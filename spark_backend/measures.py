@@ -12,9 +12,9 @@ import pyarrow as pa
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from spark_backend.bucket_state import Saved
-from spark_backend.program import Program
-from spark_backend.tagged import Tag, TaggedRow
-from spark_backend.transport import HOME
+from spark_backend.wire.packed_rows import HOME
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag, TaggedRow
 
 METRIC_SCHEMA = pa.schema(
     [

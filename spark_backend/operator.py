@@ -14,10 +14,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from spark_backend.program import load_program
 from spark_backend.step import run_step
-from spark_backend.tagged import TAGGED_SCHEMA, TaggedRow
-from spark_backend.transport import Call
+from spark_backend.wire.packed_rows import Call
+from spark_backend.wire.program import load_program
+from spark_backend.wire.tagged_rows import TAGGED_SCHEMA, TaggedRow
 
 STATE_DDL = "data binary"
 """One binary value; fixed for good, as are the bucket's type and the kind of timeout."""

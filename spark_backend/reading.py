@@ -21,8 +21,8 @@ from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.policies.per_input import is_clocked
 from runtime.reading.tables import iter_arrivals
-from spark_backend.program import Program, load_program
-from spark_backend.transport import Call, pack_arrivals, pack_signal
+from spark_backend.wire.packed_rows import Call, pack_arrivals, pack_signal
+from spark_backend.wire.program import Program, load_program
 
 ROWS_AT_ONCE = 500_000
 """Rows of a DataFrame that are packed together."""

@@ -16,8 +16,8 @@ from typing import Any
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from spark_backend.files import write_atomically
-from spark_backend.program import Program
 from spark_backend.settings import Deployment, Source
+from spark_backend.wire.program import Program
 
 RECORD_VERSION = 1
 _FILE = "ensue.json"

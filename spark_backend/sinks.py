@@ -23,11 +23,11 @@ import pyarrow.csv
 import pyarrow.parquet
 from pyspark.sql import DataFrame
 
-from spark_backend.decode import table_of
-from spark_backend.program import load_program
-from spark_backend.shapes import flattened, json_rows
-from spark_backend.ship import on_worker
-from spark_backend.tagged import Tag
+from spark_backend.wire.decode import table_of
+from spark_backend.wire.plan_shipping import on_worker
+from spark_backend.wire.program import load_program
+from spark_backend.wire.shapes import flattened, json_rows
+from spark_backend.wire.tagged_rows import Tag
 
 
 class FileFormat(StrEnum):

@@ -15,11 +15,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from querylang.plan.model import Plan
 from runtime.replay.replay import source_names
-from spark_backend.program import Program
 from spark_backend.pushdown import needed_columns
 from spark_backend.reading import Reading
-from spark_backend.ship import on_worker
-from spark_backend.transport import PACKED_DDL
+from spark_backend.wire.packed_rows import PACKED_DDL
+from spark_backend.wire.plan_shipping import on_worker
+from spark_backend.wire.program import Program
 
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
 _FOR_EVER = "100000d"

@@ -27,10 +27,10 @@ from spark_backend.bucket_state import Saved, close_state, open_state
 from spark_backend.clocks import Clocks, Turn
 from spark_backend.groups import PartitionGroup, count_uses
 from spark_backend.measures import measured
-from spark_backend.program import Program
 from spark_backend.settings import Clock
-from spark_backend.tagged import TaggedRow, tagged_rows
-from spark_backend.transport import HOME, Call, Packed, Part, unpack_row
+from spark_backend.wire.packed_rows import HOME, Call, Packed, Part, unpack_row
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import TaggedRow, tagged_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,11 @@ from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, matc
 from spark_backend.bounded import tagged_bounded
 from spark_backend.errors import plain_error
 from spark_backend.groups import EVERY_BUCKET
-from spark_backend.program import Program
 from spark_backend.session import own_session
 from spark_backend.streaming import tagged_stream
-from spark_backend.tagged import Tag, read_table
-from spark_backend.transport import PACKED_DDL, PACKED_SCHEMA, Call, pack_arrivals, pack_signal
+from spark_backend.wire.packed_rows import PACKED_DDL, PACKED_SCHEMA, Call, pack_arrivals, pack_signal
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag, read_table
 
 DEFAULT_BUCKETS = 2
 

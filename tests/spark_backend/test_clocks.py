@@ -13,12 +13,12 @@ from runtime.columns.arrivals import Arrivals, Kind
 from runtime.engine.engine import Engine
 from spark_backend.bucket_state import STATE_VERSION, open_state
 from spark_backend.clocks import Clocks, Heard
-from spark_backend.container import pack
-from spark_backend.program import Program
 from spark_backend.settings import Clock
 from spark_backend.step import Step, run_step
-from spark_backend.tagged import Tag, TaggedRow
-from spark_backend.transport import Call, pack_arrivals
+from spark_backend.wire.container import pack
+from spark_backend.wire.packed_rows import Call, pack_arrivals
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
 from tests.spark_backend.test_step import embedded, ledger_of, rows_of
 

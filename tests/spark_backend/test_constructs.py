@@ -25,10 +25,10 @@ from querylang.plan.model import Plan
 from runtime.arrow_types import arrow_type
 from runtime.replay.replay import Records, read_records, replay_records
 from spark_backend.bounded import match_tagged
-from spark_backend.decode import decode, spread_matches
 from spark_backend.deployment import run
-from spark_backend.tagged import Tag, without_order
 from spark_backend.verify import Case, run_bounded, run_streams
+from spark_backend.wire.decode import decode, spread_matches
+from spark_backend.wire.tagged_rows import Tag, without_order
 from tests.spark_backend.test_verify import plain
 
 QUERIES = Path(__file__).with_name("constructs.query")

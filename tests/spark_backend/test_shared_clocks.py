@@ -15,10 +15,10 @@ from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, with_ordering
 from runtime.policies.presets import stream_analytics, streaminsight
 from spark_backend.groups import partition_groups, shared_order
-from spark_backend.program import Program
 from spark_backend.pushdown import describe_pushdown
-from spark_backend.tagged import Tag
-from spark_backend.transport import Call, pack_arrivals, unpack_row
+from spark_backend.wire.packed_rows import Call, pack_arrivals, unpack_row
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import SECOND, SEVERAL, arrivals_of
 from tests.spark_backend.test_clocks import Stream, places, unevenly
 from tests.spark_backend.test_step import embedded, rows_of

@@ -22,7 +22,7 @@ from spark_backend.deployment import deploy, run
 from spark_backend.files import BatchFiles
 from spark_backend.progress import JobProgress, Recent
 from spark_backend.status import Status, status_of
-from spark_backend.tagged import Tag
+from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.test_deployment import QUERY, streamed, table
 
 DEPLOYMENT = """\

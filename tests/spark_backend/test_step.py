@@ -14,11 +14,11 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
-from spark_backend.program import Program
 from spark_backend.settings import Clock
 from spark_backend.step import Step, run_step
-from spark_backend.tagged import Tag, TaggedRow
-from spark_backend.transport import Call, pack_arrivals, unpack_row
+from spark_backend.wire.packed_rows import Call, pack_arrivals, unpack_row
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
 
 

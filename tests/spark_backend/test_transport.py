@@ -8,7 +8,7 @@ from runtime.interpreter.context import Names
 from runtime.interpreter.value_text import event_text
 from runtime.reading.tables import read_arrivals
 from spark_backend.groups import partition_groups
-from spark_backend.transport import pack_arrivals, unpack_row
+from spark_backend.wire.packed_rows import pack_arrivals, unpack_row
 
 PLAN = compile_text(
     """

@@ -14,7 +14,7 @@ from functools import lru_cache
 from querylang.plan.model import Plan
 from spark_backend.groups import PartitionGroup
 from spark_backend.settings import Clock
-from spark_backend.ship import fingerprint, load_groups, load_plan, plan_text
+from spark_backend.wire.plan_shipping import fingerprint, load_groups, load_plan, plan_text
 
 
 @dataclass(frozen=True, slots=True)

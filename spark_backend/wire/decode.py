@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
-from spark_backend.shapes import without_empty_structs
-from spark_backend.ship import load_plan, on_worker, plan_text
-from spark_backend.tagged import Tag, read_table, without_order
+from spark_backend.wire.plan_shipping import load_plan, on_worker, plan_text
+from spark_backend.wire.shapes import without_empty_structs
+from spark_backend.wire.tagged_rows import Tag, read_table, without_order
 
 COMMON = ("match_id", "query", "instance", "time", "definitive", "emitted", "waited")
 """The columns of matches that do not depend on the query."""
@@ -78,7 +78,7 @@ def decode(tagged: DataFrame, plan: Plan, tag: Tag, query: str = "") -> DataFram
         wanted |= f.col("kind") == str(Tag.ERROR)
     if tag is Tag.MATCH:
         wanted &= f.col("query") == query
-    run = on_worker("spark_backend.decode", "decode_batches", plan_text(plan), str(tag), query)
+    run = on_worker("spark_backend.wire.decode", "decode_batches", plan_text(plan), str(tag), query)
     schema = from_arrow_schema(schema_of(plan, tag, query))
     return tagged.where(wanted).select("data").mapInArrow(run, schema)
 
@@ -104,4 +104,4 @@ def matches_frame(tagged: DataFrame, plan: Plan) -> DataFrame:
     schema = schema_of(plan, Tag.MATCH, plan.queries[0].title)
     common = from_arrow_schema(pa.schema([schema.field(name) for name in COMMON]))
     matches = tagged.where(f.col("kind") == str(Tag.MATCH)).select("data")
-    return matches.mapInArrow(on_worker("spark_backend.decode", "common_batches"), common)
+    return matches.mapInArrow(on_worker("spark_backend.wire.decode", "common_batches"), common)

@@ -24,8 +24,8 @@ from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, Kind
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.clocks import Heard
-from spark_backend.container import pack, unpack
 from spark_backend.groups import EVERY_BUCKET, PartitionGroup, Route
+from spark_backend.wire.container import pack, unpack
 
 PACKED_VERSION = 2
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])

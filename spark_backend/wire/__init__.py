@@ -1,0 +1,1 @@
+"""What travels between driver, workers and state: plain data and bytes."""
