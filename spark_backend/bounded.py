@@ -28,7 +28,7 @@ DEFAULT_BUCKETS = 64
 
 def tagged_bounded(packed: DataFrame, program: Program, *, flush: bool = True) -> DataFrame:
     """The operator over all packed rows at once."""
-    run = on_worker("spark_backend.operator", "run_bounded", program.to_text(), flush)
+    run = on_worker("spark_backend.operator.worker_functions", "run_bounded", program.to_text(), flush)
     return packed.repartition("bucket").sortWithinPartitions("bucket").mapInArrow(run, TAGGED_DDL)
 
 

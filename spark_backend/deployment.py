@@ -25,7 +25,7 @@ from runtime.policies.per_input import is_clocked
 from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error
 from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger, write_atomically
-from spark_backend.groups import shared_order
+from spark_backend.operator.partition_groups import shared_order
 from spark_backend.progress import JobProgress
 from spark_backend.reading import Reading
 from spark_backend.record import Record, Schemas, all_sources, read_record, refuse_difference, write_record

@@ -10,7 +10,7 @@ from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import field_columns
 from runtime.policies.per_input import has_ends
 from runtime.reading.schema_inference import PLACES
-from spark_backend.groups import shared_order
+from spark_backend.operator.partition_groups import shared_order
 from spark_backend.reading import Reading
 
 

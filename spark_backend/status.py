@@ -14,8 +14,8 @@ from typing import Any
 from runtime.columns.timestamps import format_time
 from runtime.instants import NEVER
 from runtime.results.ledger import DISCARDS
-from spark_backend.clocks import SourceClock
 from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger
+from spark_backend.operator.source_clocks import SourceClock
 from spark_backend.progress import JobProgress, QueryTime, Timeline
 from spark_backend.settings import Clock, Deployment, load_deployment
 

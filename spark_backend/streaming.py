@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from querylang.plan.model import Plan
-from spark_backend.operator import STATE_DDL
+from spark_backend.operator.worker_functions import STATE_DDL
 from spark_backend.reading import Reading
 from spark_backend.session import findable
 from spark_backend.settings import DEFAULT_BUCKETS, Clock
@@ -27,7 +27,7 @@ CONTROL_READING = Reading(source="control", is_control=True)
 
 def tagged_stream(packed: DataFrame, program: Program) -> DataFrame:
     """The operator over packed rows `(bucket, data)`."""
-    run = on_worker("spark_backend.operator", "run_bucket", program.to_text())
+    run = on_worker("spark_backend.operator.worker_functions", "run_bucket", program.to_text())
     timeout = GroupStateTimeout.ProcessingTimeTimeout
     return packed.groupBy("bucket").applyInPandasWithState(run, TAGGED_DDL, STATE_DDL, "append", timeout)
 

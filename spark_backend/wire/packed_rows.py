@@ -23,8 +23,8 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
-from spark_backend.clocks import Heard
-from spark_backend.groups import EVERY_BUCKET, PartitionGroup, Route
+from spark_backend.operator.partition_groups import EVERY_BUCKET, PartitionGroup, Route
+from spark_backend.operator.source_clocks import Heard
 from spark_backend.wire.container import pack, unpack
 
 PACKED_VERSION = 2

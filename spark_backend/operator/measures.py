@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
-from spark_backend.bucket_state import Saved
+from spark_backend.operator.bucket_state import Saved
 from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
@@ -38,7 +38,7 @@ SOURCE_SCHEMA = pa.schema(
         ("seen", pa.int64()),
     ]
 )
-"""One row a source partition: `spark_backend.clocks.SourceClock`."""
+"""One row a source partition: `spark_backend.operator.source_clocks.SourceClock`."""
 
 
 TIMELINE_SCHEMA = pa.schema(

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from spark_backend.step import run_step
+from spark_backend.operator.step import run_step
 from spark_backend.wire.packed_rows import Call
 from spark_backend.wire.program import load_program
 from spark_backend.wire.tagged_rows import TAGGED_SCHEMA, TaggedRow
