@@ -18,7 +18,7 @@ from querylang.parameters.instances import needed
 from querylang.plan.describe import to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from runtime.matching.choose import why_not_kernel
-from spark_backend.pushdown import describe_pushdown
+from spark_backend.sources.pushdown import describe_pushdown
 
 
 @dataclass(frozen=True, slots=True)

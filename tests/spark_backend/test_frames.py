@@ -15,7 +15,7 @@ from querylang.plan.model import Plan
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.bounded import match, match_tagged
-from spark_backend.reading import Reading
+from spark_backend.sources.reading import Reading
 from spark_backend.streaming import stream
 from spark_backend.wire.decode import decode
 from spark_backend.wire.plan_shipping import on_worker

@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from querylang.plan.model import Plan
 from runtime.replay.replay import source_names
-from spark_backend.pushdown import needed_columns
-from spark_backend.reading import Reading
+from spark_backend.sources.pushdown import needed_columns
+from spark_backend.sources.reading import Reading
 from spark_backend.wire.packed_rows import PACKED_DDL
 from spark_backend.wire.plan_shipping import on_worker
 from spark_backend.wire.program import Program
@@ -45,13 +45,13 @@ def file_list(session: SparkSession, paths: Sequence[Path | str]) -> DataFrame:
 def packed_files(paths: DataFrame, program: Program, reading: Reading) -> DataFrame:
     """Read and pack the files of a column of paths."""
     return paths.mapInArrow(
-        on_worker("spark_backend.reading", "pack_files", program.to_text(), reading.to_text()), PACKED_DDL
+        on_worker("spark_backend.sources.reading", "pack_files", program.to_text(), reading.to_text()), PACKED_DDL
     )
 
 
 def packed_signals(paths: DataFrame, program: Program) -> DataFrame:
     """One call for every bucket a file."""
-    return paths.mapInArrow(on_worker("spark_backend.reading", "pack_signals", program.to_text()), PACKED_DDL)
+    return paths.mapInArrow(on_worker("spark_backend.sources.reading", "pack_signals", program.to_text()), PACKED_DDL)
 
 
 def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFrame:
@@ -63,7 +63,7 @@ def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFr
     chosen = frame.select(*(f.col(f"`{name}`") for name in frame.columns if name in wanted))
     _refuse_other_columns(chosen, program.plan(), reading)
     return chosen.mapInArrow(
-        on_worker("spark_backend.reading", "pack_rows", program.to_text(), reading.to_text()), PACKED_DDL
+        on_worker("spark_backend.sources.reading", "pack_rows", program.to_text(), reading.to_text()), PACKED_DDL
     )
 
 

@@ -11,7 +11,7 @@ from runtime.columns.arrivals import field_columns
 from runtime.policies.per_input import has_ends
 from runtime.reading.schema_inference import PLACES
 from spark_backend.operator.partition_groups import shared_order
-from spark_backend.reading import Reading
+from spark_backend.sources.reading import Reading
 
 
 def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:
