@@ -30,7 +30,7 @@ from spark_backend.progress import JobProgress
 from spark_backend.record import Record, Schemas, all_sources, read_record, refuse_difference, write_record
 from spark_backend.session import own_session
 from spark_backend.settings import Deployment, Source, load_deployment
-from spark_backend.sinks import FileFormat, FileSink, Written, remove_leftovers, write_batch
+from spark_backend.sinks.file_sink import FileFormat, FileSink, Written, remove_leftovers, write_batch
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.sources import file_stream, packed_files, packed_signals
 from spark_backend.status import OWN, Status, accounts, progress_files, read_status

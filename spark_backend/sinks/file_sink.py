@@ -87,7 +87,7 @@ def write_batch(
 ) -> list[Written]:
     """Write all tables of a micro-batch, in one Spark job; `identity` names the checkpoint."""
     plain = json.dumps({name: asdict(sink) for name, sink in sinks.items()})
-    run = on_worker("spark_backend.sinks", "write_tables", program, plain, batch_name(identity, batch))
+    run = on_worker("spark_backend.sinks.file_sink", "write_tables", program, plain, batch_name(identity, batch))
     rows = tagged.mapInArrow(run, WRITTEN_DDL).collect()
     return [
         Written(Tag(row["kind"]), row["query"], row["rows"], row["file"], row["data"] and bytes(row["data"]))

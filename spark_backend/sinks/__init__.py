@@ -1,0 +1,1 @@
+"""From tagged rows to files."""
