@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ensue.result import Replay
     from runtime.policies.plan_policies import GivenOrderings
-    from spark_backend.deployment import Handle
+    from spark_backend.job.deployment import Handle
 
 __all__ = [
     "EnsueError",
@@ -113,7 +113,7 @@ def stream(
 
 def deploy(path: str | Path) -> Handle:
     """Start the streaming job of a deployment file; gives its handle: `await_termination`, `status`, `stop`."""
-    from spark_backend.deployment import deploy as start
+    from spark_backend.job.deployment import deploy as start
 
     return start(path)
 

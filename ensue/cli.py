@@ -302,10 +302,10 @@ def run(
     as_json: Json = False,
 ) -> None:
     """The Spark streaming job of a deployment file."""
-    from spark_backend.settings import load_deployment
+    from spark_backend.job.settings import load_deployment
 
     load_deployment(file)
-    from spark_backend import deployment
+    from spark_backend.job import deployment
 
     def progress(batch: deployment.BatchReport) -> None:
         matches = sum(batch.matches.values())

@@ -26,8 +26,8 @@ from runtime.reading.schema_inference import PLACES, type_of_kind
 from runtime.reading.tables import Columns
 from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend import bounded, streaming
+from spark_backend.job.settings import Clock
 from spark_backend.session import get_session
-from spark_backend.settings import Clock
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.decode import matches_frame
 

@@ -1,6 +1,6 @@
 """A job's status in words: what runs, how far time has come and who holds it back, the accounts, sizes, rates.
 
-Takes a `spark_backend.status.Status`; gives text for people. Machines take its plain form.
+Takes a `spark_backend.job.status.Status`; gives text for people. Machines take its plain form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 from ensue.account import account_text
 from ensue.report import Clock, text_table
 from runtime.results.ledger import ledger_table
-from spark_backend.status import QueryStatus, Status, TimelineStatus, status_of
+from spark_backend.job.status import QueryStatus, Status, TimelineStatus, status_of
 
 SECOND = 1_000_000
 

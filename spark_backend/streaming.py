@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from querylang.plan.model import Plan
+from spark_backend.job.settings import DEFAULT_BUCKETS, Clock
 from spark_backend.operator.worker_functions import STATE_DDL
 from spark_backend.session import findable
-from spark_backend.settings import DEFAULT_BUCKETS, Clock
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.sources import packed_frame
 from spark_backend.wire.plan_shipping import on_worker

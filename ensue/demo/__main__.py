@@ -21,8 +21,8 @@ from ensue.demo.comparison import Totals, differences, job_totals, replay_totals
 from ensue.demo.flights import EventTables, write_event_tables
 from querylang.errors import EnsueError, InputError
 from runtime.results.ledger import WORDS
-from spark_backend.deployment import BatchReport, RunReport
-from spark_backend.deployment import run as run_deployment
+from spark_backend.job.deployment import BatchReport, RunReport
+from spark_backend.job.deployment import run as run_deployment
 
 QUERIES = Path("queries/flights")
 FOLDER = Path("build/demo")

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from querylang.plan.model import Plan
+from spark_backend.job.settings import Clock
 from spark_backend.operator.partition_groups import PartitionGroup
-from spark_backend.settings import Clock
 from spark_backend.wire.plan_shipping import fingerprint, load_groups, load_plan, plan_text
 
 

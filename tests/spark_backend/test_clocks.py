@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.engine.engine import Engine
+from spark_backend.job.settings import Clock
 from spark_backend.operator.bucket_state import STATE_VERSION, open_state
 from spark_backend.operator.source_clocks import Clocks, Heard
 from spark_backend.operator.step import Step, run_step
-from spark_backend.settings import Clock
 from spark_backend.wire.container import pack
 from spark_backend.wire.packed_rows import Call, pack_arrivals
 from spark_backend.wire.program import Program

@@ -11,8 +11,8 @@ import pytest
 import querylang
 from querylang.errors import FileErrors, InputError
 from runtime.policies.plan_policies import parse_ordering
-from spark_backend.orderings import with_source_orderings
-from spark_backend.settings import Clock, load_deployment
+from spark_backend.job.orderings import with_source_orderings
+from spark_backend.job.settings import Clock, load_deployment
 
 GOOD = """\
 name: cards
@@ -199,6 +199,6 @@ def test_an_empty_file_says_so(folder: Path) -> None:
 
 
 def test_reading_a_deployment_file_needs_neither_spark_nor_pandas() -> None:
-    code = "import sys, spark_backend.settings; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
+    code = "import sys, spark_backend.job.settings; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -18,10 +18,10 @@ from ensue.status import text
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from spark_backend.deployment import deploy, run
-from spark_backend.files import BatchFiles
-from spark_backend.progress import JobProgress, Recent
-from spark_backend.status import Status, status_of
+from spark_backend.job.atomic_files import BatchFiles
+from spark_backend.job.deployment import deploy, run
+from spark_backend.job.progress import JobProgress, Recent
+from spark_backend.job.status import Status, status_of
 from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.test_deployment import QUERY, streamed, table
 

@@ -14,8 +14,8 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
+from spark_backend.job.settings import Clock
 from spark_backend.operator.step import Step, run_step
-from spark_backend.settings import Clock
 from spark_backend.wire.packed_rows import Call, pack_arrivals, unpack_row
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow

@@ -15,8 +15,8 @@ from typing import Any
 
 from querylang.errors import InputError
 from querylang.plan.expression import Type
-from spark_backend.files import write_atomically
-from spark_backend.settings import Deployment, Source
+from spark_backend.job.atomic_files import write_atomically
+from spark_backend.job.settings import Deployment, Source
 from spark_backend.wire.program import Program
 
 RECORD_VERSION = 1

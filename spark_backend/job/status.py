@@ -14,10 +14,10 @@ from typing import Any
 from runtime.columns.timestamps import format_time
 from runtime.instants import NEVER
 from runtime.results.ledger import DISCARDS
-from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger
+from spark_backend.job.atomic_files import Accounts, AtWork, BatchFiles, Ledger
+from spark_backend.job.progress import JobProgress, QueryTime, Timeline
+from spark_backend.job.settings import Clock, Deployment, load_deployment
 from spark_backend.operator.source_clocks import SourceClock
-from spark_backend.progress import JobProgress, QueryTime, Timeline
-from spark_backend.settings import Clock, Deployment, load_deployment
 
 OWN = "ensue"
 """The folder inside a checkpoint in which Ensue keeps things."""

@@ -22,24 +22,31 @@ from pyspark.sql.streaming.query import StreamingQuery
 from querylang.errors import InputError
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.per_input import is_clocked
-from spark_backend.compilation import compile_deployment
 from spark_backend.errors import plain_error
-from spark_backend.files import Accounts, AtWork, BatchFiles, Ledger, write_atomically
+from spark_backend.job.atomic_files import Accounts, AtWork, BatchFiles, Ledger, write_atomically
+from spark_backend.job.checkpoint_record import (
+    Record,
+    Schemas,
+    all_sources,
+    read_record,
+    refuse_difference,
+    write_record,
+)
+from spark_backend.job.compilation import compile_deployment
+from spark_backend.job.progress import JobProgress
+from spark_backend.job.settings import Deployment, Source, load_deployment
+from spark_backend.job.status import OWN, Status, accounts, progress_files, read_status
+from spark_backend.job.yaml_document import listed, near
 from spark_backend.operator.partition_groups import shared_order
-from spark_backend.progress import JobProgress
-from spark_backend.record import Record, Schemas, all_sources, read_record, refuse_difference, write_record
 from spark_backend.session import own_session
-from spark_backend.settings import Deployment, Source, load_deployment
 from spark_backend.sinks.file_sink import FileFormat, FileSink, Written, remove_leftovers, write_batch
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.sources import file_stream, packed_files, packed_signals
-from spark_backend.status import OWN, Status, accounts, progress_files, read_status
 from spark_backend.stopping import StopRequest
 from spark_backend.streaming import tagged_stream
 from spark_backend.wire.packed_rows import Call
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, read_table
-from spark_backend.yaml_document import listed, near
 
 PATTERNS = {"parquet": "*.parquet", "csv": "*.csv", "json": "*.{json,jsonl,ndjson}"}
 """The names of the files that a source of each format reads, unless its options say otherwise."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
-from spark_backend.ordering_nodes import read_ordering
-from spark_backend.yaml_document import Mistakes, Node, listed, near, read_document, read_given
+from spark_backend.job.ordering_settings import read_ordering
+from spark_backend.job.yaml_document import Mistakes, Node, listed, near, read_document, read_given
 
 SOURCE_FORMATS = ("parquet", "csv", "json")
 SINK_FORMATS = ("parquet", "json", "csv")

@@ -14,9 +14,9 @@ from querylang.errors import QueryErrors
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.reading.schema_inference import infer_schemas
-from spark_backend.orderings import with_source_orderings
-from spark_backend.record import Schemas
-from spark_backend.settings import Deployment, Source
+from spark_backend.job.checkpoint_record import Schemas
+from spark_backend.job.orderings import with_source_orderings
+from spark_backend.job.settings import Deployment, Source
 
 _SUFFIXES = {"parquet": (".parquet",), "csv": (".csv",), "json": (".json", ".jsonl", ".ndjson")}
 

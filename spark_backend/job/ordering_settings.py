@@ -11,7 +11,7 @@ import yaml
 
 from querylang.plan.model import TimePolicy
 from runtime.policies.plan_policies import OrderingError, parse_ordering
-from spark_backend.yaml_document import Node
+from spark_backend.job.yaml_document import Node
 
 
 def read_ordering(node: Node) -> TimePolicy | None:

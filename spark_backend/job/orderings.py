@@ -1,6 +1,6 @@
 """The ordering policies of a deployment's sources, put into the plan: what does not fit the queries has its line in the file.
 
-Takes a plan and the deployment; gives the plan. The settings themselves are read in `spark_backend.ordering_nodes`. Needs
+Takes a plan and the deployment; gives the plan. The settings themselves are read in `spark_backend.job.ordering_settings`. Needs
 the language and the standard library only: `ensue check` does this too.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from querylang.errors import FileErrors
 from querylang.plan.model import Plan
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
-from spark_backend.settings import Deployment
+from spark_backend.job.settings import Deployment
 
 
 def with_source_orderings(plan: Plan, deployment: Deployment, unseen: Collection[str] = ()) -> Plan:

@@ -1,0 +1,1 @@
+"""A deployment file, its checkpoint, its life."""
