@@ -30,7 +30,7 @@ def embedded(job: Job) -> Results:
 
 def batch(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
     """All records as bounded Spark DataFrames; of records of one moment those of `sources` come first, in this order."""
-    from spark_backend import verify
+    from spark_backend.frames import verify
 
     cases = [verify.Case(job.plan, job.records.arrivals, (), job.flush) for job in jobs]
     return verify.run_bounded(cases, sources=sources)
@@ -38,7 +38,7 @@ def batch(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
 
 def stream(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
     """The records as micro-batches on Spark, in a new session after each."""
-    from spark_backend import verify
+    from spark_backend.frames import verify
 
     cases = [verify.Case(job.plan, job.records.arrivals, job.splits, job.flush) for job in jobs]
     return verify.run_streams(cases, sources=sources)

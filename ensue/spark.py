@@ -25,7 +25,7 @@ from runtime.policies.plan_policies import GivenOrderings, SourceOrdering, parse
 from runtime.reading.schema_inference import PLACES, type_of_kind
 from runtime.reading.tables import Columns
 from runtime.replay.loading import plan_for_files, refuse_unknown
-from spark_backend import bounded, streaming
+from spark_backend.frames import bounded, streaming
 from spark_backend.job.settings import Clock
 from spark_backend.session import get_session
 from spark_backend.sources.reading import Reading

@@ -23,6 +23,7 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.per_input import is_clocked
 from spark_backend.errors import plain_error
+from spark_backend.frames.streaming import tagged_stream
 from spark_backend.job.atomic_files import Accounts, AtWork, BatchFiles, Ledger, write_atomically
 from spark_backend.job.checkpoint_record import (
     Record,
@@ -43,7 +44,6 @@ from spark_backend.sinks.file_sink import FileFormat, FileSink, Written, remove_
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.sources import file_stream, packed_files, packed_signals
 from spark_backend.stopping import StopRequest
-from spark_backend.streaming import tagged_stream
 from spark_backend.wire.packed_rows import Call
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, read_table

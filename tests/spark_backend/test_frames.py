@@ -14,9 +14,9 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from spark_backend.bounded import match, match_tagged
+from spark_backend.frames.bounded import match, match_tagged
+from spark_backend.frames.streaming import stream
 from spark_backend.sources.reading import Reading
-from spark_backend.streaming import stream
 from spark_backend.wire.decode import decode
 from spark_backend.wire.plan_shipping import on_worker
 from spark_backend.wire.tagged_rows import Tag

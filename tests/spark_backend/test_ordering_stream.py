@@ -16,11 +16,11 @@ from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
+from spark_backend.frames.verify import Case, run_streams
 from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.deployment import RunReport, run
 from spark_backend.job.settings import load_deployment
 from spark_backend.job.status import status_of
-from spark_backend.verify import Case, run_streams
 from tests.spark_backend.test_clocks import places
 from tests.spark_backend.test_shared_clocks import POLICIES, ordered
 from tests.spark_backend.test_verify import embedded, plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from runtime.results.schemas import Results
-from spark_backend.verify import Case, run_bounded, run_streams
+from spark_backend.frames.verify import Case, run_bounded, run_streams
 from tests.differential.compare import Observed, expectation, plan_of, same, take
 from tests.differential.patterns import random_queries
 from tests.support import pattern_oracle

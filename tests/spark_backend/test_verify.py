@@ -13,7 +13,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.replay.replay import in_order
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
-from spark_backend.verify import Case, match_in_batch, run_bounded, run_streams, stream_in_batches
+from spark_backend.frames.verify import Case, match_in_batch, run_bounded, run_streams, stream_in_batches
 from tests.spark_backend.samples import PLAN, SEVERAL, arrivals_of
 from tests.spark_backend.test_step import with_system_rows
 

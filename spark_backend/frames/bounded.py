@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan.model import Plan
 from runtime.replay.replay import source_names
+from spark_backend.frames.streaming import union_by_name
 from spark_backend.session import findable
 from spark_backend.sources.reading import Reading
 from spark_backend.sources.sources import file_list, packed_files, packed_frame
-from spark_backend.streaming import union_by_name
 from spark_backend.wire.decode import matches_frame
 from spark_backend.wire.plan_shipping import on_worker
 from spark_backend.wire.program import Program

@@ -1,0 +1,1 @@
+"""DataFrames in, DataFrames out, for users' programs."""
