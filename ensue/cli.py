@@ -101,7 +101,7 @@ def fmt(
 
     Tells which files it changed.
     """
-    from ensue import layout
+    from ensue.rendering import layout
 
     if files == [Path("-")]:
         import querylang
@@ -142,8 +142,8 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """What a query compiles to: automaton, conditions and where each is checked, state, matcher, pushdown."""
-    from ensue import explanation
     from ensue.parameters import read_parameters
+    from ensue.rendering import explanation
     from ensue.result import template_for
     from querylang.parameters.instances import with_instances
     from querylang.plan.describe import to_dot
@@ -248,7 +248,7 @@ def _tell_discards(result: Replay, has_account: bool) -> None:
 
 def _told_malformed(result: Replay) -> list[str]:
     """One line a record that could not be read; where there are several tables, with its table."""
-    from ensue.report import shortened
+    from ensue.rendering.replay_table import shortened
 
     malformed = result.discarded[result.discarded["reason"] == "malformed"]
     is_one = len(result.records.sources) == 1
@@ -257,7 +257,7 @@ def _told_malformed(result: Replay) -> list[str]:
 
 
 def _told_unknown_types(result: Replay) -> list[str]:
-    from ensue.report import counted
+    from ensue.rendering.replay_table import counted
 
     unknown = result.discarded[result.discarded["reason"] == "unknown_type"]
     counts = unknown["text"].value_counts(sort=False).items()
@@ -334,7 +334,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """What a deployment's job does: how far time has come and who holds it back, the accounts, sizes, rates."""
-    from ensue import status as words
+    from ensue.rendering import status_text as words
 
     found = words.status(file)
     if as_json:

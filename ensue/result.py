@@ -18,10 +18,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.account import account_text
 from ensue.parameters import Parameters, read_parameters
 from ensue.queries import Queries, load
-from ensue.report import counted, steps_table
+from ensue.rendering.account import account_text
+from ensue.rendering.replay_table import counted, steps_table
 from querylang.errors import InputError
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ensue import executors
-from ensue.report import counted
+from ensue.rendering.replay_table import counted
 from ensue.result import Replay
 from runtime.results.json_objects import plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.account import account_text
+from ensue.rendering.account import account_text
 from runtime.results.ledger import ledger_table
 from tests.ensue.command import Run
 

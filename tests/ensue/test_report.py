@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ensue
-from ensue.report import Clock, shortened, steps_table, text_table, width_of
+from ensue.rendering.replay_table import Clock, shortened, steps_table, text_table, width_of
 from querylang import compile_text
 from querylang.plan.model import Plan, TimePolicy
 from runtime.instants import LATEST, NO_TIME

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from ensue.status import text
+from ensue.rendering.status_text import text
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import querylang
 from ensue.cli import main
-from ensue.status import text
+from ensue.rendering.status_text import text
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals

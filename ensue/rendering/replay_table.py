@@ -1,7 +1,7 @@
 """Tables of text, as documents print them: correlator time, event, source time, definitive time, output.
 
 Takes steps of a replay, or any rows; gives aligned text. Colour and width of the terminal are left out of it: what is
-printed may be compared. The account under the table is `ensue.account`'s.
+printed may be compared. The account under the table is `ensue.rendering.account`'s.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ensue.account import account_text
-from ensue.report import Clock, text_table
+from ensue.rendering.account import account_text
+from ensue.rendering.replay_table import Clock, text_table
 from runtime.results.ledger import ledger_table
 from spark_backend.job.status import QueryStatus, Status, TimelineStatus, status_of
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from ensue.report import text_table
+from ensue.rendering.replay_table import text_table
 from runtime.results.ledger import DISCARDS, WORDS
 
 Counts = Mapping[str, int]
