@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ensue.case_check import first_difference, side_by_side
-from ensue.case_run import Outcome, SparkRuns, run_embedded
-from ensue.cases import Case, Row, read_cases
+from ensue.testing.case_check import first_difference, side_by_side
+from ensue.testing.case_run import Outcome, SparkRuns, run_embedded
+from ensue.testing.cases import Case, Row, read_cases
 
 FOLDERS = (Path(__file__).parent, Path(__file__).parents[2] / "queries")
 CASES = [case for folder in FOLDERS for file in sorted(folder.rglob("*.case.yaml")) for case in read_cases(file)]

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ensue.cases import Case
 from ensue.rendering.replay_table import step_outputs, text_table
+from ensue.testing.cases import Case
 from querylang.plan.model import Plan
 from runtime.columns.timestamps import format_time, parse_time
 from runtime.replay.replay import Records, in_order, matches_in_order

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ensue import executors
-from ensue.case_check import Line, at_moments, expected_lines, observed_by_moment, observed_by_step
-from ensue.cases import Case
 from ensue.executors import Job, even_splits
 from ensue.queries import load
+from ensue.testing.case_check import Line, at_moments, expected_lines, observed_by_moment, observed_by_step
+from ensue.testing.cases import Case
 from querylang.errors import EnsueError
 from runtime.replay.loading import read_ordered
 from runtime.replay.steps import replay_steps

@@ -2,7 +2,7 @@
 
 Takes a file; gives `Case`s, or raises InputError for a key that a case cannot have. A case names its query (`query: FILE`,
 relative to it) or describes one that finds two events of its first input (`inputs`, `within`). What comes out is
-compared in `ensue.case_check`.
+compared in `ensue.testing.case_check`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from ensue.case_check import Line, clock_text
-from ensue.cases import Case
+from ensue.testing.case_check import Line, clock_text
+from ensue.testing.cases import Case
 
 EXPECTED = ("dt", "out", "discard")
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ensue.case_run import Outcome, SparkRuns
-    from ensue.cases import Case
     from ensue.result import Replay
+    from ensue.testing.case_run import Outcome, SparkRuns
+    from ensue.testing.cases import Case
 
 EXECUTORS = ("embedded", "batch", "stream")
 SPARK_RUNS = pytest.StashKey[dict[str, "SparkRuns"]]()
@@ -57,7 +57,7 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item]:
         """One test a case and executor."""
-        from ensue.cases import read_cases
+        from ensue.testing.cases import read_cases
         from querylang.errors import EnsueError
 
         chosen = [word.strip() for word in self.config.getoption("--ensue-executors").split(",")]
@@ -83,8 +83,8 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Raises CaseDiffersError at the first way of running, and row, that differs."""
-        from ensue.accept import accept
-        from ensue.case_check import first_difference, side_by_side
+        from ensue.testing.accept import accept
+        from ensue.testing.case_check import first_difference, side_by_side
 
         for outcome in self._outcomes():
             difference = first_difference(outcome.expected, outcome.observed)
@@ -96,7 +96,7 @@ class CaseItem(pytest.Item):
             raise CaseDiffersError(f"{outcome.what}\n{side_by_side(outcome.expected, outcome.observed, difference)}")
 
     def _outcomes(self) -> Iterable[Outcome]:
-        from ensue.case_run import SparkRuns, run_embedded
+        from ensue.testing.case_run import SparkRuns, run_embedded
 
         if self.executor == "embedded":
             return run_embedded(self.case)

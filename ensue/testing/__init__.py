@@ -1,0 +1,1 @@
+"""Case files, and the pytest plugin that runs them."""
