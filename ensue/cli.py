@@ -73,7 +73,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 @app.command()
 def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...")], as_json: Json = False) -> None:
     """All mistakes of query and deployment files, each with its place."""
-    from ensue.findings import check_files
+    from ensue.commands.findings import check_files
 
     report = check_files(files)
     if as_json:
@@ -392,7 +392,7 @@ def _print_lines(objects: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _complain(text: str) -> None:
-    from ensue.colour import coloured, wants_colour
+    from ensue.commands.colour import coloured, wants_colour
 
     sys.stderr.write((coloured(text) if wants_colour(sys.stderr, os.environ) else text) + "\n")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ensue.findings import check_files, editor_range
+from ensue.commands.findings import check_files, editor_range
 from querylang.source import Source
 
 DEPLOYMENT = """name: x

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.findings import check_files
+from ensue.commands.findings import check_files
 from querylang.errors import EnsueError
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.presets import stream_analytics
