@@ -54,7 +54,7 @@ def explain(plan: Plan) -> list[Explanation]:
 
 def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
     return Explanation(
-        query, querylang.plan.describe(query), _matcher(plan, query), tuple(describe_pushdown(plan, query))
+        query, querylang.describe(query), _matcher(plan, query), tuple(describe_pushdown(plan, query))
     )
 
 
