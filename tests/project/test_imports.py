@@ -1,39 +1,19 @@
-"""The rooms import one way only, and `ensue check` loads nothing that it does not need."""
+"""Packages, folders and modules import in one direction, and `ensue check` loads nothing that it does not need."""
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.project.import_rules import BORROWED, DOORS, FOREIGN, LAYERS
+from tests.project.modules import FILES, IMPORTS, cycles, imported_names, part_of
 from tests.project.repository import PACKAGES, ROOT
 
-FOREIGN = {
-    "querylang": {"ply"},
-    "runtime": {"numpy", "numba", "llvmlite", "pyarrow", "pandas", "yaml"},
-    "spark_backend": {"numpy", "pyarrow", "pandas", "yaml", "pyspark", "py4j"},
-    "ensue": {"numpy", "pyarrow", "pandas", "yaml", "pyspark", "typer", "click", "rich", "pytest", "_pytest"},
-}
-"""Other people's packages that a room may import."""
-
 SLOW = {"numba", "pandas", "pyarrow", "pyspark"}
-
-
-def imported_names(source: str) -> Iterator[str]:
-    """The top-level name of every import of a module, wherever it stands."""
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Import(names=names):
-                yield from (alias.name.split(".")[0] for alias in names)
-            case ast.ImportFrom(module=str(module), level=0):
-                yield module.split(".")[0]
-            case ast.ImportFrom():
-                yield "a relative import"
 
 
 def allowed(package: str) -> set[str]:
@@ -42,20 +22,96 @@ def allowed(package: str) -> set[str]:
 
 
 def refused(package: str, source: str) -> list[str]:
-    return sorted(set(imported_names(source)) - allowed(package))
+    return sorted({name.split(".")[0] for name in imported_names(source)} - allowed(package))
 
 
-MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+def upward(folder: str, order: str, imports: dict[str, set[str]]) -> list[str]:
+    """Imports inside a folder that go to a part further right, and parts that the order does not have."""
+    place = {part: at for at, part in enumerate(order.split())}
+    found = []
+    for module, targets in imports.items():
+        own = part_of(folder, module)
+        for target in sorted(targets):
+            other = part_of(folder, target)
+            if own is not None and other is not None and place.get(other, len(place)) > place.get(own, -1):
+                found.append(f"{module} imports {target}")
+    return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_run_one_way(path: Path) -> None:
-    assert refused(path.relative_to(ROOT).parts[0], path.read_text()) == []
+def through_walls(folder: str, doors: str, imports: dict[str, set[str]]) -> list[str]:
+    """Imports from outside a folder of modules that are not its doors."""
+    return [
+        f"{module} imports {target}"
+        for module, targets in imports.items()
+        for target in sorted(targets)
+        if target.startswith(f"{folder}.")
+        and not f"{module}.".startswith(f"{folder}.")
+        and target.removeprefix(f"{folder}.") not in doors.split()
+    ]
 
 
-def test_a_wrong_import_would_be_seen() -> None:
-    assert refused("querylang", "def f():\n    import runtime.columns.arrivals\n") == ["runtime"]
+@pytest.mark.parametrize("module", FILES)
+def test_packages_import_in_one_direction(module: str) -> None:
+    assert refused(module.split(".", maxsplit=1)[0], FILES[module].read_text()) == []
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_the_parts_of_a_folder_import_in_one_direction(folder: str) -> None:
+    assert upward(folder, LAYERS[folder], IMPORTS) == []
+
+
+def test_every_part_has_its_place_in_the_order() -> None:
+    for folder, order in LAYERS.items():
+        parts = {part_of(folder, module) for module in FILES} - {None, "__main__"}
+        assert parts - set(order.split()) == set(), folder
+
+
+@pytest.mark.parametrize("folder", DOORS)
+def test_a_folder_is_entered_by_its_doors(folder: str) -> None:
+    assert through_walls(folder, DOORS[folder], IMPORTS) == []
+
+
+def test_every_folder_has_doors_and_every_door_is_used() -> None:
+    used = {
+        target for module, targets in IMPORTS.items() for target in targets if folder_of(module) != folder_of(target)
+    }
+    listed = {f"{folder}.{door}" for folder, doors in DOORS.items() for door in doors.split()}
+    assert {target for target in used if folder_of(target) is not None} == listed
+
+
+def folder_of(module: str) -> str | None:
+    """The folder of a package that a module is in; None for those at the package's root."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if len(parts) > 2 else None
+
+
+def test_there_is_no_cycle() -> None:
+    assert cycles(IMPORTS) == []
+
+
+@pytest.mark.parametrize("package", BORROWED)
+def test_what_is_taken_from_packages_before(package: str) -> None:
+    taken = {
+        ".".join(target.split(".")[:2])
+        for module, targets in IMPORTS.items()
+        if module.startswith(f"{package}.")
+        for target in targets
+        if not target.startswith(package)
+    }
+    assert taken <= BORROWED[package]
+
+
+def test_wrong_imports_are_noticed() -> None:
+    assert refused("querylang", "def f():\n    import runtime.columns\n") == ["runtime"]
     assert refused("runtime", "from pyspark.sql import SparkSession\n") == ["pyspark"]
+    inside_a_function = "def f():\n    from runtime.engine.engine import Engine\n"
+    assert set(imported_names(inside_a_function)) == {"runtime.engine.engine.Engine"}
+    wrong = {"runtime.columns.keys": {"runtime.engine.engine"}, "ensue.verify": {"runtime.matching.kernel.search"}}
+    assert upward("runtime", LAYERS["runtime"], wrong) == ["runtime.columns.keys imports runtime.engine.engine"]
+    assert through_walls("runtime.matching", DOORS["runtime.matching"], wrong) == [
+        "ensue.verify imports runtime.matching.kernel.search"
+    ]
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
 
 
 DEPLOYMENT = """

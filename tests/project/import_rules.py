@@ -1,0 +1,49 @@
+"""What may import what: the tables that `test_imports.py` holds the four packages to."""
+
+from __future__ import annotations
+
+FOREIGN = {
+    "querylang": {"ply"},
+    "runtime": {"numpy", "numba", "llvmlite", "pyarrow", "pandas", "yaml"},
+    "spark_backend": {"numpy", "pyarrow", "pandas", "yaml", "pyspark", "py4j"},
+    "ensue": {"numpy", "pyarrow", "pandas", "yaml", "pyspark", "typer", "click", "rich", "pytest", "_pytest"},
+}
+"""Other people's packages that a package may import."""
+
+LAYERS = {
+    "querylang": "source errors plan syntax formatter checker compiler parameters load",
+    "querylang.checker": "checked names expressions statements event_types query",
+    "runtime": "instants compiled arrow_types interpreter policies columns reading admission matching results engine replay",
+    "spark_backend": "session errors stopping wire operator sources sinks job frames",
+    "ensue": "queries parameters result executors spark verify rendering testing commands cli demo",
+}
+"""Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
+
+DOORS = {
+    "querylang.plan": "automaton constant_folding describe expression library model text value_types",
+    "querylang.syntax": "ast definition_files lexer parser tokens",
+    "querylang.formatter": "formatting",
+    "querylang.checker": "checked event_types.catalogue query.automaton_builder query.check_query",
+    "querylang.parameters": "binding given_values instances",
+    "runtime.interpreter": "aggregates context decimals event_text expressions statements strings value_text values",
+    "runtime.policies": "durations per_input plan_policies",
+    "runtime.columns": "arrival_order arrivals cell_values cold_rows expressions keys sorting timestamps",
+    "runtime.reading": "cell_parser control_events schema_inference tables",
+    "runtime.admission": "arrays interval_edges per_key query_clocks rules selection shared_clock",
+    "runtime.matching": "choose find_every interface trailing_waits windows",
+    "runtime.results": "block_outputs discards json_objects ledger match_table schemas",
+    "runtime.engine": "engine metrics",
+    "runtime.replay": "loading replay steps",
+    "spark_backend.wire": "container decode packed_rows plan_shipping program shapes tagged_rows",
+    "spark_backend.operator": "partition_groups source_clocks worker_functions",
+    "spark_backend.sources": "pushdown reading sources",
+    "spark_backend.sinks": "file_sink",
+    "spark_backend.job": "deployment orderings settings status yaml_document",
+    "spark_backend.frames": "bounded streaming verify",
+    "ensue.rendering": "account explanation layout replay_table status_text",
+    "ensue.commands": "colour findings",
+}
+"""Per folder the modules that others may import."""
+
+BORROWED = {"runtime": {"querylang.plan", "querylang.errors"}}
+"""What a package may take from packages before it, where that is not everything."""
