@@ -256,8 +256,7 @@ class QueryError(EnsueError):
 
     def suggesting(self, name: str, near: Iterable[str]) -> QueryError:
         """The same mistake with the nearest of these names offered, if any is near to `name`."""
-        meant = nearest(name, near)
-        return self if meant is None else self.with_hint(f"did you mean '{meant}'?")
+        return QueryError(self.code, self.span, self.message + did_you_mean(name, near))
 
     def with_hint(self, hint: str | None) -> QueryError:
         """The same mistake with a way out; None: there is none to offer."""
@@ -290,6 +289,18 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return folded[found[0]] if found else None
 
 
-def counted(count: int, word: str) -> str:
-    """`1 field`, `2 fields`, `no fields`."""
-    return f"{count or 'no'} {word}{'' if count == 1 else 's'}"
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or nothing if no known name is near."""
+    meant = nearest(name, known)
+    return f"; did you mean '{meant}'?" if meant is not None else ""
+
+
+def counted(count: int, one: str, many: str | None = None, zero: str = "0") -> str:
+    """`1 match`, `2 matches`; `many`: the plural, if it is not `one` with an s; `zero`: the word for 0."""
+    return f"{count or zero} {one if count == 1 else many or one + 's'}"
+
+
+def listed(words: Iterable[str], joint: str = "and") -> str:
+    """`a, b and c`; an empty text for no words."""
+    *others, last = [*words] or [""]
+    return f"{', '.join(others)} {joint} {last}" if others else last

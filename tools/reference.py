@@ -162,11 +162,11 @@ def operators() -> str:
         every = types.binary_result(operator, Type.event("A"), Type.event("A")) is not None
         results = dict.fromkeys(str(types.binary_result(operator, type_, type_)) for type_ in taken)
         gives = next(iter(results)) if len(results) == 1 else "the same type"
-        rows.append((f"`a {operator} b`", "any type" if every else _listed(taken), gives))
+        rows.append((f"`a {operator} b`", "any type" if every else _comma_separated(taken), gives))
     for operator in types.UNARY_OPERATORS:
         taken = [type_ for type_ in SIMPLE if types.unary_result(operator, type_) is not None]
         sign = f"{operator} " if operator.isalpha() else operator
-        rows.append((f"`{sign}a`", _listed(taken), "the same type"))
+        rows.append((f"`{sign}a`", _comma_separated(taken), "the same type"))
     return table(("operator", "both sides are", "result"), rows)
 
 
@@ -214,7 +214,7 @@ def aggregates() -> str:
     for rule in types.AGGREGATES.values():
         names = ["value", "place" if rule.name == "nth" else "weight" if rule.name == "wavg" else "percent"]
         given = [f"{name}{'' if place < rule.required else '?'}" for place, name in enumerate(names[: len(rule.takes)])]
-        taken = _listed(rule.takes[0]) if rule.takes and rule.takes[0] is not None else "any type"
+        taken = _comma_separated(rule.takes[0]) if rule.takes and rule.takes[0] is not None else "any type"
         gives = str(rule.result) if rule.result is not None else "the value's type"
         rows.append((f"`{rule.name}({', '.join(given)})`", taken, gives, rule.summary))
     return table(("aggregate", "value is", "result", ""), rows)
@@ -272,7 +272,7 @@ def _kinds(kinds: Sequence[Kind]) -> str:
     return "any type" if tuple(kinds) == tuple(Kind) else ", ".join(map(str, kinds))
 
 
-def _listed(taken: Sequence[Type]) -> str:
+def _comma_separated(taken: Sequence[Type]) -> str:
     return ", ".join(map(str, taken))
 
 

@@ -65,10 +65,10 @@ def duration(node: ast.Duration) -> str:
 
 def argument_list(nodes: Iterable[ast.Expression]) -> str:
     """Expressions with commas between them."""
-    return listed(expression(node) for node in nodes)
+    return comma_separated(expression(node) for node in nodes)
 
 
-def listed(texts: Iterable[str]) -> str:
+def comma_separated(texts: Iterable[str]) -> str:
     """Texts with commas between them."""
     return f",{MARK}".join(texts)
 
@@ -91,7 +91,7 @@ def _bare(node: ast.Expression) -> tuple[int, str]:
         case ast.New(type=type_):
             return SIGN, f"new {type_name(type_)}"
         case ast.DictionaryLiteral(items=items):
-            return SIGN, f"{{{listed(f'{expression(key)}: {expression(value)}' for key, value in items)}}}"
+            return SIGN, f"{{{comma_separated(f'{expression(key)}: {expression(value)}' for key, value in items)}}}"
         case ast.Member() | ast.Call() | ast.Index():
             return POSTFIX, _postfix(node)
         case ast.Constant():

@@ -17,9 +17,9 @@ from querylang.formatter.expression_text import (
     POSTFIX,
     SUM,
     argument_list,
+    comma_separated,
     duration,
     expression,
-    listed,
     name,
     qualified,
     quoted,
@@ -99,7 +99,7 @@ def _event_type(event: ast.EventDefinition) -> Iterator[str]:
 
 
 def _action(action: ast.ActionDefinition) -> Iterator[str]:
-    parameters = listed(f"{type_name(item.type)} {name(item.name)}" for item in action.parameters)
+    parameters = comma_separated(f"{type_name(item.type)} {name(item.name)}" for item in action.parameters)
     returns = "" if action.returns is None else f" returns {type_name(action.returns)}"
     yield from _with_block(f"action {name(action.name)}({parameters}){returns}", action.body)
 
@@ -143,15 +143,15 @@ def _parameter(item: ast.ParameterDefinition | ast.Broken) -> str:
 
 def _input(item: ast.InputDefinition | ast.Broken) -> str:
     assert isinstance(item, ast.InputDefinition), "a text with mistakes has no canonical layout"
-    parts = [f"{qualified(item.event)}({listed(map(_filter, item.filters))})"]
+    parts = [f"{qualified(item.event)}({comma_separated(map(_filter, item.filters))})"]
     if item.keys:
-        parts.append(f"key {listed(map(_key, item.keys))}")
+        parts.append(f"key {comma_separated(map(_key, item.keys))}")
     if item.within is not None:
         parts.append(f"within {duration(item.within)}")
     if item.retain is not None:
         parts.append(f"retain {expression(item.retain, SUM)}")
     if item.unique:
-        parts.append(f"with unique {listed(map(_key, item.unique))}")
+        parts.append(f"with unique {comma_separated(map(_key, item.unique))}")
     if item.clocking is not None:
         parts.append(_clocking(item.clocking))
     return f"{MARK.join(parts)};"
@@ -268,7 +268,7 @@ def _statement(statement: ast.Statement) -> Iterable[str]:
         case ast.VendorSend():
             return [_vendor_send(statement)]
         case ast.VendorCustom():
-            items = listed(f"{quoted(key)}: {quoted(value)}" for key, value in statement.items)
+            items = comma_separated(f"{quoted(key)}: {quoted(value)}" for key, value in statement.items)
             return _with_block(f"%custom({items})", statement.body)
         case ast.Declaration():
             value = "" if statement.value is None else f" := {expression(statement.value)}"
@@ -281,7 +281,7 @@ def _statement(statement: ast.Statement) -> Iterable[str]:
             return _if(statement)
         case ast.IfPresent():
             return _with_else(
-                f"ifpresent {listed(map(_binding, statement.bindings))}", statement.then, statement.otherwise
+                f"ifpresent {comma_separated(map(_binding, statement.bindings))}", statement.then, statement.otherwise
             )
         case ast.While():
             return _with_block(f"while {expression(statement.condition)}", statement.body)
@@ -356,8 +356,8 @@ def _vendor_send(statement: ast.VendorSend) -> str:
         items.append(f'"channel": {_in_string(statement.channel)}')
     if statement.fields:
         fields = (f"{quoted(field.text)}: {_in_string(value)}" for field, value in statement.fields)
-        items.append(f'"fields": {{{listed(fields)}}}')
-    return f"%send({listed(items)});"
+        items.append(f'"fields": {{{comma_separated(fields)}}}')
+    return f"%send({comma_separated(items)});"
 
 
 def _in_string(node: ast.Expression) -> str:

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from querylang.errors import InputError, counted, nearest
+from querylang.errors import InputError, counted, did_you_mean
 from querylang.plan import model as plans
 from querylang.plan.constant_folding import (
     NoValueError,
@@ -62,8 +62,7 @@ def bind(query: QueryPlan, values: Mapping[str, Any], instance: str = "") -> Que
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    near = nearest(name, known)
-    hint = f"; did you mean '{near}'?" if near is not None else f"; it has {counted(len(known), 'parameter')}"
+    hint = did_you_mean(name, known) or f"; it has {counted(len(known), 'parameter', zero='no')}"
     return f"there is no parameter '{name}'{hint}"
 
 

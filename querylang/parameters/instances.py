@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from querylang.errors import FileErrors, nearest
+from querylang.errors import FileErrors, did_you_mean, listed
 from querylang.parameters.binding import InstanceError, StoppedError, bind
 from querylang.parameters.given_values import NOTHING, Given, Path
 from querylang.plan.model import Plan, QueryPlan, Stopped
@@ -62,7 +62,7 @@ def needed(query: QueryPlan) -> list[str]:
 def missing(query: QueryPlan) -> str:
     """Why a query has no instance, for people."""
     names = needed(query)
-    return f"query '{query.name}' has no instance; {_listed(names)} {'needs' if len(names) == 1 else 'need'} a value"
+    return f"query '{query.name}' has no instance; {_quoted(names)} {'needs' if len(names) == 1 else 'need'} a value"
 
 
 Mistakes = list[tuple[Path, str]]
@@ -84,7 +84,7 @@ def _by_query(queries: Sequence[QueryPlan], values: Mapping[str, Any], mistakes:
     if not any(isinstance(value, Mapping) for value in values.values()):
         if len(taking) == 1:
             return {taking[0]: [((), "", values)]}
-        mistakes.append(((), f"name the query: {_listed(taking)} take parameters"))
+        mistakes.append(((), f"name the query: {_quoted(taking)} take parameters"))
         return {}
     found = {}
     for name, value in values.items():
@@ -116,10 +116,8 @@ def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
 def _unknown_query(name: str, taking: Sequence[str], queries: Sequence[QueryPlan]) -> str:
     if name in {query.name for query in queries}:
         return f"query '{name}' takes no parameters"
-    near = nearest(str(name), taking)
-    return f"there is no query '{name}'" + (f"; did you mean '{near}'?" if near else "")
+    return f"there is no query '{name}'{did_you_mean(str(name), taking)}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    quoted = [f"'{name}'" for name in names]
-    return f"{', '.join(quoted[:-1])} and {quoted[-1]}" if quoted[1:] else quoted[0]
+def _quoted(names: Sequence[str]) -> str:
+    return listed(f"'{name}'" for name in names)

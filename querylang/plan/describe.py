@@ -120,11 +120,11 @@ def _input(item: Input, query: QueryPlan) -> list[str]:
     if item.filter is not None:
         lines.append(f"  only {expression_text(item.filter, OWN)}")
     if item.unique:
-        lines.append(f"  of the same {_listed(item.unique)} only the newest")
+        lines.append(f"  of the same {_comma_separated(item.unique)} only the newest")
     lines.append(f"  time: {_time(item)}")
     if item.heartbeat is not None:
         heartbeat = item.heartbeat
-        scope = f"for its {_listed(heartbeat.keys)}" if heartbeat.keys else "for every key"
+        scope = f"for its {_comma_separated(heartbeat.keys)}" if heartbeat.keys else "for every key"
         lines.append(f"  heartbeat: {heartbeat.event}, {scope if query.keys else 'for the input'}")
     return lines
 
@@ -134,7 +134,7 @@ def _key(name: str, expression: Expression) -> str:
     return name if is_plain else f"{expression_text(expression, OWN)} as {name}"
 
 
-def _listed(expressions: tuple[Expression, ...]) -> str:
+def _comma_separated(expressions: tuple[Expression, ...]) -> str:
     return ", ".join(expression_text(item, OWN) for item in expressions)
 
 

@@ -219,25 +219,25 @@ def _call(node: Call | Invoke | New | Items | Aggregate, names: Names) -> str:
     """What has its parts in brackets."""
     match node:
         case Call(method=method, receiver=receiver, arguments=arguments) if "." in method:
-            return f"{method}({_listed((receiver, *arguments), names)})"
+            return f"{method}({_comma_separated((receiver, *arguments), names)})"
         case Call(method=method, receiver=receiver, arguments=arguments):
-            return f"{_receiver(receiver, method, names)}({_listed(arguments, names)})"
+            return f"{_receiver(receiver, method, names)}({_comma_separated(arguments, names)})"
         case Invoke(action=action, receiver=None, arguments=arguments):
-            return f"{action}({_listed(arguments, names)})"
+            return f"{action}({_comma_separated(arguments, names)})"
         case Invoke(action=action, receiver=receiver, arguments=arguments):
             assert receiver is not None
-            return f"{_receiver(receiver, action, names)}({_listed(arguments, names)})"
+            return f"{_receiver(receiver, action, names)}({_comma_separated(arguments, names)})"
         case New(type=type_, arguments=arguments):
-            return f"{type_}({_listed(arguments, names)})"
+            return f"{type_}({_comma_separated(arguments, names)})"
         case Items(type=Type(kind=Kind.SEQUENCE), items=items) if items:
-            return f"[{_listed(items, names)}]"
+            return f"[{_comma_separated(items, names)}]"
         case Items(items=items) if items:
             pairs = zip(items[::2], items[1::2], strict=True)
             return f"{{{', '.join(f'{_text(key, names, 0)}: {_text(value, names, 0)}' for key, value in pairs)}}}"
         case Items(type=type_):
             return f"new {type_}"
         case Aggregate(function=function, arguments=arguments):
-            return f"{function}({_listed(arguments, names)})"
+            return f"{function}({_comma_separated(arguments, names)})"
     assert_never(node)
 
 
@@ -251,7 +251,7 @@ def _member(term: str, name: str) -> str:
     return f"{term}.{name}" if term else name
 
 
-def _listed(nodes: tuple[Expression, ...], names: Names) -> str:
+def _comma_separated(nodes: tuple[Expression, ...], names: Names) -> str:
     return ", ".join(_text(node, names, 0) for node in nodes)
 
 

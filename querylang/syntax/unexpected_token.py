@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from querylang.errors import Mistake, QueryError, nearest
+from querylang.errors import Mistake, QueryError, listed, nearest
 from querylang.source import Source
 from querylang.syntax.foreign_constructs import REASONS
 from querylang.syntax.tokens import KEYWORDS, PSEUDO_KINDS, SOFT_KEYWORDS, SPELLING, Token
@@ -55,7 +55,7 @@ def unexpected(
     kinds = [kind for kind in expected if kind not in {"$end", *PSEUDO_KINDS}]
     if token is None:
         place = source.span(before[-1].span.end - 1, before[-1].span.end) if before else source.span(0, 0)
-        return QueryError.of(Mistake.UNEXPECTED, place, found="end of the text", expected=_listed(kinds))
+        return QueryError.of(Mistake.UNEXPECTED, place, found="end of the text", expected=_in_words(kinds))
     if token.type in {"REFUSED", "REFUSED_VALUE"}:
         what, reason = f"`{token.content}`", REASONS[token.content]
         return QueryError.of(Mistake.NOT_IN_QUERIES, token.span, what=what, reason=reason)
@@ -64,7 +64,7 @@ def unexpected(
     misspelt = _misspelt_statement(before)
     if misspelt is not None:
         return misspelt
-    mistake = QueryError.of(Mistake.UNEXPECTED, token.span, found=_found(token), expected=_listed(kinds))
+    mistake = QueryError.of(Mistake.UNEXPECTED, token.span, found=_found(token), expected=_in_words(kinds))
     if token.type != "NAME":
         return mistake
     keyword = nearest(token.content, [SPELLING[kind] for kind in kinds if kind in KEYWORDS.values()])
@@ -112,7 +112,7 @@ def _found(token: Token) -> str:
             return f"`{SPELLING[kind]}`"
 
 
-def _listed(kinds: list[str]) -> str:
+def _in_words(kinds: list[str]) -> str:
     """`;`, a name or an expression: at most a handful, and the words that structure a file only if nothing else fits."""
     left = set(kinds)
     left -= set() if left >= _ARITHMETIC else {"PLUS"}
@@ -150,4 +150,4 @@ def _listed(kinds: list[str]) -> str:
     words = words or [f"`{SPELLING[kind]}`" for kind in _STRUCTURE if kind in left] or ["nothing more"]
     if len(words) > _MOST_NAMED:
         return "one of " + ", ".join(words[:_MOST_NAMED]) + ", ..."
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return listed(words, "or")

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from querylang import bind, compile_paths, compile_text, describe_plan, to_dot
-from querylang.plan import describe
+from querylang import bind, compile_paths, compile_text, describe, describe_plan, to_dot
 from querylang.plan.model import Plan, Where
 from querylang.plan.text import Names, duration_text, expression_text
 

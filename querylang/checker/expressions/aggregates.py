@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from querylang.checker.expressions.inference_context import Inferring, type_of, wrong_count
 from querylang.checker.names.namespaces import path_of
-from querylang.errors import Mistake, QueryError
+from querylang.errors import Mistake, QueryError, listed
 from querylang.plan.expression import Aggregate, Expression
 from querylang.plan.library import AGGREGATES, aggregate_result
 from querylang.syntax import ast
@@ -44,6 +44,6 @@ def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
     types = [type_of(value) for value in values]
     result = aggregate_result(name.text, types)
     if result is None:
-        found = " and ".join(map(str, types))
+        found = listed(map(str, types))
         return inferring.wrong(QueryError.of(Mistake.AGGREGATE_TYPES, node.span, name=name.text, found=found))
     return Aggregate(result, name.text, values)

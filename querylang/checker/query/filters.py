@@ -65,7 +65,7 @@ class _Filters:
         if item.field is None:
             if position < len(names):
                 return names[position]
-            self.tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field"))
+            self.tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field", zero="no"))
             return None
         if item.field.text not in names and not self.schema.may_have(item.field.text):
             self.constants.mistakes.append(no_field(self.schema, item.field))

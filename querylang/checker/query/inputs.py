@@ -203,9 +203,9 @@ def _compare_keys(item: CheckedInput, first: CheckedInput, mistakes: list[QueryE
     nodes = item.node.keys
     if len(item.keys) != len(first.keys):
         facts = {
-            "count": counted(len(item.keys), "key"),
+            "count": counted(len(item.keys), "key", zero="no"),
             "first": first.schema.name,
-            "expected": counted(len(first.keys), "key"),
+            "expected": counted(len(first.keys), "key", zero="no"),
         }
         span = nodes[0].span.until(nodes[-1].span) if nodes else item.node.event.span
         mistakes.append(QueryError.of(Mistake.KEY_COUNT, span, **facts))
