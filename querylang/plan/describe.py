@@ -17,6 +17,7 @@ from querylang.plan.model import (
     Parameter,
     Plan,
     QueryPlan,
+    TimelineKind,
     TimePolicy,
     Wait,
     Where,
@@ -139,7 +140,7 @@ def _comma_separated(expressions: tuple[Expression, ...]) -> str:
 
 
 def _time(item: Input) -> str:
-    is_chosen = item.policy is not None and item.policy.timeline != "key"
+    is_chosen = item.policy is not None and not item.policy.is_per_key
     if item.wait is None and not is_chosen:
         return "arrival"
     origin = expression_text(item.time_from, OWN) if item.time_from is not None else "the source's column"
@@ -154,9 +155,9 @@ def _policy(policy: TimePolicy) -> Iterator[str]:
     """What was chosen for the source of an input."""
     yield f"in the order of {policy.name}"
     match policy.timeline:
-        case "substream":
+        case TimelineKind.SUBSTREAM:
             yield f"a clock for each {', '.join(policy.over)}"
-        case "partition":
+        case TimelineKind.PARTITION:
             yield "a clock for each partition of a source"
         case _:
             yield f"the clock of {policy.imports}" if policy.imports is not None else "one clock"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any
 
 from querylang.plan.value_types import Type
@@ -26,6 +27,8 @@ class Codec:
     def encode(self, value: Any) -> Any:
         """Plain data."""
         match value:
+            case StrEnum():
+                return value.value
             case None | bool() | int() | str():
                 return value
             case float():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, assert_never
 
 from querylang.plan import expression as expressions
@@ -210,12 +211,20 @@ class Heartbeat:
     time_from: Expression | None
 
 
+class TimelineKind(StrEnum):
+    """What has a watermark of its own under a policy; the values are part of the plan's encoding."""
+
+    KEY = "key"  # a partition key of an input: the query's own rules hold
+    PARTITION = "partition"  # a source partition
+    SUBSTREAM = "substream"  # the records with the same values of the fields `over`
+    EVENT_TYPE = "input"  # the events of one input
+
+
 @dataclass(frozen=True, slots=True)
 class TimePolicy:
     """How the records of a source are put in order, where that is chosen for the source (docs/time.md). Lengths are microseconds.
 
-    `timeline`: what has one clock: "key" (an input's partition key: what the query itself says holds), "partition" (a
-    source partition), "substream" (the values of the fields `over`) or "input" (an event type). The bound of a timeline
+    `timeline`: what has a watermark of its own (a decoded plan may give its value). The bound of a timeline
     is the largest of: punctuation; the arrival clock less `max_delay` (None: the clock moves nothing); the newest time
     less `disorder` (may be negative), looked at every `every` records or each time that `every_span` of event time has
     passed (both None: records move nothing); the newest time and 1 after `idle` of quiet (None: never); the bound of the
@@ -223,11 +232,11 @@ class TimePolicy:
     treated as `action` says: "drop", "adjust" (its time becomes the bound), or "clip" (the same, for what reaches beyond it).
     `is_strict`: what is at the bound itself is not released. `is_final`: the end of the input is a bound beyond all times. `partitions`: how many
     partitions the source has (None: those seen). `start`: when the clock of a source without records begins.
-    `leeway`, `reorder`: with the timeline "key", what delayed records are allowed at the start.
+    `leeway`, `reorder`: with timelines per key, what delayed records are allowed at the start.
     """
 
     name: str
-    timeline: str
+    timeline: TimelineKind
     over: tuple[str, ...] = ()
     early: int | None = None
     max_delay: int | None = None
@@ -243,6 +252,19 @@ class TimePolicy:
     start: int | None = None
     leeway: int | None = None
     reorder: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "timeline", TimelineKind(self.timeline))
+
+    @property
+    def is_per_key(self) -> bool:
+        """Whether each partition key of an input has its own timeline, as the query's own rules say."""
+        return self.timeline is TimelineKind.KEY
+
+    @property
+    def events_last(self) -> bool:
+        """Whether events may be intervals: they have an end as well as a start."""
+        return self.timeline is TimelineKind.EVENT_TYPE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.model import Plan, QueryPlan, TimePolicy
+from querylang.plan.model import Plan, QueryPlan, TimelineKind, TimePolicy
 from runtime.admission.rules import Action, Settings
 from runtime.admission.shared_clock_kernel import (
     Curve,
@@ -120,7 +120,7 @@ class SharedClock:
         self._resting, self._most = Shelf(self._state), 0
 
     def _part_types(self) -> list[pa.DataType]:
-        if self.policy.timeline == "partition":
+        if self.policy.timeline is TimelineKind.PARTITION:
             return [pa.int32()]
         event = self._plan.event(self._events[0])
         return [arrow_type(event.type_of(field), self._plan) for field in self.policy.over]
@@ -195,7 +195,7 @@ class SharedClock:
 
     def _timelines_of(self, new: NewRecords, rows: Integers) -> tuple[Integers, pa.Table]:
         """The number of each record's timeline, -1 for punctuation of all; and what tells timelines apart, those of the state first."""
-        if self.policy.timeline == "input":
+        if self.policy.events_last:
             return self._types(new, rows), self._fixed()
         is_event = ~np.isin(rows, list(new.beats))
         events = pa.array(rows[is_event])
@@ -223,7 +223,7 @@ class SharedClock:
 
     def _parts(self, new: NewRecords) -> list[pa.Array]:
         """What tells timelines apart beside the source, by new row."""
-        if self.policy.timeline == "partition":
+        if self.policy.timeline is TimelineKind.PARTITION:
             return [one_chunk(new.table.column("_partition"))]
         if self._places is not None:
             return [new.keys[place].slice(new.first, len(new.table)) for place in self._places]
@@ -265,7 +265,7 @@ class SharedClock:
         running = {name: np.full(total, 0 if name == "counted" else NO_TIME, np.int64) for name in _RUNNING}
         for name in _RUNNING:
             running[name][:known] = self._state.column(name).to_numpy()
-        seen = (np.arange(total) < known) | (self.policy.timeline == "input")  # an event type is known beforehand
+        seen = (np.arange(total) < known) | (self.policy.events_last)  # an event type is known beforehand
         owed, unseen = self._owed(identities, owners, count)
         root, leaf, tree = _trees(owners, count, np.where(seen, running["bound"], NEVER))
         least = tree[root + 1]
@@ -286,7 +286,7 @@ class SharedClock:
         """
         known, total = len(self._state), len(identities)
         expected = max(1, len(self._sources))
-        if self.policy.timeline == "input":
+        if self.policy.events_last:
             return np.zeros(total, np.bool_), np.zeros(count, np.int64)
         if self._places is not None:
             unseen = np.maximum(expected - np.bincount(owners[:known], minlength=count), 0)
@@ -352,7 +352,7 @@ class SharedClock:
             for one, other in zip(*sides, strict=True):
                 mine &= pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
         chosen = state.filter(pa.array(mine))
-        bounds = chosen.column("bound").to_numpy()[: 1 if self.policy.timeline == "input" else None]
+        bounds = chosen.column("bound").to_numpy()[: 1 if self.policy.events_last else None]
         if self._places is None:
             missing = int(self._owed(state, np.zeros(len(state), np.int64), 1)[1][0])
         else:
@@ -366,7 +366,7 @@ class SharedClock:
 
     def header(self) -> dict[str, Any]:
         """The part of the state that is plain data."""
-        return {"common": self._common, "policy": self.policy.name, "timeline": self.policy.timeline}
+        return {"common": self._common, "policy": self.policy.name, "timeline": self.policy.timeline.value}
 
     @property
     def state(self) -> pa.Table:
@@ -377,7 +377,7 @@ class SharedClock:
 
     def restore(self, header: dict[str, Any], state: pa.Table) -> None:
         """Goes on from `header` and `state`; raises ValueError where they were made with timelines of another kind."""
-        if header["timeline"] != self.policy.timeline:
+        if header["timeline"] != self.policy.timeline.value:
             raise ValueError(f"the ordering had timelines by {header['timeline']}, now by {self.policy.timeline}")
         self._common = int(header["common"])
         self._state = state.cast(self._state.schema)

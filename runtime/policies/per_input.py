@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from querylang.plan.model import Input, QueryPlan, known, plain_field
+from querylang.plan.model import Input, QueryPlan, TimelineKind, known, plain_field
 from runtime.instants import NEVER
 
 DEFAULT_LEEWAY = 10_000_000
@@ -30,7 +30,7 @@ BY_CLOCK = -2
 
 def is_clocked(item: Input) -> bool:
     """Whether a policy chosen for the source puts an input's records in order, not what the query says."""
-    return item.policy is not None and item.policy.timeline != "key"
+    return item.policy is not None and not item.policy.is_per_key
 
 
 def uses_source_time(item: Input) -> bool:
@@ -45,7 +45,7 @@ def adjusts(query: QueryPlan) -> bool:
 
 def has_ends(query: QueryPlan) -> bool:
     """Whether a query's events may be intervals."""
-    return any(item.policy is not None and item.policy.timeline == "input" for item in query.inputs)
+    return any(item.policy is not None and item.policy.events_last for item in query.inputs)
 
 
 def key_places(query: QueryPlan, inputs: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -58,7 +58,7 @@ def key_places(query: QueryPlan, inputs: tuple[int, ...]) -> tuple[int, ...] | N
         if not set(policy.over) <= set(fields):
             return None
         places.append(tuple(fields.index(field) for field in policy.over))
-    return places[0] if policy.timeline == "substream" and len(set(places)) == 1 else None
+    return places[0] if policy.timeline is TimelineKind.SUBSTREAM and len(set(places)) == 1 else None
 
 
 def clock_inputs(query: QueryPlan) -> list[tuple[int, ...]]:
@@ -75,7 +75,7 @@ def clock_inputs(query: QueryPlan) -> list[tuple[int, ...]]:
 
 def _are_together(one: Input, other: Input) -> bool:
     """Whether the same source partition can bring events of both inputs, under one policy."""
-    is_by_type = one.policy is not None and one.policy.timeline == "input"
+    is_by_type = one.policy is not None and one.policy.timeline is TimelineKind.EVENT_TYPE
     are_apart = one.sources and other.sources and not set(one.sources) & set(other.sources)
     return one.policy == other.policy and not is_by_type and not are_apart
 
@@ -83,7 +83,7 @@ def _are_together(one: Input, other: Input) -> bool:
 def is_by_substream(query: QueryPlan, inputs: tuple[int, ...]) -> bool:
     """Whether the values of fields tell the timelines of these inputs apart."""
     policy = query.inputs[inputs[0]].policy
-    return policy is not None and policy.timeline == "substream"
+    return policy is not None and policy.timeline is TimelineKind.SUBSTREAM
 
 
 def shares_clock(query: QueryPlan) -> bool:

@@ -126,7 +126,7 @@ def _without_effect(plan: Plan, orderings: Sequence[SourceOrdering]) -> Iterator
     reason = "'early' compares source times with arrival, but no input that the source brings has `wait`: its events happen when they arrive"
     for ordering in orderings:
         policy, brought = ordering.policy, [item for item in inputs if ordering.brings(item.event)]
-        is_limited = policy is not None and policy.timeline == "key" and policy.early is not None
+        is_limited = policy is not None and policy.is_per_key and policy.early is not None
         if is_limited and brought and all(item.wait is None for item in brought):
             yield ordering.source, reason
 
@@ -137,7 +137,7 @@ def _effect(policy: TimePolicy | None) -> TimePolicy:
 
 def _reasons(plan: Plan, item: Input, policy: TimePolicy, unseen: Collection[str]) -> Iterator[str]:
     """Why an input cannot have a policy."""
-    if policy.timeline != "key":
+    if not policy.is_per_key:
         for clause in _own_order(item):
             yield (
                 f"{clause} says how events are put in order, and so does the policy '{policy.name}' of its source;"

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from querylang.errors import InputError
 from querylang.plan.constant_folding import LONGEST
-from querylang.plan.model import TimePolicy
+from querylang.plan.model import TimelineKind, TimePolicy
 from querylang.plan.text import duration_text
 from runtime.instants import EXPECTED, NEVER, is_known_time
 
@@ -174,7 +174,7 @@ def apama(
 ) -> TimePolicy:
     """What the query says (`wait`, `or Heartbeat`, `@OutOfOrder`), with the leeway for delayed events at the start; None: for ever."""
     _check("apama", {"leeway": leeway, "reorder": reorder, "early": early})
-    return TimePolicy("apama", "key", early=early, leeway=_or_never(leeway), reorder=_or_never(reorder))
+    return TimePolicy("apama", TimelineKind.KEY, early=early, leeway=_or_never(leeway), reorder=_or_never(reorder))
 
 
 def _or_never(length: int | None) -> int:
@@ -199,7 +199,7 @@ def stream_analytics(
     _check("stream_analytics", {**given, "partitions": partitions, "start": start})
     return TimePolicy(
         "stream_analytics",
-        "substream" if over else "partition",
+        TimelineKind.SUBSTREAM if over else TimelineKind.PARTITION,
         over=over,
         early=early,
         max_delay=late,
@@ -231,7 +231,7 @@ def streaminsight(
     is_own = imports is None
     return TimePolicy(
         "streaminsight",
-        "input",
+        TimelineKind.EVENT_TYPE,
         early=early,
         disorder=delay,
         every=every if is_own and isinstance(every, int) else None,

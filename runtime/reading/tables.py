@@ -524,7 +524,7 @@ def _timed_events(plan: Plan) -> set[str]:
 def _lasting_events(plan: Plan) -> set[str]:
     """The event types whose events some query takes as intervals."""
     inputs = [item for query in plan.queries for item in query.inputs]
-    return {item.event for item in inputs if item.policy is not None and item.policy.timeline == "input"}
+    return {item.event for item in inputs if item.policy is not None and item.policy.events_last}
 
 
 def _did_you_mean(name: str, names: Iterable[str]) -> str:

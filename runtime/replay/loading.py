@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from querylang.errors import nearest
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, TimelineKind
 from runtime.columns.arrivals import Arrivals
 from runtime.policies.plan_policies import (
     OrderingError,
@@ -46,7 +46,7 @@ def plan_for_files(paths: Sequence[Path], plan: Plan, columns: Columns, ordering
     if not orderings:
         return plan
     names = source_names(paths)
-    if orderings.keys() == {None} and orderings[None].timeline in ("key", "input"):
+    if orderings.keys() == {None} and orderings[None].timeline in (TimelineKind.KEY, TimelineKind.EVENT_TYPE):
         return with_ordering(plan, [SourceOrdering(None, orderings[None])])  # the names of sources do not matter
     parts = (
         part

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from querylang.plan.model import TimelineKind
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from spark_backend.operator.bucket_state import Saved
@@ -86,7 +87,7 @@ def _timelines(engine: Engine) -> pa.Table:
         own.append({"query": query.title, "timeline": None, "bound": bound})
     table = pa.Table.from_pylist(own, TIMELINE_SCHEMA)
     kinds = {item.policy.timeline for query in engine.plan.queries for item in query.inputs if item.policy is not None}
-    has_few = kinds <= {"partition", "input"}
+    has_few = kinds <= {TimelineKind.PARTITION, TimelineKind.EVENT_TYPE}
     return pa.concat_tables([table, engine.clocks().cast(TIMELINE_SCHEMA)]) if has_few else table
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan, TimelineKind
 from runtime.admission.rules import Verdict
 from runtime.admission.selection import Selector, Use
 from runtime.columns.arrivals import Arrivals, Kind
@@ -144,9 +144,9 @@ def partition_groups(plan: Plan) -> tuple[PartitionGroup, ...]:
 
 
 _BY = {
-    "partition": "by source partition",
-    "substream": "by substreams that its keys do not tell apart",
-    "input": "by event type",
+    TimelineKind.PARTITION: "by source partition",
+    TimelineKind.SUBSTREAM: "by substreams that its keys do not tell apart",
+    TimelineKind.EVENT_TYPE: "by event type",
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from querylang.plan.model import TimePolicy
+from querylang.plan.model import TimelineKind, TimePolicy
 from tests.support.timed import (
     END_EDGE,
     INTERVAL,
@@ -185,7 +185,7 @@ class TimedDrawing:
 
     def _event(self, at: int, item: TimedInput, time: int | None, given: dict[str, Any]) -> Record:
         shape = self._one((POINT, POINT, INTERVAL, START_EDGE, END_EDGE))
-        if item.policy is None or item.policy.timeline != "input" or time is None or self._chance(3):
+        if item.policy is None or not item.policy.events_last or time is None or self._chance(3):
             return Record(at, item.event, time, **given)
         length = self._one((1, SECOND, 2 * SECOND, 4 * SECOND))
         if shape == END_EDGE and (started := self._started.get(item.event)) is not None:
@@ -210,7 +210,7 @@ class TimedDrawing:
         return (newest if self._chance(2) else at) - behind + ahead + self._one(NUDGES)
 
     def _own_lengths(self, item: TimedInput) -> list[int]:
-        policy = item.policy or TimePolicy("", "key")
+        policy = item.policy or TimePolicy("", TimelineKind.KEY)
         leeway = None if item.wait is None else 10 * SECOND if policy.leeway is None else policy.leeway
         own = (item.wait, policy.max_delay, policy.disorder, leeway, policy.every_span)
         early = None if policy.early is None else -policy.early

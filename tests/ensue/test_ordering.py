@@ -13,6 +13,7 @@ import pytest
 import ensue
 from ensue.commands.findings import check_files
 from querylang.errors import EnsueError
+from querylang.plan.model import TimelineKind
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.presets import stream_analytics
 from runtime.reading.tables import Columns
@@ -90,7 +91,10 @@ def test_sources_may_stand_in_a_column() -> None:
 
 def test_an_event_type_that_no_table_brings_has_the_policy_of_all() -> None:
     (query,) = replay("streaminsight", ROWS[:2]).plan.queries
-    assert [item.policy and item.policy.timeline for item in query.inputs] == ["input", "input"]
+    assert [item.policy and item.policy.timeline for item in query.inputs] == [
+        TimelineKind.EVENT_TYPE,
+        TimelineKind.EVENT_TYPE,
+    ]
 
 
 def test_files_on_workers_have_the_plan_of_a_replay(tmp_path: Path) -> None:

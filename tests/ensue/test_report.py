@@ -10,7 +10,7 @@ import pytest
 import ensue
 from ensue.rendering.replay_table import Clock, shortened, steps_table, text_table, width_of
 from querylang import compile_text
-from querylang.plan.model import Plan, TimePolicy
+from querylang.plan.model import Plan, TimelineKind, TimePolicy
 from runtime.instants import LATEST, NO_TIME
 from runtime.replay.steps import Step
 
@@ -163,7 +163,7 @@ DAY = 86_400 * SECOND
 
 
 def test_an_adjusted_record_says_from_what_to_what_and_why() -> None:
-    plan = plan_of(PLAIN, TimePolicy("p", "partition", max_delay=15 * SECOND, action="adjust"))
+    plan = plan_of(PLAIN, TimePolicy("p", TimelineKind.PARTITION, max_delay=15 * SECOND, action="adjust"))
     step = Step(at=40 * SECOND, row=1, text="A(1)", source_time=10 * SECOND, time=25 * SECOND, adjusted="late")
     on_time = Step(
         at=41 * SECOND, row=2, text="A(2)", source_time=30 * SECOND, time=30 * SECOND, definitive=26 * SECOND
@@ -176,7 +176,7 @@ def test_an_adjusted_record_says_from_what_to_what_and_why() -> None:
 
 
 def test_a_policy_that_only_drops_has_no_column_of_adjusted_times() -> None:
-    plan = plan_of(PLAIN, TimePolicy("p", "partition", max_delay=15 * SECOND))
+    plan = plan_of(PLAIN, TimePolicy("p", TimelineKind.PARTITION, max_delay=15 * SECOND))
     assert cells(steps_table(plan, [])) == [HEADER]
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 import querylang
-from querylang.plan.model import Plan, TimePolicy, from_dict, to_dict
+from querylang.plan.model import Plan, TimelineKind, TimePolicy, from_dict, to_dict
 from runtime.columns.timestamps import parse_times
 from runtime.instants import NEVER, parse_moment
 from runtime.policies.durations import parse_duration
@@ -22,11 +22,11 @@ from runtime.policies.presets import apama, stream_analytics, streaminsight
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 
-APAMA = TimePolicy("apama", "key", leeway=10 * SECOND, reorder=10 * SECOND)
+APAMA = TimePolicy("apama", TimelineKind.KEY, leeway=10 * SECOND, reorder=10 * SECOND)
 STREAM_ANALYTICS = TimePolicy(
-    "stream_analytics", "partition", early=5 * MINUTE, max_delay=5 * SECOND, every=1, action="adjust"
+    "stream_analytics", TimelineKind.PARTITION, early=5 * MINUTE, max_delay=5 * SECOND, every=1, action="adjust"
 )
-STREAMINSIGHT = TimePolicy("streaminsight", "input", every=1, is_strict=True)
+STREAMINSIGHT = TimePolicy("streaminsight", TimelineKind.EVENT_TYPE, every=1, is_strict=True)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from querylang.plan.model import TimePolicy
+from querylang.plan.model import TimelineKind, TimePolicy
 from tests.support.timed import END_EDGE, INTERVAL, SECOND, START_EDGE, Record, Timed, TimedInput
 
 Key = tuple[int | str | None, ...]
@@ -239,9 +239,9 @@ class TimeOracle:
         """No event of this input and key will have a time below it any more."""
         item = self.inputs[index]
         match item.policy:
-            case TimePolicy(timeline="input"):
+            case TimePolicy(timeline=TimelineKind.EVENT_TYPE):
                 return self._increment(index)
-            case TimePolicy(timeline="partition" | "substream"):
+            case TimePolicy(timeline=TimelineKind.PARTITION | TimelineKind.SUBSTREAM):
                 return self._least_watermark(item.policy, key)
         return self._key_bound(index, key)
 
@@ -271,12 +271,12 @@ class TimeOracle:
         bounds = [self._watermark(policy, place) for place in places if own is None or place[1] == own]
         heard = Counter(source for source, values in places if own is None or values == own)
         behind = self._behind(policy, UNHEARD if own is None else 0)
-        wanted = policy.partitions or 1 if policy.timeline == "partition" else 1
+        wanted = policy.partitions or 1 if policy.timeline is TimelineKind.PARTITION else 1
         silent = [source for source in sources | set(heard) or {""} if heard[source] < wanted]
         return min(bounds + [max(self._told(policy, source), behind) for source in silent])
 
     def _own_substream(self, policy: TimePolicy, key: Key) -> Key | None:
-        if policy.timeline != "substream" or not set(policy.over) <= set(self.keys):
+        if policy.timeline is not TimelineKind.SUBSTREAM or not set(policy.over) <= set(self.keys):
             return None
         named = dict(zip(self.keys, key, strict=True))
         return tuple(named[name] for name in policy.over)
@@ -382,10 +382,10 @@ class TimeOracle:
         early = policy.early if policy is not None else None
         is_early = early is not None and time - self.now > early
         match policy:
-            case TimePolicy(timeline="input"):
+            case TimePolicy(timeline=TimelineKind.EVENT_TYPE):
                 self.increments[index].quiet_since = self.now
                 return self._too_early(early, time) if is_early else self._incremented(index, policy, record, time)
-            case TimePolicy(timeline="partition" | "substream"):
+            case TimePolicy(timeline=TimelineKind.PARTITION | TimelineKind.SUBSTREAM):
                 place = self._place(policy, record)
                 self._start(policy, place, key)
                 return self._too_early(early, time) if is_early else self._watermarked(policy, place, time)
@@ -415,7 +415,9 @@ class TimeOracle:
 
     @staticmethod
     def _place(policy: TimePolicy, record: Record) -> Place:
-        return record.source, record.values(policy.over) if policy.timeline == "substream" else (record.partition,)
+        return record.source, record.values(policy.over) if policy.timeline is TimelineKind.SUBSTREAM else (
+            record.partition,
+        )
 
     def _start(self, policy: TimePolicy, place: Place, key: Key) -> None:
         """A timeline that was not heard of until now."""
@@ -469,7 +471,7 @@ class TimeOracle:
             own.level = max(own.level, own.newest - policy.disorder)
 
 
-SHARED = ("partition", "substream")
+SHARED = (TimelineKind.PARTITION, TimelineKind.SUBSTREAM)
 """Timelines that all inputs under a policy have in common."""
 
 

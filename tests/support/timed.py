@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from querylang.plan.model import TimePolicy
+from querylang.plan.model import TimelineKind, TimePolicy
 from tests.support.conditions import Short
 
 SECOND = 1_000_000
@@ -66,7 +66,7 @@ class TimedInput(Short):
     @property
     def is_chosen(self) -> bool:
         """Whether a policy was chosen for its source that is not the one of the query language itself."""
-        return self.policy is not None and self.policy.timeline != "key"
+        return self.policy is not None and not self.policy.is_per_key
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +93,9 @@ def stream_analytics(
     partitions: int | None = None,
 ) -> TimePolicy:
     """The settings of Stream Analytics with their defaults; `late` None: for ever."""
-    chosen = TimePolicy("stream_analytics", "substream" if over else "partition", over, early, late, out_of_order)
+    chosen = TimePolicy(
+        "stream_analytics", TimelineKind.SUBSTREAM if over else TimelineKind.PARTITION, over, early, late, out_of_order
+    )
     return replace(chosen, every=1, action=action, partitions=partitions)
 
 
@@ -108,7 +110,9 @@ def streaminsight(
     imports: str | None = None,
 ) -> TimePolicy:
     """The settings of StreamInsight with their defaults: `every` so many events, or `span` of event time, or neither."""
-    chosen = TimePolicy("streaminsight", "input", disorder=delay, every=every, every_span=span, idle=idle)
+    chosen = TimePolicy(
+        "streaminsight", TimelineKind.EVENT_TYPE, disorder=delay, every=every, every_span=span, idle=idle
+    )
     return replace(chosen, imports=imports, action=action, is_strict=True, is_final=final)
 
 
@@ -116,4 +120,4 @@ def apama(
     *, early: int | None = None, leeway: int | None = 10 * SECOND, reorder: int | None = 10 * SECOND
 ) -> TimePolicy:
     """What may be said of an input that is ordered by what the query says."""
-    return TimePolicy("apama", "key", early=early, leeway=leeway, reorder=reorder)
+    return TimePolicy("apama", TimelineKind.KEY, early=early, leeway=leeway, reorder=reorder)
