@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from ensue.rendering.replay_table import text_table
-from runtime.results.ledger import DISCARDS, WORDS
+from runtime.admission.outcomes import Group, Outcome
+from runtime.results.ledger import RECEIVED, WORDS
 
 Counts = Mapping[str, int]
 
@@ -65,6 +66,12 @@ def _table(accounts: Mapping[tuple[str, str], Counts]) -> str:
 
 def label(word: str) -> str:
     """A word of the ledger as it is printed: `discarded: late`, `adjusted: late`, `used`."""
-    if word in DISCARDS:
-        return f"discarded: {word}"
-    return word.replace("adjusted_", "adjusted: ", 1)
+    if word == RECEIVED:
+        return word
+    match Outcome[word.upper()].group:
+        case Group.DISCARDED:
+            return f"discarded: {word}"
+        case Group.ADJUSTED:
+            return f"adjusted: {word.removeprefix('adjusted_')}"
+        case _:
+            return word

@@ -13,15 +13,6 @@ from runtime.compiled import inlined
 from runtime.instants import NEVER, NO_TIME
 
 
-class Verdict(IntEnum):
-    """Why a record was refused; or, of one that was admitted with another time, why its own would not do."""
-
-    ADMITTED = 0
-    LATE = 1  # more than the largest delay behind its arrival
-    OUT_OF_ORDER = 2  # below the bound for another reason
-    EARLY = 3  # more than the limit ahead of its arrival
-
-
 class Action(IntEnum):
     """What becomes of a record below the bound."""
 
@@ -44,7 +35,7 @@ class Settings(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """`is_admitted` with `time`; `reason`: a `Verdict`; `bound`: what the record was measured against."""
+    """`is_admitted` with `time`; `reason`: an `Outcome`, 0: none; `bound`: what the record was measured against."""
 
     is_admitted: bool
     reason: int

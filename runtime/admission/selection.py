@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from types import MappingProxyType
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.expression import Expression
 from querylang.plan.model import Plan, QueryPlan
+from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import Kind
 from runtime.columns.expressions import as_array
 from runtime.columns.keys import key_columns, key_sources, substream_columns
@@ -24,36 +24,21 @@ from runtime.columns.timestamps import microseconds
 from runtime.instants import NO_TIME
 from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
 
-
-class Use(IntEnum):
-    """What a query does with a record; the words of the ledger are the names in lower case."""
-
-    UNRELATED = 0
-    EVENT = 1
-    HEARTBEAT = 2
-    FILTERED = 3
-    NULL_KEY = 4
-    NULL_TIME = 5
-    TICK = 6
-    CONTROL = 7
-    MALFORMED = 8
-    UNKNOWN_TYPE = 9
-
-
-_BY_KIND = {
-    Kind.TICK: Use.TICK,
-    Kind.CONTROL: Use.CONTROL,
-    Kind.MALFORMED: Use.MALFORMED,
-    Kind.UNKNOWN_TYPE: Use.UNKNOWN_TYPE,
-}
+_BY_KIND = {kind: Outcome[kind.name] for kind in Kind}
+"""The outcome of records that are not events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """By row. `input`: index or -1; `time`: source time; `beats`: bits of the inputs that the record is a heartbeat of, empty
-    where the query has no heartbeats."""
+    """What a query makes of records, by row.
 
-    use: NDArray[np.int8]
+    outcome: an `Outcome`; USED = an event of an input, which admission may still adjust or refuse
+    input: the input of that event; -1 = none
+    beats: bits of the inputs that the record is a heartbeat of; empty if the query has no heartbeats
+    time: source time
+    """
+
+    outcome: NDArray[np.int8]
     input: NDArray[np.int16]
     beats: NDArray[np.int64]
     time: NDArray[np.int64]
@@ -68,14 +53,14 @@ class Selector:
         self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
         # by kind of record: those that are no events have negative numbers, which count from the end
         kinds = len(plan.events) + len(_BY_KIND)
-        self._use = np.zeros(kinds, np.int8)
+        self._outcome = np.full(kinds, Outcome.UNRELATED, np.int8)
         self._input = np.full(kinds, -1, np.int16)
         self._beats = np.zeros(kinds, np.int64)
         self._keyed = np.zeros(kinds, np.bool_)
         self._needs_time = np.zeros(kinds, np.bool_)
         self._exports = np.zeros(kinds, np.bool_)
         for other, meaning in _BY_KIND.items():
-            self._use[other] = meaning
+            self._outcome[other] = meaning
         for kind, event in enumerate(plan.events):
             self._take_role(kind, event.name)
 
@@ -92,34 +77,34 @@ class Selector:
                 self._needs_time[kind] = True
         self._keyed[kind] = bool(key_sources(self._query).get(event))
         if self._input[kind] >= 0:
-            self._use[kind] = Use.EVENT
+            self._outcome[kind] = Outcome.USED
         elif self._beats[kind] or self._exports[kind]:
-            self._use[kind] = Use.HEARTBEAT
+            self._outcome[kind] = Outcome.HEARTBEAT
 
     def select(
         self, table: pa.Table, kinds: NDArray[np.int64], beats_of: Mapping[int, tuple[str, int]] = MappingProxyType({})
     ) -> Selection:
         """One verdict a record, before time comes in. `beats_of`: control events that are heartbeats, by row: event type and time."""
-        use, input_of = self._use[kinds], self._input[kinds]
-        self._filter(table, input_of, use)
+        outcome, input_of = self._outcome[kinds], self._input[kinds]
+        self._filter(table, input_of, outcome)
         time = self._source_times(table, kinds)
         for column in key_columns(table, kinds, self._plan, self._query):
             if column.null_count:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
-                use[_is_concerned(use) & self._keyed[kinds] & missing] = Use.NULL_KEY
+                outcome[_is_concerned(outcome) & self._keyed[kinds] & missing] = Outcome.NULL_KEY
         for inputs in self._substreams:
             columns = substream_columns(table, kinds, self._plan, self._query, inputs)
             for column in columns:
                 if column.null_count:
                     missing = column.is_null().to_numpy(zero_copy_only=False)
-                    use[np.isin(input_of, inputs) & _is_concerned(use) & missing] = Use.NULL_KEY
+                    outcome[np.isin(input_of, inputs) & _is_concerned(outcome) & missing] = Outcome.NULL_KEY
         if len(time) and time.min() == NO_TIME:
-            use[_is_concerned(use) & self._needs_time[kinds] & (time == NO_TIME)] = Use.NULL_TIME
-        input_of[use != Use.EVENT] = -1
-        beats = np.where(_is_concerned(use), self._beats[kinds], 0) if self._beats.any() else _NO_BEATS
+            outcome[_is_concerned(outcome) & self._needs_time[kinds] & (time == NO_TIME)] = Outcome.NULL_TIME
+        input_of[outcome != Outcome.USED] = -1
+        beats = np.where(_is_concerned(outcome), self._beats[kinds], 0) if self._beats.any() else _NO_BEATS
         if beats_of:
             beats, time = self._with_beats(beats, time, beats_of)
-        return Selection(use, input_of, beats, time)
+        return Selection(outcome, input_of, beats, time)
 
     def _with_beats(
         self, beats: NDArray[np.int64], time: NDArray[np.int64], beats_of: Mapping[int, tuple[str, int]]
@@ -137,11 +122,11 @@ class Selector:
         """The input that takes each kind of record, -1 for none; filters are not asked."""
         return self._input[kinds]
 
-    def _filter(self, table: pa.Table, input_of: NDArray[np.int16], use: NDArray[np.int8]) -> None:
+    def _filter(self, table: pa.Table, input_of: NDArray[np.int16], outcome: NDArray[np.int8]) -> None:
         for index, item in enumerate(self._query.inputs):
             if item.filter is not None:
                 passes = as_array(item.filter, table, self._plan, self._plan.event(item.event)).fill_null(False)
-                use[(input_of == index) & ~passes.to_numpy(zero_copy_only=False)] = Use.FILTERED
+                outcome[(input_of == index) & ~passes.to_numpy(zero_copy_only=False)] = Outcome.FILTERED
 
     def _source_times(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
         time: NDArray[np.int64] = table.column("_source_time").to_numpy()
@@ -158,9 +143,9 @@ class Selector:
 _NO_BEATS = np.empty(0, np.int64)
 
 
-def _is_concerned(use: NDArray[np.int8]) -> NDArray[np.bool_]:
+def _is_concerned(outcome: NDArray[np.int8]) -> NDArray[np.bool_]:
     """Which records the query takes."""
-    return (use == Use.EVENT) | (use == Use.HEARTBEAT)
+    return (outcome == Outcome.USED) | (outcome == Outcome.HEARTBEAT)
 
 
 def _time_sources(plan: Plan, query: QueryPlan) -> list[tuple[int, Expression]]:

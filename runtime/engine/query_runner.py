@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.arrays import Ready, Released, Timers, Waited
+from runtime.admission.outcomes import Outcome, after_admission, reason_words
 from runtime.admission.per_key import Admitted, admit
 from runtime.admission.query_clocks import ClocksRun, QueryClocks
-from runtime.admission.selection import Selection, Selector, Use
+from runtime.admission.selection import Selection, Selector
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import AT_THE_END, SYSTEM_FIELDS, field_columns
 from runtime.columns.keys import key_columns, key_identity, plain_columns, unique_numbers
@@ -48,8 +49,6 @@ from runtime.results.schemas import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
 
 Integers = NDArray[np.int64]
 
-_REASONS = pa.array([None, "late", "out_of_order", "early", "null_key", "null_time"], pa.string())
-_NULL_KEY, _NULL_TIME = 4, 5
 _OWN_FIELDS = [pa.field("_time", pa.int64()), pa.field("_ripe", pa.int64()), pa.field("_pending", pa.bool_())]
 
 
@@ -127,7 +126,7 @@ class QueryRunner:
     def run(self, clocked: Clocked, *, everything: bool = False) -> QueryOutcome:
         """Judges the records, releases what is definitive and matches it; `everything`: of all keys, not only those concerned."""
         selection = self._selector.select(clocked.table, clocked.kinds, clocked.beats)
-        is_concerned = (selection.use == Use.EVENT) | (selection.use == Use.HEARTBEAT)
+        is_concerned = (selection.outcome == Outcome.USED) | (selection.outcome == Outcome.HEARTBEAT)
         is_concerned[list(clocked.beats)] = True
         rows = np.flatnonzero(is_concerned)
         new = self._calls.new_rows(clocked, selection, rows)
@@ -163,7 +162,7 @@ class QueryRunner:
 
     def _adjusted(self, clocks: ClocksRun, rows: Integers) -> pa.Table:
         places = np.flatnonzero(clocks.verdicts.adjusted)
-        reasons = _REASONS.take(pa.array(clocks.verdicts.adjusted[places]))
+        reasons = reason_words(clocks.verdicts.adjusted[places])
         query = pa.repeat(pa.scalar(self.query.title), len(places))
         columns = [query, reasons, pa.array(clocks.verdicts.time[places]), pa.array(rows[places])]
         return pa.table(columns, schema=ADJUSTED_SCHEMA)
@@ -270,16 +269,15 @@ class QueryRunner:
         bound = np.full(len(clocked.table), NO_TIME, np.int64)
         reason[rows] = admitted.verdict
         bound[rows] = admitted.verdict_bound
-        reason[selection.use == Use.NULL_KEY] = _NULL_KEY
-        reason[selection.use == Use.NULL_TIME] = _NULL_TIME
+        has_null = (selection.outcome == Outcome.NULL_KEY) | (selection.outcome == Outcome.NULL_TIME)
+        reason[has_null] = selection.outcome[has_null]
         bad = np.flatnonzero(reason)
-        reasons = _REASONS.take(pa.array(reason[bad]))
         return refused(
             self._plan,
             self.query.title,
             clocked.table,
             bad,
-            reasons,
+            reason_words(reason[bad]),
             clocked.arrival[bad],
             selection.time[bad],
             bound[bad],
@@ -288,12 +286,10 @@ class QueryRunner:
     def _account(
         self, clocked: Clocked, selection: Selection, rows: Integers, work: _Work, was_pending: pa.Table
     ) -> Account:
-        verdict = np.zeros(len(clocked.table), np.int8)
-        verdict[rows] = work.admitted.released.verdict
-        adjusted = np.zeros(len(clocked.table), np.int8)
-        adjusted[rows] = work.call.clocks.verdicts.adjusted
+        refused, adjusted = work.admitted.released.verdict, work.call.clocks.verdicts.adjusted
+        outcome = after_admission(selection.outcome, rows, refused, adjusted)
         name, sources = self.query.title, one_chunk(clocked.table.column("_source"))
-        account = count_records(name, sources, selection.use, verdict, adjusted)
+        account = count_records(name, sources, outcome)
         pending = work.call.table.select(_counted(work.call.table)).take(pa.array(work.admitted.released.pending))
         account.update(count_pending(name, was_pending, -1))
         account.update(count_pending(name, pending, 1))

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from querylang.plan.model import Plan
-from runtime.admission.selection import Selector, Use
+from runtime.admission.outcomes import Outcome
+from runtime.admission.selection import Selector
 from runtime.columns.arrivals import Arrivals, Kind, Shape, column_name
 from runtime.columns.cell_values import event_of
 from runtime.columns.keys import key_columns
@@ -32,8 +33,8 @@ from runtime.results.schemas import Results
 Key = tuple[Any, ...]
 """Values that can be looked up and ordered: a location is the tuple of its members' names and values."""
 
-_JUDGED = (Use.EVENT, Use.HEARTBEAT)
-_CONCERNED = (*_JUDGED, Use.NULL_KEY, Use.NULL_TIME)
+_JUDGED = (Outcome.USED, Outcome.HEARTBEAT)
+_CONCERNED = (*_JUDGED, Outcome.NULL_KEY, Outcome.NULL_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,9 @@ def replay_steps(
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """What one query makes of each record: its use, its time, whether that counts, its key; whether it waits for more than its time."""
+    """What one query makes of each record: its outcome, its time, whether that counts, its key; whether it waits for more than its time."""
 
-    use: Sequence[int]
+    outcome: Sequence[int]
     time: Sequence[int]
     keys: Sequence[Key]
     timed: Sequence[bool]
@@ -129,13 +130,13 @@ class _Stepping:
         timed = [waits[place] for place in selection.input.tolist()]
         stricts = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
         strict = [stricts[place] for place in selection.input.tolist()]
-        return _Role(selection.use.tolist(), selection.time.tolist(), keys, timed, strict)
+        return _Role(selection.outcome.tolist(), selection.time.tolist(), keys, timed, strict)
 
     def record(self, index: int) -> Step:
         """One record through the engine."""
         results = self.engine.process(Arrivals(self.table.slice(index, 1)))
         discarded = {(row["query"], row["reason"]) for row in _discards(results)}
-        concerned = [place for place, role in enumerate(self.roles) if role.use[index] in _CONCERNED]
+        concerned = [place for place, role in enumerate(self.roles) if role.outcome[index] in _CONCERNED]
         definitive = self._definitives(index)
         adjusted = {row["query"]: (row["time"], row["reason"]) for row in results.adjusted.to_pylist()}
         for place in concerned:
@@ -203,7 +204,7 @@ class _Stepping:
     def _wait(self, place: int, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
         """Remembers the definitive time that an event waits for."""
         role = self.roles[place]
-        if role.use[index] == Use.EVENT and not is_discarded and not self.is_end[index]:
+        if role.outcome[index] == Outcome.USED and not is_discarded and not self.is_end[index]:
             time = role.time[index] if role.timed[index] else int(self.arrival[index])
             time = time if adjusted is None else adjusted
             self.waiting.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
@@ -225,7 +226,7 @@ class _Stepping:
         """The definitive times of the queries that a record concerns; of unkeyed queries always."""
         found = []
         for query, role in zip(self.plan.queries, self.roles, strict=True):
-            if query.keys and (role.use[index] not in _CONCERNED or None in role.keys[index]):
+            if query.keys and (role.outcome[index] not in _CONCERNED or None in role.keys[index]):
                 continue
             definitive = self.engine.definitive(query.title, _cells_of(role.keys[index]))
             if definitive is not None:
@@ -236,7 +237,7 @@ class _Stepping:
         """Source time, and the time that the event has for the first query that takes it."""
         declared = int(self.table.column("_source_time")[index].as_py())
         source_time = next((self.roles[place].time[index] for place in concerned), declared)
-        judged = [self.roles[place] for place in concerned if self.roles[place].use[index] in _JUDGED]
+        judged = [self.roles[place] for place in concerned if self.roles[place].outcome[index] in _JUDGED]
         time = NO_TIME
         if judged:
             time = judged[0].time[index] if judged[0].timed[index] else int(self.arrival[index])

@@ -1,7 +1,7 @@
-"""The accounts: for each query and source, what became of every record.
+"""The ledger: how many records of each source had which outcome for each query.
 
-received = used + adjusted (by reason) + filtered + heartbeat + control + tick + unrelated + discarded (by reason) + pending, at
-every moment: an event is in one of them. Counts are changes: those of one call, or of all calls so far; `pending` may go down.
+At every moment received = used + adjusted + filtered + heartbeat + control + tick + unrelated + discarded + pending:
+each record has exactly one outcome. Counts are changes, of one call or of all calls so far; `pending` may go down.
 """
 
 from __future__ import annotations
@@ -13,76 +13,50 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from runtime.admission.rules import Verdict
-from runtime.admission.selection import Use
+from runtime.admission.outcomes import ADMITTED, Group, Outcome
 from runtime.arrow_types import one_chunk
 from runtime.results.schemas import LEDGER_SCHEMA
 
-DISCARDS = ("early", "late", "out_of_order", "malformed", "unknown_type", "null_key", "null_time")
-"""Reasons for which a record is refused."""
+RECEIVED = "received"
+"""The word for the sum of all outcomes."""
 
-USES = ("used", "adjusted_late", "adjusted_out_of_order", "filtered", "heartbeat", "control", "tick", "unrelated")
-"""Ways in which a record is used, if only by being looked at."""
+WORDS = (RECEIVED, *(outcome.word for outcome in Outcome))
+"""All words of the ledger, in the order in which it is printed."""
 
-WORDS = ("received", *USES, *DISCARDS, "pending")
-"""All words of the account, in the order in which it is printed."""
+DISCARDS = tuple(outcome.word for outcome in Outcome if outcome.group is Group.DISCARDED)
+"""The reasons for which a record is discarded."""
 
 Account = Counter[tuple[str, str, str]]
 """Counts by (query, source, word)."""
 
-_EVENT = tuple("used" if verdict == Verdict.ADMITTED else f"adjusted_{verdict.name.lower()}" for verdict in Verdict)
-"""The words for events that were admitted, by why they have another time than their own."""
 
-_OUTCOMES = [
-    *(use.name.lower() for use in Use),
-    *(verdict.name.lower() for verdict in Verdict),
-    *_EVENT,
-]
-_REFUSED = len(Use)
-_ADMITTED = len(Use) + len(Verdict)
-
-
-def count_records(
-    query: str,
-    sources: pa.DictionaryArray,
-    use: NDArray[np.int8],
-    verdict: NDArray[np.int8],
-    adjusted: NDArray[np.int8] | None = None,
-) -> Account:
-    """What became of the records of one call: events that were admitted count as used or adjusted, whether pending or not.
-
-    One entry a record: its source, its use, and for events the verdict (ADMITTED for all others), and the verdict on the
-    time that it came with.
-    """
-    outcome = use.copy()
-    outcome[use == Use.EVENT] = _ADMITTED
-    if adjusted is not None:
-        outcome[adjusted > 0] = _ADMITTED + adjusted[adjusted > 0]
-    outcome[verdict > 0] = _REFUSED + verdict[verdict > 0]
+def count_records(query: str, sources: pa.DictionaryArray, outcomes: NDArray[np.int8]) -> Account:
+    """The outcomes of new records, one entry per record; events that are pending count as admitted here."""
     names = sources.dictionary.to_pylist()
-    places = outcome if len(names) == 1 else sources.indices.to_numpy() * len(_OUTCOMES) + outcome
+    places = outcomes if len(names) == 1 else sources.indices.to_numpy() * len(Outcome) + outcomes
     counts = np.bincount(places)
     account: Account = Counter()
     for place in np.flatnonzero(counts):
-        source, word = names[place // len(_OUTCOMES)], _OUTCOMES[place % len(_OUTCOMES)]
-        account[query, source, "received"] += int(counts[place])
-        account[query, source, word] += int(counts[place])
+        source, outcome = names[place // len(Outcome)], Outcome(place % len(Outcome))
+        account[query, source, RECEIVED] += int(counts[place])
+        account[query, source, outcome.word] += int(counts[place])
     return account
 
 
 def count_pending(query: str, events: pa.Table, change: int) -> Account:
-    """Moves admitted events between used or adjusted and pending: `change` 1 for those that are pending now, -1 for before.
+    """Moves admitted events between their outcome and pending.
 
-    `events`: their sources (`_source`) and, where times can be adjusted, why theirs were (`_adjusted`).
+    events: their sources (`_source`) and, if times can be adjusted, the reasons (`_adjusted`)
+    change: 1 for events that are pending now, -1 for those that were pending before
     """
     account: Account = Counter()
     source = one_chunk(events.column("_source"))
     adjusted = one_chunk(events.column("_adjusted")).to_numpy() if "_adjusted" in events.column_names else 0
-    counts = np.bincount(source.indices.to_numpy().astype(np.int64) * len(_EVENT) + adjusted)
+    counts = np.bincount(source.indices.to_numpy().astype(np.int64) * len(ADMITTED) + adjusted)
     for place in np.flatnonzero(counts):
-        name, word = source.dictionary[place // len(_EVENT)].as_py(), _EVENT[place % len(_EVENT)]
-        account[query, name, "pending"] += change * int(counts[place])
-        account[query, name, word] -= change * int(counts[place])
+        name, outcome = source.dictionary[place // len(ADMITTED)].as_py(), ADMITTED[place % len(ADMITTED)]
+        account[query, name, Outcome.PENDING.word] += change * int(counts[place])
+        account[query, name, outcome.word] -= change * int(counts[place])
     return account
 
 

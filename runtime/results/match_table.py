@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import EventType, Plan, QueryPlan, known
 from runtime.admission.arrays import Waited
-from runtime.admission.rules import Verdict
+from runtime.admission.outcomes import reason_words
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import key_columns, mix
@@ -36,7 +36,6 @@ from runtime.results.schemas import (
 Integers = NDArray[np.int64]
 
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
-REASONS = pa.array([None, *(verdict.name.lower() for verdict in Verdict if verdict)], pa.string())
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 
 
@@ -155,7 +154,7 @@ def _ordering(query: QueryPlan, table: pa.Table, rows: Integers) -> list[pa.Arra
     """Why events have another time than their own, and when they end, where a policy can bring that."""
     columns = []
     if adjusts(query):
-        columns.append(REASONS.take(pa.array(table.column("_adjusted").to_numpy()[rows])))
+        columns.append(reason_words(table.column("_adjusted").to_numpy()[rows]))
     if has_ends(query):
         columns.append(moments(one_chunk(table.column("_end")).fill_null(NO_TIME).to_numpy()[rows]))
     return columns

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan, TimelineKind
-from runtime.admission.rules import Verdict
-from runtime.admission.selection import Selector, Use
+from runtime.admission.outcomes import Outcome
+from runtime.admission.selection import Selector
 from runtime.columns.arrivals import Arrivals, Kind
 from runtime.columns.keys import bucket_of, key_identity
 from runtime.policies.per_input import is_clocked, shares_clock
@@ -29,10 +29,10 @@ from runtime.results.ledger import Account, count_records
 EVERY_BUCKET = -1
 """Stands for "a copy to each bucket" among bucket numbers."""
 
-_UNWANTED = (Use.UNRELATED, Use.FILTERED, Use.TICK)
+_UNWANTED = (Outcome.UNRELATED, Outcome.FILTERED, Outcome.TICK)
 """Records that change nothing but the clock, which travels by itself."""
 
-_REFUSED_AT_SOURCE = (Use.MALFORMED, Use.UNKNOWN_TYPE)
+_REFUSED_AT_SOURCE = (Outcome.MALFORMED, Outcome.UNKNOWN_TYPE)
 """Records that are refused once, not once a query: the first group's engine does it."""
 
 
@@ -65,10 +65,10 @@ class PartitionGroup:
         return plain.issuperset(present.tolist())
 
     def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
-        """What each query makes of each record (`runtime.admission.selection.Use`)."""
+        """What each query makes of each record (`runtime.admission.outcomes.Outcome`)."""
         kinds = arrivals.system("kind").astype(np.int64)
         return {
-            query.title: selector.select(arrivals.table, kinds).use
+            query.title: selector.select(arrivals.table, kinds).outcome
             for query, selector in zip(self.plan.queries, self.selectors, strict=True)
         }
 
@@ -95,7 +95,7 @@ class PartitionGroup:
         if self.takes_all(arrivals):
             return Route(place, np.ones(len(place), np.bool_), Account())
         uses = self.uses(arrivals)
-        beats = np.logical_or.reduce([use == Use.HEARTBEAT for use in uses.values()])
+        beats = np.logical_or.reduce([use == Outcome.HEARTBEAT for use in uses.values()])
         place[homeless & (beats | (arrivals.system("kind") == Kind.CONTROL))] = EVERY_BUCKET
         wanted = self.is_wanted(uses)
         return Route(place, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
@@ -122,8 +122,7 @@ def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: N
     chosen = arrivals.table.column("_source").filter(pa.array(rows)).combine_chunks()
     sources = pc.dictionary_encode(chosen)
     for query, use in uses.items():
-        mine = use[rows]
-        account.update(count_records(query, sources, mine, np.full(len(mine), Verdict.ADMITTED, np.int8)))
+        account.update(count_records(query, sources, use[rows]))
     return account
 
 
