@@ -60,9 +60,9 @@ def replay(
     `flush=False` at the last row. Raises QueryErrors and InputError.
     """
     from ensue.result import run
-    from runtime.reading.tables import Columns
+    from runtime.reading.tables import ColumnNames
 
-    columns = Columns(arrival, type, source_time)
+    columns = ColumnNames(arrival, type, source_time)
     return run(queries, events, columns, parameters=parameters, ordering=ordering, until=until, flush=flush)
 
 
@@ -78,9 +78,9 @@ def match(
 ) -> DataFrame:
     """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns, parameters and ordering as in `replay`."""
     from ensue import spark
-    from runtime.reading.tables import Columns
+    from runtime.reading.tables import ColumnNames
 
-    return spark.match(frames, queries, Columns(arrival, type, source_time), parameters, ordering)
+    return spark.match(frames, queries, ColumnNames(arrival, type, source_time), parameters, ordering)
 
 
 def stream(
@@ -103,9 +103,9 @@ def stream(
     None, and never for `none`: then only records move time. Columns, parameters and ordering as in `replay`; the sources' names are those of `frames`.
     """
     from ensue import spark
-    from runtime.reading.tables import Columns
+    from runtime.reading.tables import ColumnNames
 
-    columns = Columns(arrival, type, source_time)
+    columns = ColumnNames(arrival, type, source_time)
     return spark.stream(
         frames, queries, columns, control=control, clock=clock, idle=idle, parameters=parameters, ordering=ordering
     )

@@ -148,10 +148,10 @@ def explain(
     from querylang.parameters.instances import with_instances
     from querylang.plan.describe import to_dot
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
-    from runtime.reading.tables import Columns
+    from runtime.reading.tables import ColumnNames
 
     queries = load(file)
-    plan = template_for(queries, events, Columns()) if events else queries.template()
+    plan = template_for(queries, events, ColumnNames()) if events else queries.template()
     if parameters is not None:
         plan = with_instances(plan, read_parameters(parameters))
     plan = with_ordering(plan, [SourceOrdering(*chosen) for chosen in parse_orderings(ordering).items()])
@@ -278,14 +278,14 @@ def match(
 ) -> None:
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
     from ensue import spark
-    from runtime.reading.tables import Columns
+    from runtime.reading.tables import ColumnNames
 
     if out.exists():
         raise InputError(f"{out}: exists already; matches are written to a new folder")
     for path in events:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    frame = spark.match_files(load(file), events, Columns(arrival, type_, source_time), parameters, ordering)
+    frame = spark.match_files(load(file), events, ColumnNames(arrival, type_, source_time), parameters, ordering)
     frame.write.parquet(str(out.resolve()))
     count = frame.sparkSession.read.parquet(str(out.resolve())).count()
     if as_json:

@@ -29,7 +29,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import column_name
 from runtime.columns.timestamps import parse_time
 from runtime.policies.plan_policies import GivenOrderings, parse_orderings
-from runtime.reading.tables import Columns, infer_schemas
+from runtime.reading.tables import ColumnNames, infer_schemas
 from runtime.replay.loading import read_ordered
 from runtime.replay.replay import Records, matches_in_order, measured_replay
 from runtime.replay.steps import Step, replay_steps, row_numbers
@@ -159,7 +159,7 @@ class Replay:
 def run(
     queries: Queries | str | Path,
     events: Any,
-    columns: Columns,
+    columns: ColumnNames,
     *,
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
@@ -185,12 +185,12 @@ def as_tables(events: Any) -> list[Any]:
     return [events]
 
 
-def plan_for(queries: Queries, tables: Sequence[Any], columns: Columns, parameters: Given = NOTHING) -> Plan:
+def plan_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames, parameters: Given = NOTHING) -> Plan:
     """The plan for these tables, every query an instance; raises QueryErrors, InputError."""
     return with_instances(template_for(queries, tables, columns), parameters)
 
 
-def template_for(queries: Queries, tables: Sequence[Any], columns: Columns) -> Plan:
+def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Plan:
     """The plan for these tables; the fields of types that nothing defines are those that the tables have."""
     if not queries.open_types:
         return queries.template()

@@ -23,7 +23,7 @@ from querylang.plan.model import Plan
 from runtime.policies.durations import parse_duration
 from runtime.policies.plan_policies import GivenOrderings, SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.reading.schema_inference import PLACES, type_of_kind
-from runtime.reading.tables import Columns
+from runtime.reading.tables import ColumnNames
 from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend.frames import bounded, streaming
 from spark_backend.job.settings import Clock
@@ -37,20 +37,20 @@ Frames = DataFrame | Mapping[str, DataFrame]
 def match(
     frames: Frames,
     queries: Queries | str | Path,
-    columns: Columns,
+    columns: ColumnNames,
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
 ) -> DataFrame:
     """See `ensue.match`."""
     plan = _ordered(_plan_for_frames(load(queries), frames, columns, parameters), frames, columns, ordering)
     source = "table" if isinstance(frames, DataFrame) else None
-    return bounded.match(frames, plan, reading=None if columns == Columns() else _reading(columns, source))
+    return bounded.match(frames, plan, reading=None if columns == ColumnNames() else _reading(columns, source))
 
 
 def stream(
     frames: Frames,
     queries: Queries | str | Path,
-    columns: Columns,
+    columns: ColumnNames,
     *,
     control: DataFrame | None,
     clock: str,
@@ -82,7 +82,7 @@ def _silence(clock: str, idle: str | None) -> int | None:
 def match_files(
     queries: Queries,
     paths: Sequence[Path],
-    columns: Columns,
+    columns: ColumnNames,
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
 ) -> DataFrame:
@@ -94,7 +94,7 @@ def match_files(
     return matches_frame(tagged, plan)
 
 
-def _reading(columns: Columns, source: str | None) -> Reading:
+def _reading(columns: ColumnNames, source: str | None) -> Reading:
     return Reading(None, columns.type, columns.source_time, columns.arrival, source)
 
 
@@ -102,7 +102,7 @@ def _named(frames: Frames) -> Mapping[str, DataFrame]:
     return {"table": frames} if isinstance(frames, DataFrame) else frames
 
 
-def _ordered(plan: Plan, frames: Frames, columns: Columns, ordering: GivenOrderings) -> Plan:
+def _ordered(plan: Plan, frames: Frames, columns: ColumnNames, ordering: GivenOrderings) -> Plan:
     """The plan with the policies of its sources: the DataFrames by their names, or what their column `source` will name."""
     orderings = parse_orderings(ordering)
     if not orderings:
@@ -119,7 +119,7 @@ def _ordered(plan: Plan, frames: Frames, columns: Columns, ordering: GivenOrderi
     return with_ordering(plan, given)
 
 
-def _plan_for_frames(queries: Queries, frames: Frames, columns: Columns, parameters: Parameters) -> Plan:
+def _plan_for_frames(queries: Queries, frames: Frames, columns: ColumnNames, parameters: Parameters) -> Plan:
     """The plan; event types that nothing defines have the DataFrames' columns as fields."""
     given = read_parameters(parameters)
     if not queries.open_types:

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from querylang.plan.expression import Expression
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.outcomes import Outcome
-from runtime.columns.arrivals import Kind
+from runtime.columns.arrivals import RecordKind
 from runtime.columns.expressions import as_array
 from runtime.columns.keys import key_columns, key_sources, substream_columns
 from runtime.columns.timestamps import microseconds
 from runtime.instants import NO_TIME
 from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
 
-_BY_KIND = {kind: Outcome[kind.name] for kind in Kind}
+_BY_KIND = {kind: Outcome[kind.name] for kind in RecordKind}
 """The outcome of records that are not events."""
 
 

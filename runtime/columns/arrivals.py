@@ -26,7 +26,7 @@ AT_THE_END = 2**60
 """The step of what the end of an input brings: behind every record."""
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record is, where it is no event of the plan; an event's kind is its type's index in `Plan.events`."""
 
     TICK = -1
@@ -79,7 +79,7 @@ def arrivals_schema(plan: Plan) -> pa.Schema:
 class Arrivals:
     """A batch of records.
 
-    `_kind`: index into `Plan.events`, or a `Kind`. `_arrival`: arrival time; along the offsets of one source partition
+    `_kind`: index into `Plan.events`, or a `RecordKind`. `_arrival`: arrival time; along the offsets of one source partition
     it never decreases (readers clamp it). `_source`, `_partition`, `_offset`: where the record came from; together
     unique; the source is dictionary-encoded. `_source_time`: the time in the source's declared column, NO_TIME where
     there is none. `_text`: the control event, the reason why the record could not be read (with the record), or the

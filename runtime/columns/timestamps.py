@@ -1,4 +1,4 @@
-"""Moments in text and tables: every form in which users write a time, as microseconds UTC, and back.
+"""Timestamps in text and tables: every form in which users write a time, as microseconds UTC, and back.
 
 Takes an Arrow column (or one text); gives integer microseconds since 1970-01-01 UTC. A time is ISO 8601 (UTC unless it
 says otherwise), `HH:MM:SS[.ffffff]` (of 1970-01-01), a timestamp, date or time column, or seconds since 1970 as a
@@ -29,26 +29,26 @@ NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class Timestamps:
     """A column of times: `micros` is NO_TIME where the cell is null or `bad` (not a time)."""
 
     micros: NDArray[np.int64]
     bad: NDArray[np.bool_]
 
 
-def parse_times(column: pa.Array) -> Moments:
+def parse_times(column: pa.Array) -> Timestamps:
     """Read a column of any type as times; what is no time, or outside of the years 1 to 9999, is marked, never raised."""
     moments = _parsed(column)
     outside = (moments.micros != NO_TIME) & ((moments.micros < EARLIEST) | (moments.micros > LATEST))
     if not outside.any():
         return moments
-    return Moments(np.where(outside, NO_TIME, moments.micros), moments.bad | outside)
+    return Timestamps(np.where(outside, NO_TIME, moments.micros), moments.bad | outside)
 
 
-def _parsed(column: pa.Array) -> Moments:
+def _parsed(column: pa.Array) -> Timestamps:
     kind = column.type
     if pa.types.is_null(kind):
-        return Moments(np.full(len(column), NO_TIME), np.zeros(len(column), np.bool_))
+        return Timestamps(np.full(len(column), NO_TIME), np.zeros(len(column), np.bool_))
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _of_timestamps(column)
     if pa.types.is_time(kind):
@@ -57,7 +57,7 @@ def _parsed(column: pa.Array) -> Moments:
         return _of_text(column)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _of_seconds(column)
-    return Moments(np.full(len(column), NO_TIME), _valid(column))
+    return Timestamps(np.full(len(column), NO_TIME), _valid(column))
 
 
 def parse_time(text: str) -> int:
@@ -85,16 +85,16 @@ def _valid(column: pa.Array) -> NDArray[np.bool_]:
     return valid
 
 
-def _known(micros: pa.Array) -> Moments:
+def _known(micros: pa.Array) -> Timestamps:
     filled: NDArray[np.int64] = pc.fill_null(micros, NO_TIME).to_numpy(zero_copy_only=False)
-    return Moments(filled, np.zeros(len(filled), np.bool_))
+    return Timestamps(filled, np.zeros(len(filled), np.bool_))
 
 
-def _of_timestamps(column: pa.Array) -> Moments:
+def _of_timestamps(column: pa.Array) -> Timestamps:
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         nanos = pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy(zero_copy_only=False)
         rounded: NDArray[np.int64] = np.where(_valid(column), (nanos + 500) // 1000, NO_TIME)
-        return Moments(rounded, np.zeros(len(rounded), np.bool_))
+        return Timestamps(rounded, np.zeros(len(rounded), np.bool_))
     zone = column.type.tz if pa.types.is_timestamp(column.type) else None
     try:
         return _known(pc.cast(pc.cast(column, pa.timestamp("us", zone)), pa.int64()))
@@ -103,21 +103,21 @@ def _of_timestamps(column: pa.Array) -> Moments:
         return _of_seconds(seconds)
 
 
-def _of_seconds(column: pa.Array) -> Moments:
+def _of_seconds(column: pa.Array) -> Timestamps:
     valid = _valid(column)
     if pa.types.is_integer(column.type):
         whole = pc.fill_null(pc.cast(column, pa.int64(), safe=False), 0).to_numpy(zero_copy_only=False)
         fits = np.abs(whole.astype(np.float64)) < _LARGEST
         exact: NDArray[np.int64] = np.where(valid & fits, np.where(fits, whole, 0) * SECOND, NO_TIME)
-        return Moments(exact, valid & ~fits)
+        return Timestamps(exact, valid & ~fits)
     seconds = pc.fill_null(pc.cast(column, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         fits = np.abs(seconds) < _LARGEST
         micros = np.rint(np.where(fits, seconds, 0.0) * SECOND).astype(np.int64)
-    return Moments(np.where(valid & fits, micros, NO_TIME), valid & ~fits)
+    return Timestamps(np.where(valid & fits, micros, NO_TIME), valid & ~fits)
 
 
-def _of_text(column: pa.Array) -> Moments:
+def _of_text(column: pa.Array) -> Timestamps:
     text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
     numbers = pc.fill_null(pc.match_substring_regex(text, NUMBER), False)
     if not pc.any(numbers, min_count=0).as_py():
@@ -126,7 +126,7 @@ def _of_text(column: pa.Array) -> Moments:
     seconds = _of_seconds(pc.cast(text.filter(numbers), pa.float64()))
     micros, bad, chosen = rest.micros.copy(), rest.bad.copy(), numbers.to_numpy(zero_copy_only=False)
     micros[chosen], bad[chosen] = seconds.micros, seconds.bad
-    return Moments(micros, bad)
+    return Timestamps(micros, bad)
 
 
 def _in_full(text: pa.Array) -> pa.Array:
@@ -145,15 +145,17 @@ def _in_full(text: pa.Array) -> pa.Array:
     )
 
 
-def _of_zoned_text(text: pa.Array) -> Moments:
+def _of_zoned_text(text: pa.Array) -> Timestamps:
     parsed = cast_or_null(text, pa.timestamp("us", "UTC"), _ZONED)
     moments = _known(pc.cast(parsed, pa.int64()))
     bad = _valid(text) & (moments.micros == NO_TIME)
     finer = bad & pc.fill_null(pc.match_substring_regex(text, _FINER), False).to_numpy(zero_copy_only=False)
-    return _with_finer(text, moments.micros, bad, finer) if finer.any() else Moments(moments.micros, bad)
+    return _with_finer(text, moments.micros, bad, finer) if finer.any() else Timestamps(moments.micros, bad)
 
 
-def _with_finer(text: pa.Array, micros: NDArray[np.int64], bad: NDArray[np.bool_], finer: NDArray[np.bool_]) -> Moments:
+def _with_finer(
+    text: pa.Array, micros: NDArray[np.int64], bad: NDArray[np.bool_], finer: NDArray[np.bool_]
+) -> Timestamps:
     """Times with more than six digits of a second (100 ns and ns are common), to the nearest microsecond."""
     long = text.filter(pa.array(finer))
     short = _of_zoned_text(pc.replace_substring_regex(long, _FINER, r"\1\3"))
@@ -162,7 +164,7 @@ def _with_finer(text: pa.Array, micros: NDArray[np.int64], bad: NDArray[np.bool_
     micros, bad = micros.copy(), bad.copy()
     micros[finer] = np.where(short.bad, NO_TIME, short.micros + rounds_up)
     bad[finer] = short.bad
-    return Moments(micros, bad)
+    return Timestamps(micros, bad)
 
 
 def cast_or_null(column: pa.Array, target: pa.DataType, form: str | None = None) -> pa.Array:

@@ -19,7 +19,7 @@ from querylang.plan.model import Plan
 from runtime.admission.query_clocks import CLOCK_SCHEMA
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.call_rows import Clocked, Leeway
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.snapshot import StateError, decode, encode
@@ -192,7 +192,7 @@ class Engine:
     def _controls(self, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]) -> _Controls:
         """What the control events of a call ask for, and an error row for each wrong one."""
         controls = _Controls([(0, self._leeway)], {}, [])
-        rows = np.flatnonzero(kinds == Kind.CONTROL)
+        rows = np.flatnonzero(kinds == RecordKind.CONTROL)
         text = one_chunk(table.column("_text")) if len(rows) else None
         for row in rows.tolist():
             assert text is not None

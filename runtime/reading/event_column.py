@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import Kind
+from runtime.columns.arrivals import RecordKind
 from runtime.interpreter.context import Names
 from runtime.interpreter.event_text import EventTextError, fields, parse_event_text
 from runtime.interpreter.values import Event, World
@@ -36,7 +36,7 @@ wrong, or that it does not know yet, with an error of its own."""
 
 @dataclass(frozen=True, slots=True)
 class EventColumn:
-    """By row: `kinds` (`runtime.columns.arrivals.Kind`, or an event type's index) and `text` (None: no row has one).
+    """By row: `kinds` (`runtime.columns.arrivals.RecordKind`, or an event type's index) and `text` (None: no row has one).
 
     `written`: rows that are events of the plan written as text. `malformed`: rows that are nothing, and why.
     """
@@ -110,31 +110,33 @@ def _rows(meanings: Sequence[_Meaning], codes: NDArray[np.int32]) -> list[tuple[
 
 def _meaning(cell: str, plan: Plan, world: World) -> _Meaning:
     if not cell:
-        return _Meaning(Kind.TICK)
+        return _Meaning(RecordKind.TICK)
     index = event_index(plan, cell)
     if index is not None:
         return _Meaning(index)
     if cell.startswith("{"):  # only control events are written as JSON
         name = control_name(cell)
         is_meant = is_control(name) and event_index(plan, name) is None
-        return _Meaning(Kind.CONTROL if is_meant else Kind.UNKNOWN_TYPE, text=cell)
+        return _Meaning(RecordKind.CONTROL if is_meant else RecordKind.UNKNOWN_TYPE, text=cell)
     if "(" not in cell:
-        return _Meaning(Kind.UNKNOWN_TYPE, text=cell)
+        return _Meaning(RecordKind.UNKNOWN_TYPE, text=cell)
     try:
         event = parse_event_text(cell)
     except EventTextError as error:
         if is_control(cell.partition("(")[0].strip()):
-            return _Meaning(Kind.CONTROL, text=cell)
-        return _Meaning(Kind.MALFORMED, problem=str(error))
+            return _Meaning(RecordKind.CONTROL, text=cell)
+        return _Meaning(RecordKind.MALFORMED, problem=str(error))
     index = event_index(plan, event.name)
     if index is None:
         is_meant = is_control(event.name)
-        return _Meaning(Kind.CONTROL, text=cell) if is_meant else _Meaning(Kind.UNKNOWN_TYPE, text=event.name)
+        return (
+            _Meaning(RecordKind.CONTROL, text=cell) if is_meant else _Meaning(RecordKind.UNKNOWN_TYPE, text=event.name)
+        )
     type_ = plan.events[index]
     try:
         return _Meaning(index, written=Event(type_, fields(event, type_, world)))
     except EventTextError as error:
-        return _Meaning(Kind.MALFORMED, problem=str(error))
+        return _Meaning(RecordKind.MALFORMED, problem=str(error))
 
 
 def is_control(name: str) -> bool:

@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from querylang.plan.expression import Expression
 from querylang.plan.model import EventType, Field, Plan, plain_field
-from querylang.plan.value_types import Kind as TypeKind
-from querylang.plan.value_types import Type
+from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, Kind, arrivals_schema, column_name
+from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, RecordKind, arrivals_schema, column_name
 from runtime.columns.cell_values import to_cell
 from runtime.columns.expressions import as_array
 from runtime.columns.sorting import stable_order
@@ -42,14 +41,14 @@ from runtime.reading.intervals import read_shapes
 from runtime.reading.plausibility import warning_of
 from runtime.reading.schema_inference import PLACES, infer_schemas
 
-__all__ = ["Columns", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
+__all__ = ["ColumnNames", "infer_schemas", "iter_arrivals", "read_arrivals", "read_rows"]
 
 EVENT = "event"
 """The column that says what a row is, where no other is named."""
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnNames:
     """The names of the columns that say when and what; None: the standard name, which may be absent."""
 
     arrival: str | None = None
@@ -73,7 +72,7 @@ def read_arrivals(
     name). Without an arrival column the table is history: rows arrive at their source time, in its order. Raises
     InputError for what is no table, and for a column that the plan needs and the table lacks.
     """
-    return read_rows(table, plan, Columns(arrival, type, source_time), source).arrivals
+    return read_rows(table, plan, ColumnNames(arrival, type, source_time), source).arrivals
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class Rows:
     warning: str | None = None
 
 
-def read_rows(table: Any, plan: Plan, columns: Columns, source: str | None = None) -> Rows:
+def read_rows(table: Any, plan: Plan, columns: ColumnNames, source: str | None = None) -> Rows:
     """As `read_arrivals`, with what else there is to know about the table."""
     reading = _Reading(read_raw(table, source, words=(columns.type or EVENT,)), plan, columns)
     arrivals = reading.arrivals()
@@ -107,7 +106,7 @@ def iter_arrivals(
     """
     floor = NO_TIME
     for part in iter_raw(table, source, words=(type or EVENT,)):
-        reading = _Reading(part, plan, Columns(arrival, type, source_time), floor)
+        reading = _Reading(part, plan, ColumnNames(arrival, type, source_time), floor)
         arrivals = reading.arrivals()
         if len(arrivals) and not reading.is_history:
             floor = max(floor, int(arrivals.system("arrival").max()))
@@ -117,7 +116,7 @@ def iter_arrivals(
 class _Reading:
     """One table on its way to arrivals: marks rows as malformed while it goes through the columns."""
 
-    def __init__(self, raw: RawTable, plan: Plan, columns: Columns, floor: int = NO_TIME) -> None:
+    def __init__(self, raw: RawTable, plan: Plan, columns: ColumnNames, floor: int = NO_TIME) -> None:
         self.raw = raw
         self.plan = plan
         self.count = len(raw.columns)
@@ -195,14 +194,14 @@ class _Reading:
     def _present_events(self) -> list[tuple[int, EventType]]:
         """The event types with rows whose fields stand in columns."""
         kinds = np.delete(self.kinds, list(self.written)) if self.written else self.kinds
-        counts = np.bincount(kinds - np.int16(min(Kind)), minlength=-min(Kind))
-        present = np.flatnonzero(counts[-min(Kind) :])
+        counts = np.bincount(kinds - np.int16(min(RecordKind)), minlength=-min(RecordKind))
+        present = np.flatnonzero(counts[-min(RecordKind) :])
         return [(int(index), self.plan.events[index]) for index in present]
 
     def _check_columns(self) -> None:
         for _, event in self._present_events:
             for field in event.fields:
-                if field.name not in self.names and field.type.kind is not TypeKind.OPTIONAL:
+                if field.name not in self.names and field.type.kind is not Kind.OPTIONAL:
                     near = _did_you_mean(field.name, self.names)
                     raise InputError(f"{self.raw.name}: has no column {field.name!r}, a field of {event.name!r}{near}")
             has_start = self.start is not None and event.name in self.lasting
@@ -344,7 +343,7 @@ class _Reading:
 
     def _is_of(self, numbers: Sequence[int]) -> NDArray[np.bool_]:
         """The rows of event types by number; what is no event has negative numbers, which count from the end."""
-        is_one = np.zeros(len(self.plan.events) - min(Kind), np.bool_)
+        is_one = np.zeros(len(self.plan.events) - min(RecordKind), np.bool_)
         is_one[list(numbers)] = True
         return is_one[self.kinds]
 
@@ -377,7 +376,7 @@ class _Reading:
         for row, reason in self.reasons.items():
             place, raw = self.raw.describe(int(self.raw.numbers[row]))
             self._set_text(np.array([row]), f"{place}: {reason}: {raw}")
-            self.kinds[row] = Kind.MALFORMED
+            self.kinds[row] = RecordKind.MALFORMED
 
     def _places(self) -> tuple[pa.DictionaryArray, NDArray[np.int32], NDArray[np.int64]]:
         own = {field.name for _, event in self._present_events for field in event.fields}
@@ -409,7 +408,7 @@ class _Reading:
             return table
         count = len(unreadable)
         columns: dict[str, pa.Array] = {
-            "_kind": pa.array(np.full(count, Kind.MALFORMED, np.int16)),
+            "_kind": pa.array(np.full(count, RecordKind.MALFORMED, np.int16)),
             "_arrival": pa.array(np.full(count, NO_TIME)),
             "_source": _constant(self.raw.name, count),
             "_partition": pa.array(np.zeros(count, np.int32)),

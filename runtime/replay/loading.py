@@ -23,7 +23,7 @@ from runtime.policies.plan_policies import (
     policy_of,
     with_ordering,
 )
-from runtime.reading.tables import Columns, iter_arrivals
+from runtime.reading.tables import ColumnNames, iter_arrivals
 from runtime.replay.replay import Records, read_records, source_names
 
 Brought = Mapping[str, Sequence[str]]
@@ -31,7 +31,7 @@ Brought = Mapping[str, Sequence[str]]
 
 
 def read_ordered(
-    tables: Sequence[Any], plan: Plan, columns: Columns | None, orderings: Orderings
+    tables: Sequence[Any], plan: Plan, columns: ColumnNames | None, orderings: Orderings
 ) -> tuple[Plan, Records]:
     """Read event tables; the plan for them has the policies in it. Raises InputError, OrderingError."""
     if not orderings:
@@ -41,7 +41,7 @@ def read_ordered(
     return ordered(plan, orderings, names, events_by_source([records.arrivals], plan)), records
 
 
-def plan_for_files(paths: Sequence[Path], plan: Plan, columns: Columns, orderings: Orderings) -> Plan:
+def plan_for_files(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orderings: Orderings) -> Plan:
     """The same plan as `read_ordered` gives, of files that are read part by part and not kept."""
     if not orderings:
         return plan

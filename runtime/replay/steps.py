@@ -16,7 +16,7 @@ import numpy as np
 from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
 from runtime.admission.selection import Selector
-from runtime.columns.arrivals import Arrivals, Kind, Shape, column_name
+from runtime.columns.arrivals import Arrivals, RecordKind, Shape, column_name
 from runtime.columns.cell_values import event_of
 from runtime.columns.keys import key_columns
 from runtime.columns.timestamps import format_time
@@ -259,14 +259,14 @@ class _Stepping:
         if kind >= 0:
             return self.plan.events[kind].name
         text = self.table.column("_text")[index].as_py()
-        if kind == Kind.CONTROL:
+        if kind == RecordKind.CONTROL:
             return control_name(text)
-        return text if kind == Kind.UNKNOWN_TYPE else None
+        return text if kind == RecordKind.UNKNOWN_TYPE else None
 
     def _event_text(self, index: int) -> str | None:
         kind = int(self.kinds[index])
         if kind < 0:
-            return None if kind == Kind.TICK else self.table.column("_text")[index].as_py()
+            return None if kind == RecordKind.TICK else self.table.column("_text")[index].as_py()
         event = self.plan.events[kind]
         cells = {
             field.name: self.table.column(column_name(field.name, field.type))[index].as_py() for field in event.fields

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
 from runtime.arrow_types import arrow_type, one_chunk
-from runtime.columns.arrivals import Kind, field_columns
+from runtime.columns.arrivals import RecordKind, field_columns
 from runtime.instants import NO_TIME
 from runtime.results.schemas import discard_schema, moments
 
 
 def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]) -> pa.Table:
     """Records that no query could look at: unreadable ones, and those of a type that is not defined."""
-    rows = np.flatnonzero((kinds == Kind.MALFORMED) | (kinds == Kind.UNKNOWN_TYPE))
-    reasons = [Outcome[Kind(kind).name].word for kind in kinds[rows].tolist()]
+    rows = np.flatnonzero((kinds == RecordKind.MALFORMED) | (kinds == RecordKind.UNKNOWN_TYPE))
+    reasons = [Outcome[RecordKind(kind).name].word for kind in kinds[rows].tolist()]
     times = table.column("_source_time").to_numpy()[rows]
     bounds = np.full(len(rows), NO_TIME, np.int64)
     return refused(plan, "", table, rows, pa.array(reasons, pa.string()), arrival[rows], times, bounds)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan, QueryPlan, TimelineKind
 from runtime.admission.outcomes import Outcome
 from runtime.admission.selection import Selector
-from runtime.columns.arrivals import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
 from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.results.ledger import Account, count_records
@@ -60,7 +60,7 @@ class PartitionGroup:
 
     def takes_all(self, arrivals: Arrivals) -> bool:
         """Whether all records are events of inputs without a filter, for every query: there is nothing to select."""
-        present = np.flatnonzero(np.bincount(arrivals.system("kind") - min(Kind))) + min(Kind)
+        present = np.flatnonzero(np.bincount(arrivals.system("kind") - min(RecordKind))) + min(RecordKind)
         plain = set.intersection(*(_unfiltered(self.plan, query) for query in self.plan.queries))
         return plain.issuperset(present.tolist())
 
@@ -91,12 +91,12 @@ class PartitionGroup:
             if homeless.any():
                 place = np.where(homeless, arrivals.system("offset") % buckets, place)
         else:
-            place, homeless = np.full(len(arrivals), only), arrivals.system("kind") == Kind.CONTROL
+            place, homeless = np.full(len(arrivals), only), arrivals.system("kind") == RecordKind.CONTROL
         if self.takes_all(arrivals):
             return Route(place, np.ones(len(place), np.bool_), Account())
         uses = self.uses(arrivals)
         beats = np.logical_or.reduce([use == Outcome.HEARTBEAT for use in uses.values()])
-        place[homeless & (beats | (arrivals.system("kind") == Kind.CONTROL))] = EVERY_BUCKET
+        place[homeless & (beats | (arrivals.system("kind") == RecordKind.CONTROL))] = EVERY_BUCKET
         wanted = self.is_wanted(uses)
         return Route(place, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
 

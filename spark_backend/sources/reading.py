@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from querylang.plan.model import Input, Plan, QueryPlan
-from runtime.columns.arrivals import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.policies.per_input import is_clocked
 from runtime.reading.tables import iter_arrivals
 from spark_backend.wire.packed_rows import Call, pack_arrivals, pack_signal
@@ -77,12 +77,15 @@ class Reading:
 def _as_controls(arrivals: Arrivals) -> Arrivals:
     """Of what is no event of the plan the reader keeps the type's name: it becomes the event again, as far as that tells what is wrong."""
     table, kinds = arrivals.table, arrivals.system("kind")
-    is_unknown = kinds == Kind.UNKNOWN_TYPE
+    is_unknown = kinds == RecordKind.UNKNOWN_TYPE
     if not is_unknown.any():
         return arrivals
     text = table.column("_text")
     texts = pc.if_else(pa.array(is_unknown), pc.binary_join_element_wise(text, "()", ""), text)
-    for name, column in (("_kind", pa.array(np.where(is_unknown, np.int16(Kind.CONTROL), kinds))), ("_text", texts)):
+    for name, column in (
+        ("_kind", pa.array(np.where(is_unknown, np.int16(RecordKind.CONTROL), kinds))),
+        ("_text", texts),
+    ):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, table.schema.field(place), column)
     return Arrivals(table)

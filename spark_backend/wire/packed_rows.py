@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, Kind, arrivals_schema
+from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, RecordKind, arrivals_schema
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.operator.partition_groups import EVERY_BUCKET, PartitionGroup, Route
@@ -135,7 +135,7 @@ def _heard(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[i
     arrival, partition = arrivals.system("arrival"), arrivals.system("partition")
     if not by_partition or is_one:
         return [(int(partition[0]) if by_partition else None, int(arrival.max()))]
-    readable = arrivals.system("kind") != Kind.MALFORMED
+    readable = arrivals.system("kind") != RecordKind.MALFORMED
     present, numbers = np.unique(partition[readable], return_inverse=True)
     latest = np.full(len(present), arrival.min())
     np.maximum.at(latest, numbers, arrival[readable])

@@ -16,7 +16,7 @@ from querylang.errors import EnsueError
 from querylang.plan.model import TimelineKind
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.presets import stream_analytics
-from runtime.reading.tables import Columns
+from runtime.reading.tables import ColumnNames
 from runtime.replay.loading import plan_for_files
 from tests.ensue.command import Run
 
@@ -104,7 +104,7 @@ def test_files_on_workers_have_the_plan_of_a_replay(tmp_path: Path) -> None:
     ordering = {"a.csv": "stream_analytics", "b.parquet": "stream_analytics late=1s"}
     expected = replay(ordering, paths).plan
     plan = ensue.load(QUERY).plan()
-    assert plan_for_files(paths, plan, Columns(), parse_orderings(ordering)) == expected
+    assert plan_for_files(paths, plan, ColumnNames(), parse_orderings(ordering)) == expected
 
 
 @pytest.mark.parametrize(

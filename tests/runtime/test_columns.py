@@ -19,7 +19,7 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.arrivals import Kind
+from runtime.columns.arrivals import RecordKind
 from runtime.columns.cell_values import from_cell, row_events, to_cell
 from runtime.engine.snapshot import decode, encode
 from runtime.interpreter.context import Names
@@ -138,7 +138,7 @@ def test_every_kind_of_table_holds_every_type(kind: str, tmp_path: Path) -> None
 def test_a_cell_that_is_no_value_spoils_its_row_only(field: str, cell: Any) -> None:
     good = {"at": 1.0, **AS_TEXT}
     arrivals = read_arrivals([good, {**good, field: cell}], ONE)
-    assert arrivals.system("kind").tolist() == [1, Kind.MALFORMED]
+    assert arrivals.system("kind").tolist() == [1, RecordKind.MALFORMED]
     (_, reason) = arrivals.table.column("_text").to_pylist()
     declared = ONE.event("A").type_of(field)
     assert f"is not a value of {field!r} ({declared})" in reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import querylang
-from runtime.columns.arrivals import Kind
+from runtime.columns.arrivals import RecordKind
 from runtime.instants import NEVER
 from runtime.reading.control_events import (
     ControlError,
@@ -115,14 +115,14 @@ def test_a_control_event_has_a_name(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("cell", "kind"),
     [
-        ('Heartbeat("A", 1)', Kind.CONTROL),
-        ('{"Heartbeat": ["A", 1]}', Kind.CONTROL),
-        ({"SetDelayedEventsLeeway": {"delayLeeway": 1, "reorderBuffer": 2}}, Kind.CONTROL),
-        ('{"Heartbeet": ["A", 1]}', Kind.UNKNOWN_TYPE),
-        ("{", Kind.UNKNOWN_TYPE),
+        ('Heartbeat("A", 1)', RecordKind.CONTROL),
+        ('{"Heartbeat": ["A", 1]}', RecordKind.CONTROL),
+        ({"SetDelayedEventsLeeway": {"delayLeeway": 1, "reorderBuffer": 2}}, RecordKind.CONTROL),
+        ('{"Heartbeet": ["A", 1]}', RecordKind.UNKNOWN_TYPE),
+        ("{", RecordKind.UNKNOWN_TYPE),
     ],
 )
-def test_a_row_of_an_event_table_can_be_a_control_event(cell: object, kind: Kind) -> None:
+def test_a_row_of_an_event_table_can_be_a_control_event(cell: object, kind: RecordKind) -> None:
     assert read_arrivals([{"at": 1, "event": cell, "id": 1}], PLAN).system("kind").tolist() == [kind]
 
 
@@ -130,5 +130,7 @@ def test_an_event_type_called_heartbeat_is_one() -> None:
     plan = querylang.compile_text("event Heartbeat { string name; integer id; }" + EVENTS.partition(";")[2]).plan
     rows = [{"at": 1, "event": 'Heartbeat("A", 1)', "id": 1}, {"at": 1, "event": '{"Heartbeat": ["A", 1]}', "id": 1}]
     arrivals = read_arrivals(rows, plan)
-    names = [plan.events[kind].name if kind >= 0 else Kind(kind).name for kind in arrivals.system("kind").tolist()]
+    names = [
+        plan.events[kind].name if kind >= 0 else RecordKind(kind).name for kind in arrivals.system("kind").tolist()
+    ]
     assert names == ["Heartbeat", "UNKNOWN_TYPE"]

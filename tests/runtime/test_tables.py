@@ -17,7 +17,7 @@ from querylang import compile_text
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import Arrivals, Kind, arrivals_schema
+from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
 from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME
 from runtime.reading.tables import infer_schemas, iter_arrivals, read_arrivals
@@ -104,7 +104,7 @@ def test_a_row_that_cannot_be_read_says_where_and_why_and_the_rest_goes_on(
     line: str, told: str, tmp_path: Path
 ) -> None:
     arrivals = read_arrivals(csv(tmp_path, HEADER + f"1,A,1,1,x,1,true\n{line}\n2,A,2,3,x,1,true\n"), ONE)
-    assert kinds(arrivals) == [0, Kind.MALFORMED, 0]
+    assert kinds(arrivals) == [0, RecordKind.MALFORMED, 0]
     assert texts(arrivals) == [None, told, None]
     assert arrivals.system("offset").tolist() == [1, 2, 3]
     assert arrival(arrivals)[1] in {1_000_000, 2_000_000}
@@ -119,7 +119,7 @@ def test_line_numbers_count_blank_lines_and_lines_inside_of_cells(tmp_path: Path
 def test_an_open_quote_spoils_its_own_line_only(tmp_path: Path) -> None:
     lines = ['1,A,1,1,"n,1,true', "2,A,1,2,n,1,true", '3,A,1,3,"n",1,true']
     arrivals = read_arrivals(csv(tmp_path, HEADER + "\n".join(lines)), ONE)
-    assert kinds(arrivals) == [Kind.MALFORMED, 0, 0]
+    assert kinds(arrivals) == [RecordKind.MALFORMED, 0, 0]
     assert arrivals.table.column("id:integer").to_pylist() == [None, 2, 3]
 
 
@@ -137,7 +137,13 @@ def test_bytes_that_are_not_text_spoil_only_their_cell(tmp_path: Path) -> None:
 def test_ticks_controls_and_unknown_types(tmp_path: Path) -> None:
     text = '1,,,,,,\n2,"com.apama.queries.SetDelayedEventsLeeway(300.0, 10.0)",,,,,\n3,C,,,,,\n4,C(1),,,,,\n'
     arrivals = read_arrivals(csv(tmp_path, HEADER + text + '5,"Heartbeat(""A"", 4.0)",,,,,\n'), ONE)
-    assert kinds(arrivals) == [Kind.TICK, Kind.CONTROL, Kind.UNKNOWN_TYPE, Kind.UNKNOWN_TYPE, Kind.CONTROL]
+    assert kinds(arrivals) == [
+        RecordKind.TICK,
+        RecordKind.CONTROL,
+        RecordKind.UNKNOWN_TYPE,
+        RecordKind.UNKNOWN_TYPE,
+        RecordKind.CONTROL,
+    ]
     assert texts(arrivals) == [
         None,
         "com.apama.queries.SetDelayedEventsLeeway(300.0, 10.0)",
@@ -201,7 +207,7 @@ def test_history_goes_by_the_field_that_is_the_source_time() -> None:
 def test_a_number_that_is_a_source_time_keeps_all_its_digits(tmp_path: Path) -> None:
     arrivals = read_arrivals(csv(tmp_path, "at,event,id,ts\n1,B,x,4.9999999\n6,B,x,00:00:05\n7,B,x,\n8,B,x,no\n"), BOTH)
     assert arrivals.table.column("ts:float").to_pylist() == [4.9999999, 5.0, None, None]
-    assert kinds(arrivals) == [1, 1, 1, Kind.MALFORMED]
+    assert kinds(arrivals) == [1, 1, 1, RecordKind.MALFORMED]
 
 
 def test_arrival_never_goes_back_within_a_source_partition() -> None:
@@ -302,7 +308,7 @@ def test_json_lines(tmp_path: Path) -> None:
         "[" * 100_000,
     ]
     arrivals = read_arrivals(csv(tmp_path, "\n".join(lines), "e.jsonl"), ONE)
-    assert kinds(arrivals) == [0, 0, Kind.MALFORMED, Kind.MALFORMED, Kind.MALFORMED]
+    assert kinds(arrivals) == [0, 0, RecordKind.MALFORMED, RecordKind.MALFORMED, RecordKind.MALFORMED]
     assert arrivals.table.column("name:string").to_pylist()[:2] == ["x", "2020-01-01"]
     assert (texts(arrivals)[2] or "").startswith("line 4: not JSON: ")
     assert (texts(arrivals)[2] or "").endswith(" (character 2): {broken")
@@ -347,7 +353,7 @@ def test_a_schema_that_disagrees_with_the_definition_is_one_clear_line(values: p
 def test_a_schema_may_keep_whole_numbers_as_floats_and_columns_of_objects_have_none() -> None:
     frame = pd.DataFrame([GOOD, GOOD])
     assert kinds(read_arrivals(frame.assign(id=[1.0, np.nan]), ONE)) == [0, 0]
-    assert kinds(read_arrivals(frame.assign(id=["1", "x"]), ONE)) == [0, Kind.MALFORMED]
+    assert kinds(read_arrivals(frame.assign(id=["1", "x"]), ONE)) == [0, RecordKind.MALFORMED]
 
 
 def big_table(count: int) -> pa.Table:
@@ -419,5 +425,5 @@ def test_event_types_as_a_dictionary_of_any_kind(codes: pa.DataType) -> None:
     table = pa.table({"event": column, "at": [1.0, 2.0, 3.0, 4.0], "k": [1, 2, 3, 4]})
     plan = compile_text("event A { integer k; } inputs { A() within 1.0; } find A as a -> A as b").plan
     arrivals = read_arrivals(table, plan)
-    assert arrivals.system("kind").tolist() == [0, Kind.TICK, Kind.TICK, 0]
+    assert arrivals.system("kind").tolist() == [0, RecordKind.TICK, RecordKind.TICK, 0]
     assert arrivals.table.column("_text").null_count == 4

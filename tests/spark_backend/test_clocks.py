@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from runtime.columns.arrivals import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
 from spark_backend.job.settings import Clock
 from spark_backend.operator.bucket_state import STATE_VERSION, open_state
@@ -149,7 +149,11 @@ def test_control_events_have_their_turn_among_sources_read_unevenly() -> None:
     arrivals = places(1000, partitions=1)
     rows = rows_by_place(arrivals)
     table = arrivals.take(rows["b", 0][[200]]).table
-    for name, value in [("_kind", Kind.CONTROL), ("_text", "SetDelayedEventsLeeway(0.5, 1.0)"), ("_offset", 10**9)]:
+    for name, value in [
+        ("_kind", RecordKind.CONTROL),
+        ("_text", "SetDelayedEventsLeeway(0.5, 1.0)"),
+        ("_offset", 10**9),
+    ]:
         place = table.schema.get_field_index(name)
         table = table.set_column(place, table.schema.field(place), pa.array([value], table.schema.field(place).type))
     control = Arrivals(table)
@@ -205,7 +209,7 @@ def test_an_arrival_that_goes_back_does_not_take_its_source_back() -> None:
 def test_unreadable_records_make_no_partition_of_their_own() -> None:
     arrivals = places(100)
     kinds = arrivals.system("kind").copy()
-    kinds[:3] = Kind.MALFORMED
+    kinds[:3] = RecordKind.MALFORMED
     partition = arrivals.system("partition").astype(np.int32) + np.int32(1)
     partition[:3] = 0
     table = arrivals.table.set_column(0, "_kind", pa.array(kinds)).set_column(3, "_partition", pa.array(partition))

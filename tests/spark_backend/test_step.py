@@ -11,7 +11,7 @@ import pytest
 import querylang
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import Arrivals, Kind
+from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
 from spark_backend.job.settings import Clock
@@ -62,11 +62,11 @@ def with_system_rows(arrivals: Arrivals) -> Arrivals:
     kinds = arrivals.system("kind").copy()
     text = [None] * len(arrivals)
     for row, kind, words in [
-        (10, Kind.CONTROL, "SetDelayedEventsLeeway(2.0, 3.0)"),
-        (40, Kind.CONTROL, "SetDelayedEventsLeeway(nonsense)"),
-        (60, Kind.TICK, None),
-        (70, Kind.MALFORMED, "line 70: wrong"),
-        (71, Kind.UNKNOWN_TYPE, "Zebra"),
+        (10, RecordKind.CONTROL, "SetDelayedEventsLeeway(2.0, 3.0)"),
+        (40, RecordKind.CONTROL, "SetDelayedEventsLeeway(nonsense)"),
+        (60, RecordKind.TICK, None),
+        (70, RecordKind.MALFORMED, "line 70: wrong"),
+        (71, RecordKind.UNKNOWN_TYPE, "Zebra"),
     ]:
         kinds[row], text[row] = kind, words  # type: ignore[call-overload]
     table = arrivals.table.set_column(0, "_kind", [kinds]).set_column(6, "_text", [text])
@@ -107,7 +107,7 @@ def test_control_events_wait_for_the_events_that_arrive_before_them() -> None:
     arrivals = with_system_rows(arrivals_of(2000))
     arrivals = arrivals.take(np.roll(np.arange(2000), -500))  # arrival 500.. first: the controls are those of the end
     arrivals = Arrivals(arrivals.table.set_column(1, "_arrival", [np.sort(arrivals.system("arrival"))]))
-    is_control = arrivals.system("kind") == Kind.CONTROL
+    is_control = arrivals.system("kind") == RecordKind.CONTROL
     events, controls = (arrivals.take(np.flatnonzero(rows)) for rows in (~is_control, is_control))
     program = Program.of(PLAN, buckets=3)
     tagged: list[TaggedRow] = []

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
-from runtime.columns.arrivals import Arrivals, Kind, arrivals_schema, column_name
+from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema, column_name
 from runtime.instants import NO_TIME
 from tests.support.conditions import Short, to_query
 from tests.support.patterns import (
@@ -289,10 +289,10 @@ def arrivals_of(scenarios: Sequence[Scenario], plan: Plan, numbered: Sequence[tu
 
 def _record(items: Mapping[str, InputSetup], kinds: Mapping[str, int], offset: int, row: Row) -> dict[str, Any]:
     special = {
-        "tick": Kind.TICK,
-        "control": Kind.CONTROL,
-        "malformed": Kind.MALFORMED,
-        "unknown": Kind.UNKNOWN_TYPE,
+        "tick": RecordKind.TICK,
+        "control": RecordKind.CONTROL,
+        "malformed": RecordKind.MALFORMED,
+        "unknown": RecordKind.UNKNOWN_TYPE,
     }
     kind = special[row.kind] if row.kind in special else kinds[row.kind]
     record: dict[str, Any] = {

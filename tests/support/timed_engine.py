@@ -15,7 +15,7 @@ import pyarrow as pa
 import querylang
 from querylang.plan.model import Input, Plan
 from querylang.plan.value_types import Type
-from runtime.columns.arrivals import Arrivals, Kind, arrivals_schema, column_name
+from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema, column_name
 from runtime.instants import NO_TIME
 from tests.support.scenario import leeway_text
 from tests.support.timed import END_EDGE, INTERVAL, POINT, START_EDGE, Record, Timed, TimedInput
@@ -74,7 +74,7 @@ def arrivals_of(plan: Plan, numbered: Sequence[tuple[int, Record]]) -> Arrivals:
 
 def _row(kinds: dict[str, int], offset: int, record: Record) -> dict[str, Any]:
     text = control_text(record)
-    special = Kind.CONTROL if text is not None else Kind.TICK
+    special = RecordKind.CONTROL if text is not None else RecordKind.TICK
     number = offset if record.id is None else record.id
     values: dict[str, Any] = {"id": number, "k": record.k, "c": record.c, "v": record.v}
     if record.event is None:
