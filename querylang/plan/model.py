@@ -435,6 +435,12 @@ class QueryPlan:
                 return index
         return None
 
+    def time_sources(self) -> tuple[tuple[str, Expression], ...]:
+        """Event types whose events carry their own source time, with the expression that gives it; each pair once."""
+        readers = [reader for item in self.inputs for reader in (item, item.heartbeat) if reader is not None]
+        pairs = ((reader.event, reader.time_from) for reader in readers if reader.time_from is not None)
+        return tuple(dict.fromkeys(pairs))
+
     def action(self, name: str) -> Action:
         """The query's own action of that name; KeyError if there is none."""
         return _named(self.actions, name)
@@ -463,6 +469,10 @@ class Plan:
     def event(self, name: str) -> EventType:
         """The event type of that name; KeyError if there is none."""
         return _named(self.events, name)
+
+    def time_sources(self) -> tuple[tuple[str, Expression], ...]:
+        """As `QueryPlan.time_sources`, over all queries."""
+        return tuple(dict.fromkeys(pair for query in self.queries for pair in query.time_sources()))
 
     def query(self, title: str) -> QueryPlan:
         """The query of that title (`QueryPlan.title`: of a query without instances its name); KeyError if none has it."""

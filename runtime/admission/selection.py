@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.expression import Expression
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import RecordKind
@@ -49,7 +48,8 @@ class Selector:
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
-        self._time_from = _time_sources(plan, query)
+        numbers = {event.name: number for number, event in enumerate(plan.events)}
+        self._time_from = [(numbers[event], source) for event, source in query.time_sources()]
         self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
         # by kind of record: those that are no events have negative numbers, which count from the end
         kinds = len(plan.events) + len(_BY_KIND)
@@ -146,14 +146,3 @@ _NO_BEATS = np.empty(0, np.int64)
 def _is_concerned(outcome: NDArray[np.int8]) -> NDArray[np.bool_]:
     """Which records the query takes."""
     return (outcome == Outcome.USED) | (outcome == Outcome.HEARTBEAT)
-
-
-def _time_sources(plan: Plan, query: QueryPlan) -> list[tuple[int, Expression]]:
-    """Event types, by number, that say themselves when they happened, with what gives the time."""
-    sources: dict[tuple[int, Expression], None] = {}
-    numbers = {event.name: number for number, event in enumerate(plan.events)}
-    for item in query.inputs:
-        for taken in (item, item.heartbeat):
-            if taken is not None and taken.time_from is not None:
-                sources[numbers[taken.event], taken.time_from] = None
-    return list(sources)

@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from querylang.plan.expression import Expression
 from querylang.plan.model import EventType, Field, Plan, plain_field
 from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
@@ -320,7 +319,7 @@ class _Reading:
     def _happened(self, fields: Mapping[str, pa.Array], source_time: NDArray[np.int64]) -> NDArray[np.int64]:
         """Every row's own source time."""
         moments = source_time.copy()
-        for name, source in _time_sources(self.plan):
+        for name, source in self.plan.time_sources():
             rows = self.kinds == event_index(self.plan, name)
             if rows.any():
                 own = microseconds(as_array(source, pa.table(dict(fields)), self.plan, self.plan.event(name)))
@@ -484,20 +483,9 @@ def _replaced(column: pa.Array, mask: NDArray[np.bool_], given: pa.Array) -> pa.
     return pa.concat_arrays([column, given]).take(pa.array(place))
 
 
-def _time_sources(plan: Plan) -> dict[tuple[str, Expression], None]:
-    """Event types, and what of an event says when it happened."""
-    found: dict[tuple[str, Expression], None] = {}
-    for query in plan.queries:
-        for item in query.inputs:
-            for taken in (item, item.heartbeat):
-                if taken is not None and taken.time_from is not None:
-                    found[taken.event, taken.time_from] = None
-    return found
-
-
 def _source_time_fields(plan: Plan) -> set[tuple[str, str]]:
     """The (event type, field) pairs that say when an event happened: they may be written in any form of time."""
-    pairs = ((event, plain_field(source)) for event, source in _time_sources(plan))
+    pairs = ((event, plain_field(source)) for event, source in plan.time_sources())
     return {(event, field) for event, field in pairs if field is not None}
 
 
