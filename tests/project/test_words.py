@@ -1,0 +1,136 @@
+"""The repository is in plain English and in the words of `docs/glossary.md`: phrases to avoid, and what to write instead.
+
+Read are the documents, and all docstrings and comments of the packages; not code, inline code and messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.project.repository import PACKAGES, ROOT
+from tests.support.prose import Passage, passages_of
+
+EACH = (
+    "key|row|record|timeline|group|query|batch|micro-batch|bucket|input|source|partition|file|term|call|step|task|type"
+)
+AMOUNT = "one|two|half|once|twice|entry|number|rows?|columns?|lines?|steps?|files?|bytes?|ns|ms"
+
+AVOID = {
+    r"(?<!there )\b(?:is|are|was|were) no\b(?! (?:longer|more|later|earlier|older|newer|larger|smaller)\b)": "is not a",
+    r"(?<!there )\b(?:is|are|was|were) (?-i:none)\b": "is not one",
+    rf"\b(?:{AMOUNT}) an? (?:{EACH})\b(?! of)": "per",
+    r"\b(?:its|their) turns?\b": "releasable",
+    r"\bshel(?:f|ves)\b": "cold store",
+    r"\b(?:that|which) rests?\b|\bresting\b": "idle; of keys: cold",
+    r"\blessons?\b": "dead ends",
+    r"\b(?:is|are|was) over\b(?! (?:an?|all|the|terms|\d))": "has ended, has expired",
+    r"\b(?:comes?|brings?|brought) to hand\b": "load",
+    r"\btold\b(?! (?:apart|otherwise)\b)": "reported",
+    r"\b(?:lets?|letting) go\b": "release",
+    r"\bgo(?:es|ing)? on\b": "continue; of time: advance",
+    r"\b(?:is|are) gone\b": "explored; evicted",
+    r"\bha(?:s|ve|d) come (?:to|that far)\b": "has reached",
+    r"\bhow far [^.;:]{0,40}\bha(?:s|ve|d) come\b": "the progress of",
+    r"\bstands? (?:in(?! for)|there|here|at|beside|above|behind|twice)\b": "is in, is written, follows",
+    r"\bquiet\b": "idle",
+    r"\bheard\b": "seen, has reported",
+    r"\bremembered\b": "stored",
+    r"\bforget(?:s|ting)?\b|\bmay be forgotten\b": "evict",
+    r"\bripe\b": "due",
+    r"\bbeats?\b": "heartbeat",
+    r"\bTakes\b[^.]*; (?:\w+ )?gives\b": "what it is for",
+}
+"""Each phrase, and what to write instead. Only phrases that are hardly ever right are here."""
+
+LONGEST = 100
+"""Columns of a line of a docstring, or of a comment on a line of its own."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Offender:
+    place: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.place}:{self.line}: {self.what}"
+
+
+def documents() -> list[Path]:
+    return [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+def modules() -> list[Path]:
+    """All but the parser's tables, which are generated."""
+    return [
+        path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")) if path.name != "parsetab.py"
+    ]
+
+
+def offenders_of(path: Path) -> list[Offender]:
+    place = str(path.relative_to(ROOT))
+    passages = passages_of(path)
+    return sorted(
+        [
+            *(offender for passage in passages for offender in phrases_to_avoid(place, passage)),
+            *(offender for passage in passages for offender in long_lines(place, passage)),
+        ]
+    )
+
+
+def phrases_to_avoid(place: str, passage: Passage) -> Iterator[Offender]:
+    for phrase, instead in AVOID.items():
+        for found in re.finditer(phrase, passage.text, re.IGNORECASE):
+            yield Offender(place, passage.line_at(found.start()), f"“{found[0]}”: write “{instead}”")
+
+
+def long_lines(place: str, passage: Passage) -> Iterator[Offender]:
+    for number, width in enumerate(passage.widths, passage.line):
+        if width > LONGEST:
+            yield Offender(place, number, f"{width} columns: write at most {LONGEST}")
+
+
+def test_docstrings_comments_and_documents_are_plain_english() -> None:
+    found = [str(offender) for path in (*documents(), *modules()) for offender in offenders_of(path)]
+    if found:
+        pytest.fail("\n".join([f"{len(found)} phrases to avoid", *found]), pytrace=False)
+
+
+MODULE = '''"""Rows of keys that
+rest: a cell that is no number is none. The rest is over the keys; there is no other, it is no longer."""
+LIMIT = 9  # one row a key
+# What is "is no type" in code: `is no type`.
+'''
+
+
+def test_phrases_are_found_in_docstrings_and_comments_and_across_lines(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(MODULE)
+    found = [str(offender) for passage in passages_of(path) for offender in phrases_to_avoid("m", passage)]
+    assert found == [
+        "m:2: “is no”: write “is not a”",
+        "m:2: “is none”: write “is not one”",
+        "m:1: “that rest”: write “idle; of keys: cold”",
+        "m:3: “row a key”: write “per”",
+        "m:4: “is no”: write “is not a”",
+    ]
+
+
+def test_phrases_are_found_in_documents_outside_of_code(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("# A page\n\n```text\ntime goes on\n```\n\nWith `goes on` time\ngoes on.\n")
+    found = [str(offender) for passage in passages_of(path) for offender in phrases_to_avoid("p", passage)]
+    assert found == ["p:8: “goes on”: write “continue; of time: advance”"]
+
+
+def test_long_lines_are_those_of_docstrings_and_comments(tmp_path: Path) -> None:
+    long = "x" * LONGEST
+    path = tmp_path / "module.py"
+    path.write_text(f'"""Short.\n\n{long}y"""\nCODE = "{long}"  # {long}\n# {long}\n')
+    found = [offender.line for passage in passages_of(path) for offender in long_lines("m", passage)]
+    assert found == [3, 5]
