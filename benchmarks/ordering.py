@@ -56,7 +56,7 @@ PAIRS = (
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Milliseconds a batch, medians: `orderly` and `late`; `share`: of admission and ordering in the time to matches of the first."""
+    """Milliseconds per batch, medians: `orderly` and `late`; `share`: of admission and ordering in the time to matches of the first."""
 
     name: str
     events: int
@@ -78,7 +78,7 @@ class Resting:
 
 
 def measure(count: int, keys: int, batches: int) -> list[Ordered]:
-    """All pairs of streams, `count` events a batch; the first batch of a late one is in time, and shows how far time has come."""
+    """All pairs of streams, `count` events per batch; the first batch of a late one is on time and advances the clock."""
     return [_pair(orderly, late, count, keys, batches) for orderly, late in PAIRS]
 
 

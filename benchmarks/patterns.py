@@ -28,7 +28,7 @@ query Q {{
 class Pattern:
     """A query of the bench: its name, the inputs' window, what is found, over how many keys.
 
-    `most`: the events of a batch are no more than these: few keys, or a search that takes long. `on_spark`: the Spark operator runs it too.
+    `most`: at most so many events per batch: few keys, or a search that takes long. `on_spark`: the Spark operator runs it too.
     """
 
     name: str
@@ -77,7 +77,7 @@ PATTERNS = (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of a pattern: million events a second to matches, and how many of both there were in a batch."""
+    """What came of a pattern: million events per second to matches, and how many of both there were in a batch."""
 
     name: str
     keys: int
@@ -89,7 +89,7 @@ class Measured:
 
 
 def measure(count: int, batches: int, keys: int | None = None) -> list[Measured]:
-    """All patterns, one after the other, `count` events a batch at most; `keys` in place of each one's own."""
+    """All patterns, one after the other, `count` events per batch at most; `keys` in place of each one's own."""
     return [_measured(pattern, count, batches, keys or pattern.keys) for pattern in PATTERNS]
 
 

@@ -16,7 +16,7 @@ from benchmarks.streaming import Streamed
 
 def show_embedded(console: Console, items: Sequence[Embedded]) -> None:
     """The query of `events` over few keys and many."""
-    table = Table("keys", "to matches", "to table", "matches a batch", "state", "a kept event")
+    table = Table("keys", "to matches", "to table", "matches per batch", "state", "per stored event")
     table.title = "Embedded: one core, columns in memory (M events/s)"
     for item in items:
         rates = f"{item.to_matches:.3g}", f"{item.to_table:.3g}"
@@ -25,9 +25,9 @@ def show_embedded(console: Console, items: Sequence[Embedded]) -> None:
 
 
 def show_patterns(console: Console, items: Sequence[Measured]) -> None:
-    """Patterns of every kind; in single events a second, as some are far from a million."""
+    """Patterns of every kind; in events per second, since some are far from a million."""
     table = Table(
-        "pattern", "keys", "events a batch", "events/s to matches", "matches a batch", "state", "a kept event"
+        "pattern", "keys", "events per batch", "events/s to matches", "matches per batch", "state", "per stored event"
     )
     table.title = "Patterns: one core, columns in memory"
     for item in items:
@@ -37,8 +37,8 @@ def show_patterns(console: Console, items: Sequence[Measured]) -> None:
 
 
 def show_ordering(console: Console, items: Sequence[Ordered]) -> None:
-    """Streams of which everything is late beside orderly ones."""
-    table = Table("stream", "events a batch", "orderly", "all late", "ratio", "admission's share")
+    """Late streams beside orderly ones."""
+    table = Table("stream", "events per batch", "orderly", "all late", "ratio", "admission's share")
     table.title = "Putting in order: one core, columns in memory to the table of matches"
     for item in items:
         times = f"{item.orderly_ms:,.0f} ms", f"{item.late_ms:,.0f} ms", f"{item.ratio:.3g}"
@@ -47,9 +47,9 @@ def show_ordering(console: Console, items: Sequence[Ordered]) -> None:
 
 
 def show_resting(console: Console, items: Sequence[Resting]) -> None:
-    """A small batch beside many timelines."""
-    table = Table("timelines", "active", "a batch", "without the others", "a timeline that rests")
-    table.title = "Timelines that rest: one core, columns in memory"
+    """A small batch beside many cold keys."""
+    table = Table("keys", "hot", "per batch", "without the others", "per cold key")
+    table.title = "Cold keys: one core, columns in memory"
     for item in items:
         times = f"{item.batch_ms:.1f} ms", f"{item.alone_ms:.1f} ms", f"{item.extra_ns:.3g} ns"
         table.add_row(f"{item.timelines:,}", f"{item.active:,}", *times)
@@ -69,9 +69,9 @@ def show_compared(console: Console, items: Sequence[Compared]) -> None:
 
 
 def show_streaming(console: Console, items: Sequence[Streamed]) -> None:
-    """The Spark operator, a row a query and number of keys."""
+    """The Spark operator, one row per query and number of keys."""
     table = Table("query", "keys", "ours", "does nothing", "ratio", "in the operator", "state", "peak memory")
-    table.title = f"Spark: {items[0].events_a_batch:,} events a micro-batch, medians"
+    table.title = f"Spark: {items[0].events_a_batch:,} events per micro-batch, medians"
     for job in items:
         rates = (f"{job.ours_ms:.0f} ms", f"{job.nothing_ms:.0f} ms", f"{job.ratio:.2f}")
         sizes = (f"{job.state_bytes / 1e6:.1f} MB", f"{job.peak_memory_bytes / 2**30:.2f} GiB")
