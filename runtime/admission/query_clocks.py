@@ -1,7 +1,6 @@
-"""All shared clocks of a query together: one verdict a record, and one moment at which an event is free of all of them.
+"""All shared clocks of a query together: verdicts on records, and the step at which a time is definitive for all of them.
 
-Takes a call's new records; asks each clock (`runtime.admission.shared_clock`). A query without policies of its own has no clocks, and nothing
-here costs anything.
+A query whose sources have no policies of their own has no shared clocks; then every method returns at once.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.admission.shared_clock import ClockRun, NewRecords, SharedClock
+from runtime.admission.shared_clock import ClockRun, SharedClock
 from runtime.admission.shared_clock_kernel import Verdicts
+from runtime.admission.timeline_kinds import NewRecords
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import clock_inputs
 
@@ -31,18 +31,25 @@ CLOCK_SCHEMA = pa.schema(
         ("heard", pa.int64()),
     ]
 )
-"""One row a timeline: what it is called, its bound, newest time and last arrival (µs; null: none yet)."""
+"""One row per timeline. Times are µs, null = none yet.
+
+query: the query's title
+timeline: what tells it apart: source and partition, source and values of fields, or event type
+bound: its watermark as far as the clock is not concerned
+newest: largest source time admitted
+heard: arrival of the latest record, null = idle since
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ClocksRun:
-    """A call's verdicts by new row, and how each clock went through it."""
+    """The verdicts of a call by new row, and what each clock did during it."""
 
     verdicts: Verdicts
     runs: tuple[ClockRun, ...]
 
     def ready(self, keys: Integers, time: Integers) -> tuple[Integers, Integers]:
-        """When each time is definitive for its key by all clocks (`runtime.admission.per_key.Ready`)."""
+        """The step (moment, row) at which each time is definitive for its key by all clocks."""
         if not self.runs:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         moment, row = np.full(len(time), NO_TIME, np.int64), np.full(len(time), -1, np.int64)
@@ -51,7 +58,7 @@ class ClocksRun:
         return moment, row
 
     def lowered(self, keys: Integers, moment: Integers, row: Integers, bound: Integers) -> Integers:
-        """`bound`, but not beyond what the clocks had come to for the key at (`moment`, `row`)."""
+        """`bound`, limited to the watermark of each clock for the key at the step (`moment`, `row`)."""
         if not self.runs:
             return bound
         lowest = bound.copy()
@@ -61,7 +68,7 @@ class ClocksRun:
 
 
 class QueryClocks:
-    """The clocks of one query; see `runtime.admission.shared_clock.SharedClock`."""
+    """The shared clocks of one query."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._query = query
@@ -79,31 +86,31 @@ class QueryClocks:
         return ClocksRun(verdicts, tuple(clock.run(new, verdicts) for clock in self._clocks))
 
     def definitive(self, run: ClocksRun, clock: int, keys: int) -> Integers:
-        """How far all clocks have come at `clock`, by key; NEVER: there are none."""
+        """The watermark of each key by all clocks when the clock is `clock`, µs; NEVER = no clocks."""
         reached = np.full(keys, NEVER, np.int64)
         for shared, its_run in zip(self._clocks, run.runs, strict=True):
             np.minimum(reached, shared.definitive(its_run, clock), out=reached)
         return reached
 
-    def at(self, key: Sequence[Any], clock: int) -> int:
+    def definitive_of(self, key: Sequence[Any], clock: int) -> int:
         """The same for one key."""
-        return min((shared.at(key, clock) for shared in self._clocks), default=NEVER)
+        return min((shared.definitive_of(key, clock) for shared in self._clocks), default=NEVER)
 
-    def forget(self, clock: int) -> None:
-        """Drops what can hold nothing back any more."""
+    def evict(self, clock: int) -> None:
+        """Removes timelines that cannot hold back a clock any more."""
         for shared in self._clocks:
-            shared.forget(clock)
+            shared.evict(clock)
 
     def header(self) -> list[dict[str, Any]]:
-        """The part of the state that is plain data."""
+        """The part of the saved state that is plain data."""
         return [shared.header() for shared in self._clocks]
 
     def tables(self) -> dict[str, pa.Table]:
-        """The part of the state that is columns."""
+        """The part of the saved state that is columns."""
         return {f"clock{number}": shared.state for number, shared in enumerate(self._clocks)}
 
     def restore(self, header: Sequence[dict[str, Any]], tables: dict[str, pa.Table]) -> None:
-        """Goes on from these; raises ValueError where they were made with other policies."""
+        """Continues from saved state; raises ValueError if it was written with other policies."""
         if len(header) != len(self._clocks):
             raise ValueError(f"query {self._query.title!r} had {len(header)} shared clocks, now {len(self._clocks)}")
         for number, (shared, own) in enumerate(zip(self._clocks, header, strict=True)):

@@ -20,7 +20,7 @@ from runtime.admission.arrays import Punctuation, Ready, Released, Rows, Standin
 from runtime.admission.interval_edges import ends
 from runtime.admission.query_clocks import ClocksRun, QueryClocks
 from runtime.admission.selection import Selection, Selector
-from runtime.admission.shared_clock import NewRecords
+from runtime.admission.timeline_kinds import NewRecords
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
@@ -174,7 +174,7 @@ class Calls:
                 input=everything.input[mine],
                 time=everything.time[mine],
                 arrival=everything.arrival[mine],
-                beats={int(np.searchsorted(rows, row)): event for row, (event, _) in clocked.beats.items()},
+                heartbeats={int(np.searchsorted(rows, row)): event for row, (event, _) in clocked.beats.items()},
                 keys=keys,
                 numbers=numbers,
                 key_count=len(everything.start) - 1,

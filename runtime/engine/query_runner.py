@@ -314,7 +314,7 @@ class QueryRunner:
             table = table.append_column(field, pa.array(values))
         due = admitted.due[work.call.numbers[rows]]
         self._memory.remember(table.combine_chunks(), self._remembered_bounds(work, clock), due)
-        self._clocks.forget(clock)
+        self._clocks.evict(clock)
         self._work = None
 
     def _remembered_bounds(self, work: _Work, clock: int) -> pa.Table:
@@ -348,7 +348,7 @@ class QueryRunner:
             own = own.filter(reduce(pc.and_, map(pc.equal, *sides)))
         bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
         own = int(definitive_times(bounds, self._everywhere, self._policies.delay, clock)[0])
-        return min(own, self._clocks.at(key, clock))
+        return min(own, self._clocks.definitive_of(key, clock))
 
     def clocks(self) -> pa.Table:
         """The timelines that keys share (`runtime.admission.query_clocks.CLOCK_SCHEMA`)."""

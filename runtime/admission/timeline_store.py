@@ -1,0 +1,82 @@
+"""The stored timelines of a shared clock: one row each, those of cold keys apart from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.admission.shared_clock_kernel import Timelines
+from runtime.admission.timeline_kinds import NewRecords
+from runtime.arrow_types import one_chunk
+from runtime.columns.cold_rows import Shelf, is_small, joined
+from runtime.columns.keys import hash_keys
+from runtime.instants import NEVER
+
+COLUMNS = {
+    "newest": "newest",
+    "bound": "bound",
+    "counted": "counted",
+    "since": "since",
+    "last_arrival": "heard",
+}
+"""What is stored of a timeline: the field of `Timelines`, and its column in saved state."""
+
+
+class TimelineStore:
+    """Timelines in `hot`; in a cold store, those that only keys depend on which the latest call did not concern.
+
+    places: where the fields of substreams are among the keys of the query; empty = nothing is ever cold
+    """
+
+    def __init__(self, fields: Sequence[tuple[str, pa.DataType]], places: tuple[int, ...]) -> None:
+        self._parts, self._places = [pa.field(name, type_) for name, type_ in fields[1:]], places
+        columns = [*fields, *((name, pa.int64()) for name in COLUMNS.values())]
+        self.hot = pa.schema(columns).empty_table()
+        self._cold, self._most = Shelf(self.hot), 0
+
+    def load(self, new: NewRecords) -> None:
+        """Loads the timelines of the call's keys; if there are few others, or many new ones, loads all."""
+        if not self._places:
+            return
+        total = len(self.hot) + len(self._cold)
+        if not len(self._cold):
+            self._most = 2 * total
+        # Only hot timelines are evicted. Once their number has doubled, all are loaded, so that none stays for good.
+        if not is_small(len(new.time), total) or total > self._most:
+            self.load_all()
+            return
+        hashes = hash_keys([one_chunk(self.hot.column(part.name)) for part in self._parts])
+        self._cold.put(self.hot, hashes, np.full(len(hashes), NEVER))
+        self.hot = self._cold.fetch(np.unique(hash_keys([new.keys[place] for place in self._places])))
+
+    def load_all(self) -> pa.Table:
+        """Loads all timelines, and returns them."""
+        if len(self._cold):
+            self.hot = joined([self.hot, self._cold.fetch_all()])
+        return self.hot
+
+    def near(self, key: Sequence[Any]) -> pa.Table:
+        """The timelines among which are all that a key depends on; none is loaded."""
+        if not self._places or not len(self._cold):
+            return self.hot
+        values = [pa.array([key[place]], part.type) for place, part in zip(self._places, self._parts, strict=True)]
+        return joined([self.hot, self._cold.of(hash_keys(values)[0])])
+
+    def save(self, identities: pa.Table, timelines: Timelines) -> None:
+        """Stores the timelines of a call as `hot`."""
+        self.hot = identities
+        for field, name in COLUMNS.items():
+            self.hot = self.hot.append_column(name, pa.array(getattr(timelines, field)))
+
+    def evict(self, until: int) -> None:
+        """Removes hot timelines whose bound is at most `until`, µs."""
+        is_ahead = self.hot.column("bound").to_numpy() > until
+        if not is_ahead.all():
+            self.hot = self.hot.filter(pa.array(is_ahead))
+
+    def restore(self, table: pa.Table) -> None:
+        """Replaces all timelines by those of saved state."""
+        self.hot = table.cast(self.hot.schema)
