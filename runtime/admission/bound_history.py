@@ -1,10 +1,11 @@
-"""Bound histories: how the watermarks of a shared clock's groups rose during one call, and queries on them.
+"""Bound histories: when the watermarks of a shared clock rose during one call.
 
-A group's watermark is the largest of three: its recorded bound, the bound of punctuation for all groups, and the clock
-less the tolerated delay. The first two are step functions of the arrival time, recorded here. The third is computed.
+A group's watermark is the largest of three: its recorded bound, the bound of punctuation for all
+groups, and the clock less the tolerated delay. The first two are step functions of the arrival
+time, recorded here. The third is computed.
 
-A *step* is a pair (moment, row): the arrival time, and the record that was processed then. Timers have the row TIMER and
-run before the records of their moment.
+A *step* is a pair (moment, row): the arrival time, and the record that was processed then. Timers
+have the row TIMER and run before the records of their moment.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TIMER = -1
 
 
 class BoundHistory(NamedTuple):
-    """The steps at which bounds rose, one run of entries per group; the last run is punctuation for all groups.
+    """The steps at which bounds rose: a run of entries per group, then one for punctuation for all.
 
     In a run, steps never decrease and bounds strictly increase.
 
@@ -44,12 +45,14 @@ class BoundHistory(NamedTuple):
 class Groups(NamedTuple):
     """The groups of timelines; keys of one group have the same watermark. One entry per group.
 
-    missing: how many timelines the group expects that had no record yet
+    missing: how many timelines it expects that had no record yet
     bound: the least bound of its timelines, µs; NO_TIME while timelines are missing
-    complete_moment: when the last missing timeline appeared, µs; NO_TIME = in an earlier call, NEVER = not yet
+    complete_moment: when the last missing timeline appeared, µs; NO_TIME = in an earlier call,
+        NEVER = not yet
     complete_row: the record that brought it
     root: where the group's tree begins in `tree`
-    tree: heap-ordered minima over the bounds of the timelines; the root of a group's tree is at `root + 1`
+    tree: heap-ordered minima over the bounds of the timelines; the root of a group's tree is at
+        `root + 1`
     """
 
     missing: Integers
@@ -87,10 +90,11 @@ def record_bound(history: BoundHistory, group: int, moment: int, row: int, bound
 def _first_reaching(history: BoundHistory, group: int, time: int, guess: int) -> int:
     """A group's first entry with a bound of `time` or more, its end if there is none.
 
-    `guess`: the entry to start from, any number is allowed. Consecutive queries are often close to each other.
+    `guess`: the entry to start from, any number is allowed. Consecutive queries are often close to
+    each other.
     """
-    # Invariant: entries before `low` are below `time`, entries from `high` on reach it. Bounds increase in a run, so
-    # each probe decides for all entries on one side of it.
+    # Invariant: entries before `low` are below `time`, entries from `high` on reach it. Bounds
+    # increase in a run, so each probe decides for all entries on one side of it.
     low, high, stride = history.start[group], history.end[group], 1
     # Phase 1: from the guess, double the stride until `time` lies between two probes.
     if low <= guess < high:
@@ -121,8 +125,9 @@ def _step_by_clock(groups: Groups, lag: ClockLag, group: int, time: int) -> tupl
     """The step at which the clock alone advances a group's watermark to `time`."""
     if lag.late >= NEVER:
         return NEVER, TIMER
-    # With the lag of an incomplete group this is too early if the group completes before; with the lag of a complete
-    # group it is too early if it completes later. If neither holds, the completion itself is the step.
+    # With the lag of an incomplete group this is too early if the group completes before; with the
+    # lag of a complete group it is too early if it completes later. If neither holds, the
+    # completion itself is the step.
     complete, soonest = groups.complete_moment[group], time + lag.late
     if soonest + lag.missing <= complete:
         return soonest + lag.missing, TIMER
@@ -143,8 +148,8 @@ def find_definitive(
 ) -> None:
     """Finds the step at which each time becomes definitive for its group.
 
-    (`moment`, `row`) are replaced where the step found is later: an event needs the consent of all its clocks.
-    `group`: -1 = the record has no group and nothing is changed.
+    (`moment`, `row`) are replaced where the step found is later: an event needs the consent of all
+    its clocks. `group`: -1 = the record has no group and nothing is changed.
     """
     everywhere = len(history.start) - 1
     has_common = history.end[everywhere] > history.start[everywhere]
@@ -185,7 +190,8 @@ def _is_reached(history: BoundHistory, entry: int, moment: int, row: int) -> boo
 def _bound_at(history: BoundHistory, group: int, moment: int, row: int) -> int:
     """A group's recorded bound at (moment, row); NO_TIME = none."""
     low, high = history.start[group], history.end[group]
-    # Invariant: entries before `low` are reached, entries from `high` on are not; steps never decrease in a run.
+    # Invariant: entries before `low` are reached, entries from `high` on are not; steps never
+    # decrease in a run.
     while low < high:
         middle = (low + high) >> 1
         if _is_reached(history, middle, moment, row):
@@ -207,7 +213,7 @@ def limit_to_watermarks(
     row: Integers,
     bound: Integers,
 ) -> None:
-    """Lowers each `bound` to its group's watermark at (`moment`, `row`); `group`: -1 = not lowered."""
+    """Lowers each `bound` to its group's watermark at (`moment`, `row`); group -1 = not lowered."""
     everywhere = len(history.start) - 1
     for at in range(len(moment)):
         if group[at] < 0:

@@ -12,7 +12,7 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import key_places
 
 NEW_PARTITION_LAG = 5_000_000
-"""How far behind the clock a source partition without records is assumed to be, µs (docs/time.md)."""
+"""The assumed lag of a source partition without records behind the clock, µs (docs/time.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class ClockSettings:
     events: the event types of these inputs
     sources: the sources that can bring them; empty = not known
     policy: the policy of all of these inputs
-    places: where the fields of its substreams are among the keys of the query; empty = keys share the timelines
+    places: where the fields of its substreams are among the keys of the query; empty = keys share
+        the timelines
     rules: for its timelines
     lag: how far its watermarks are behind the clock
     imported: the event type whose bound it takes over; None = none
@@ -78,9 +79,10 @@ def clock_settings(plan: Plan, query: QueryPlan, inputs: tuple[int, ...]) -> Clo
 
 
 def _origin(query: QueryPlan, imports: str, policy: TimePolicy) -> tuple[str, Settings, bool]:
-    """The event type whose bound is imported in the end, its settings, and whether its end is a bound beyond all times.
+    """The event type whose bound is imported in the end, its settings, and whether it is final.
 
-    A type that is not an input of the query has a bound after each event.
+    Imports are followed to the end of their chain. A type that is not an input of the query advances
+    with each of its events.
     """
     policies = {item.event: item.policy for item in query.inputs}
     while (own := policies.get(imports)) is not None and own.imports is not None:

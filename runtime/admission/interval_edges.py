@@ -1,7 +1,7 @@
-"""Edges: an event of which the start comes first and the end later, as two records.
+"""Interval edges: the end of an event whose start and end arrive as two records.
 
-Takes a call's rows with their shapes; gives the ends of start edges whose end edge has come. The two belong together if they agree in
-event type, start and payload; of several such starts an end edge ends the oldest that is open.
+A start edge and an end edge belong together if they agree in event type, start and payload. If
+several starts agree, an end edge closes the oldest open one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from runtime.instants import NO_TIME
 Integers = NDArray[np.int64]
 
 _OF_EDGES = ("start", "end", "shape")
-"""Fields that say how the event lies in time: they differ between its two records."""
+"""Fields that place an event in time: they differ between its two records."""
 
 
-def ends(table: pa.Table, plan: Plan, is_admitted: NDArray[np.bool_], gone: Integers, first: int) -> pa.Array:
-    """The column `_end` of rows in order of arrival, filled in where an admitted end edge ends a start edge that still waits.
+def ends(table: pa.Table, plan: Plan, is_admitted: NDArray[np.bool_], released: Integers, first: int) -> pa.Array:
+    """The column `_end`, filled in where an admitted end edge closes a start edge that is held.
 
-    `gone`: by row the moment at which an event was released, and the number, from row `first` on, of the record that brought it.
+    table: rows in order of arrival
+    is_admitted: by row, whether an end edge may close a start edge
+    released: the step at which each event was released: its moment, µs, and the record, counted
+        from `first`; NEVER = held
+    first: the row of the call's first record
     """
     end = one_chunk(table.column("_end")).fill_null(NO_TIME)
     shape = one_chunk(table.column("_shape")).fill_null(int(Shape.POINT)).to_numpy()
@@ -40,12 +44,12 @@ def ends(table: pa.Table, plan: Plan, is_admitted: NDArray[np.bool_], gone: Inte
         numbers, count = number_keys(_identity(table.take(pa.array(rows)), plan.events[kind]), len(rows))
         arrival = table.column("_arrival").to_numpy()
         is_end = shape[rows] == Shape.END_EDGE
-        _join(rows, numbers, is_end, moments, gone, arrival, first, np.full(count, -1, np.int64))
+        _close(rows, numbers, is_end, moments, released, arrival, first, np.full(count, -1, np.int64))
     return pa.array(moments)
 
 
 def _identity(table: pa.Table, event: EventType) -> list[pa.Array]:
-    """What both edges of an event agree in; a null is a value like any other."""
+    """The columns in which both edges of an event agree; a null equals a null."""
     columns = [one_chunk(table.column("_source_time"))]
     for field in event.fields:
         name = column_name(field.name, field.type)
@@ -64,21 +68,28 @@ def _without_nulls(column: pa.Array) -> pa.Array:
 
 
 @kernel
-def _join(
+def _close(
     rows: Integers,
     numbers: Integers,
     is_end: NDArray[np.bool_],
     end: Integers,
-    gone: Integers,
+    released: Integers,
     arrival: Integers,
     first: int,
     oldest: Integers,
 ) -> None:
-    """Gives each end to the oldest open start of its number; `oldest`: by number, the next start to look at."""
+    """Stores each end with the oldest open start edge of its number.
+
+    numbers: by entry of `rows`, the number of the edge's identity
+    oldest: by number, the first entry of its queue of open start edges; -1 = empty
+    """
+    # The queues are linked lists over entries: `following` links an entry to the next, `newest` is
+    # a queue's last.
     following = np.full(len(rows), -1, np.int64)
     newest = np.full(len(oldest), -1, np.int64)
     for at in range(len(rows)):
         number, row = numbers[at], rows[at]
+        # A start edge goes to the end of its queue, unless an earlier call has closed it.
         if not is_end[at]:
             if end[row] != NO_TIME:
                 continue
@@ -88,10 +99,13 @@ def _join(
                 following[newest[number]] = at
             newest[number] = at
             continue
+        # An end edge takes the first start edge that was still held when it arrived. Those before
+        # it were released earlier, and later end edges arrive later still: so they can be dropped
+        # from the queue for good.
         while oldest[number] >= 0:
             start = rows[oldest[number]]
             oldest[number] = following[oldest[number]]
-            moment, by = gone[0, start], gone[1, start]
-            if moment > arrival[row] or (moment == arrival[row] and by > row - first):
+            moment, cause = released[0, start], released[1, start]
+            if moment > arrival[row] or (moment == arrival[row] and cause > row - first):
                 end[start] = end[row]
                 break

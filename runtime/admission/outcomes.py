@@ -1,7 +1,7 @@
 """The outcomes of a record: used, adjusted, filtered, discarded for a reason, pending.
 
-This is the one list of them. The ledger, the table of discarded records, `adjusted` of a match and the kernels of
-admission all take their words and numbers from here.
+This is the one list of them. The ledger, the table of discarded records, `adjusted` of a match and
+the kernels of admission all take their words and numbers from here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Group(Enum):
 class Outcome(IntEnum):
     """What becomes of a record for one query, in the order of the ledger.
 
-    Kernels and saved state use the numbers: those of members must never change. As the reason why a record was adjusted,
-    LATE and OUT_OF_ORDER stand for themselves, and 0 means "not adjusted".
+    Kernels and saved state use the numbers: those of members must never change. As the reason why a
+    record was adjusted, LATE and OUT_OF_ORDER stand for themselves, and 0 means "not adjusted".
     """
 
     USED = 0
@@ -94,7 +94,7 @@ def reason_words(reasons: NDArray[np.int8]) -> pa.StringArray:
 def after_admission(
     selected: NDArray[np.int8], rows: NDArray[np.int64], refused: NDArray[np.int8], adjusted: NDArray[np.int8]
 ) -> NDArray[np.int8]:
-    """The outcomes of records: those of selection, replaced by what admission did with the records at `rows`.
+    """The outcomes of selection, replaced by those of admission for the records at `rows`.
 
     refused, adjusted: by row of `rows`, the reason; 0 = none
     """

@@ -1,6 +1,7 @@
-"""All shared clocks of a query together: verdicts on records, and the step at which a time is definitive for all of them.
+"""All shared clocks of a query together: verdicts, and when a time is definitive for all.
 
-A query whose sources have no policies of their own has no shared clocks; then every method returns at once.
+A query whose sources have no policies of their own has no shared clocks; then every method returns
+at once.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ query: the query's title
 timeline: what tells it apart: source and partition, source and values of fields, or event type
 bound: its watermark as far as the clock is not concerned
 newest: largest source time admitted
-heard: arrival of the latest record, null = idle since
+`heard`: arrival of the latest record; null also if the timeline is idle since
 """
 
 
@@ -58,7 +59,7 @@ class ClocksRun:
         return moment, row
 
     def lowered(self, keys: Integers, moment: Integers, row: Integers, bound: Integers) -> Integers:
-        """`bound`, limited to the watermark of each clock for the key at the step (`moment`, `row`)."""
+        """`bound`, limited to the key's watermark of each clock at the step (`moment`, `row`)."""
         if not self.runs:
             return bound
         lowest = bound.copy()
@@ -86,7 +87,7 @@ class QueryClocks:
         return ClocksRun(verdicts, tuple(clock.run(new, verdicts) for clock in self._clocks))
 
     def definitive(self, run: ClocksRun, clock: int, keys: int) -> Integers:
-        """The watermark of each key by all clocks when the clock is `clock`, µs; NEVER = no clocks."""
+        """The least watermark of each key when the clock is `clock`, µs; NEVER = no clocks."""
         reached = np.full(keys, NEVER, np.int64)
         for shared, its_run in zip(self._clocks, run.runs, strict=True):
             np.minimum(reached, shared.definitive(its_run, clock), out=reached)

@@ -1,11 +1,12 @@
 """Shared clocks: the watermark of sources that have an ordering policy, seen by many keys.
 
-A clock has timelines: source partitions, substreams or event types. Timelines form groups, and the watermark of a group
-is the least of its timelines' watermarks (watermark alignment). Keys of one group see the same watermark. All keys are
-in one group, unless the fields that tell substreams apart are keys.
+A clock has timelines: source partitions, substreams or event types. Timelines form groups, and the
+watermark of a group is the least of its timelines' watermarks (watermark alignment). Keys of one
+group see the same watermark. All keys are in one group, unless the fields that tell substreams
+apart are keys.
 
-The clock judges the records of its inputs and says at which step a time is definitive for a key. What then happens to
-the records is left to `runtime.admission.per_key`.
+The clock judges the records of its inputs and says at which step a time is definitive for a key.
+What then happens to the records is left to `runtime.admission.per_key`.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ class ClockRun:
     group: Integers
 
     def ready(self, keys: Integers, time: Integers, moment: Integers, row: Integers) -> None:
-        """Moves the step (`moment`, `row`) to where `time` is definitive for the key, if that is later."""
+        """Moves the step (`moment`, `row`) to where `time` is definitive, if that is later."""
         find_definitive(self.history, self.groups, self.lag, self._groups_of(keys), time, moment, row)
 
     def lower(self, keys: Integers, moment: Integers, row: Integers, bound: Integers) -> None:
-        """Lowers `bound` to the clock's watermark for the key at the step (`moment`, `row`)."""
+        """Lowers `bound` to the key's watermark at the step (`moment`, `row`)."""
         limit_to_watermarks(self.history, self.groups, self.lag, self._groups_of(keys), moment, row, bound)
 
     def _groups_of(self, keys: Integers) -> Integers:
@@ -78,7 +79,7 @@ class SharedClock:
         self._common = self._settings.start  # bound of punctuation for all timelines
 
     def run(self, new: NewRecords, verdicts: Verdicts) -> ClockRun:
-        """Judges the records of its inputs into `verdicts`, and stores how far its timelines have advanced."""
+        """Judges the records of its inputs into `verdicts`, and stores the advanced timelines."""
         settings = self._settings
         rows = self._concerned(new)
         self._store.load(new)
@@ -152,10 +153,11 @@ class SharedClock:
         self._common = NEVER
 
     def evict(self, clock: int) -> None:
-        """Removes substreams that cannot hold back the clock any more: it is ahead of them by arrival time alone.
+        """Removes substreams that cannot hold back watermarks: arrival time alone is ahead of them.
 
-        A removed substream is missing again, and a group with a missing timeline follows the clock just as far. Only for
-        sources known by name: otherwise nothing would say that one is missing.
+        A removed substream is missing again, and a group with a missing timeline follows the clock
+        just as far. Only for sources known by name: otherwise nothing would say that one is
+        missing.
         """
         settings = self._settings
         if settings.places and settings.sources and settings.lag.late < NEVER:
@@ -181,7 +183,8 @@ class SharedClock:
         """The watermarks of groups when the clock is `clock`.
 
         bound: by group, the least bound of its timelines
-        missing: by group, how many timelines are missing; while there are any, its bound does not count
+        missing: by group, how many timelines are missing; while there are any, its bound does not
+            count
         """
         reached = np.maximum(np.where(missing > 0, NO_TIME, bound), self._common)
         lag = self._settings.lag
@@ -196,11 +199,11 @@ class SharedClock:
 
     @property
     def state(self) -> pa.Table:
-        """The part of the saved state that is columns: one row per timeline, what tells it apart and how far it is."""
+        """The part of the saved state that is columns: one row per timeline."""
         return self._store.load_all()
 
     def restore(self, header: dict[str, Any], state: pa.Table) -> None:
-        """Continues from saved state; raises ValueError if it was written with timelines of another kind."""
+        """Continues from saved state; raises ValueError if it has timelines of another kind."""
         kind = self._settings.policy.timeline.value
         if header["timeline"] != kind:
             raise ValueError(f"the ordering had timelines by {header['timeline']}, now by {kind}")
@@ -211,8 +214,8 @@ class SharedClock:
 def _foresee_idle(clock: Clock, rules: Rules) -> None:
     """Appends to the history the idle timeouts after the call, as if no record came before them.
 
-    A record that comes first belongs to a later call, whose history starts from the stored timelines: so only copies
-    of the timelines change here.
+    A record that comes first belongs to a later call, whose history starts from the stored
+    timelines: so only copies of the timelines change here.
     """
     timelines, groups = clock.timelines, clock.groups
     ahead = Clock(
@@ -228,14 +231,15 @@ def _new_history(
 ) -> BoundHistory:
     """A history that starts with the bounds of the groups, with room for all rises of a call.
 
-    A group can rise once per record of its timelines and once more per timeline: when that becomes idle, twice in all
-    with the timeouts after the call. Punctuation for all timelines can rise once per record, and at the end of the input.
+    A group can rise once per record of its timelines, and once per timeline when that is registered.
+    With idle timeouts, each of these rises can be followed by a timeout. Punctuation for all
+    timelines can rise once per record, and once at the end of the input.
     """
     count, owners = grouping.count, grouping.of_timeline
     room = np.bincount(owners[number[number >= 0]], minlength=count + 1) + np.bincount(owners, minlength=count + 1)
     room[count] = int((number < 0).sum()) + 1
     if has_idle:
-        room[:count] = 2 * room[:count].sum()  # a rise of one group may come from the timeline of another
+        room[:count] = 2 * room[:count].sum()  # a rise may come from a timeline of another group
     ends = np.cumsum(room + 1)
     start, size = ends - room - 1, int(ends[-1])
     history = BoundHistory(start, start.copy(), *(np.empty(size, np.int64) for _ in range(3)))
@@ -247,7 +251,7 @@ def _new_history(
 
 
 def _trees(grouping: Grouping, bounds: Integers) -> tuple[Integers, Integers, Integers]:
-    """A heap-ordered tree of minima per group over its timelines: each root, each timeline's leaf, all trees in one array."""
+    """A heap-ordered tree of minima per group: each root, each timeline's leaf, all trees."""
     owners = grouping.of_timeline
     sizes = np.bincount(owners, minlength=grouping.count)
     widths = 1 << np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)

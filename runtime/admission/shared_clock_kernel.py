@@ -1,8 +1,9 @@
-"""The records of one call through the timelines of a shared clock: verdicts, adjusted times, rising watermarks.
+"""The pass of a shared clock over the records of one call: verdicts and rising watermarks.
 
-Records come in order of arrival, each with the number of its timeline. Timelines form groups; the bound of a group is
-the least bound of its timelines, and each rise is recorded (`runtime.admission.bound_history`). Timers are logical: an
-idle timeout that expires at a record's arrival is processed before the record.
+Records come in order of arrival, each with the number of its timeline. Timelines form groups; the
+bound of a group is the least bound of its timelines, and each rise is recorded
+(`runtime.admission.bound_history`). Timers are logical: an idle timeout that expires at a record's
+arrival is processed before the record.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Integers = NDArray[np.int64]
 
 ALL_TIMELINES = -1
 OWN, IMPORTED = 0, 1
-"""The two timelines of a clock that imports: its own event type, and the one whose bound it takes over."""
+"""The timelines of a clock with an import: its event type, and the one whose bound it copies."""
 
 _END_EDGE = int(Shape.END_EDGE)
 
@@ -127,7 +128,7 @@ def fill_trees(
 
 @borrowing
 def _raise_bound(clock: Clock, timeline: int, moment: int, row: int) -> None:
-    """Updates the group of a timeline whose bound has risen, and records the rise of the group's bound, if any."""
+    """Updates the group of a timeline whose bound has risen, and records its rise, if any."""
     timelines, groups = clock.timelines, clock.groups
     group = timelines.group[timeline]
     root, at = groups.root[group], timelines.leaf[timeline]
@@ -144,7 +145,7 @@ def _raise_bound(clock: Clock, timeline: int, moment: int, row: int) -> None:
 
 @borrowing
 def _register(clock: Clock, timeline: int, moment: int, row: int) -> None:
-    """Adds a timeline at its first record; it starts at the bound of its group, which therefore does not go back."""
+    """Adds a timeline at its first record. It starts at its group's bound: that never goes back."""
     timelines, groups = clock.timelines, clock.groups
     group = timelines.group[timeline]
     timelines.is_registered[timeline] = True
@@ -168,9 +169,10 @@ def _take_over(clock: Clock, moment: int, row: int) -> None:
 
 @borrowing
 def advance_idle(rules: Rules, clock: Clock, until: int) -> None:
-    """Advances idle timelines whose idle timeout expires by `until` to just past their newest event.
+    """Advances timelines whose idle timeout expires by `until` to just past their newest event.
 
-    Timeouts are processed in their order of time; a timeline that has been advanced is idle until its next record.
+    Timeouts are processed in their order of time; a timeline that has been advanced is idle until
+    its next record.
     """
     timelines = clock.timelines
     while True:
@@ -226,7 +228,8 @@ def _admit_record(feed: Feed, at: int, rules: Rules, timelines: Timelines, commo
         bound = max(bound, arrival - rules.own.late)
     judged = judge(settings, bound, feed.time[at], arrival, feed.shape[at], feed.end[at])
     timelines.last_arrival[timeline] = arrival
-    # Events of the imported type are judged only for their timeline: if they are an input, its own clock has the say.
+    # Events of the imported type are judged only for their timeline: if they are an input, its own
+    # clock has the say.
     if not is_imported:
         verdicts.bound[row] = judged.bound
         verdicts.time[row] = judged.time
@@ -242,7 +245,7 @@ def _admit_record(feed: Feed, at: int, rules: Rules, timelines: Timelines, commo
 
 @borrowing
 def run_records(feed: Feed, rules: Rules, clock: Clock, common: int, verdicts: Verdicts) -> int:
-    """Judges the records of a call and advances the timelines; returns `common` as it is afterwards.
+    """Judges the records of a call and advances the timelines; returns the new `common`.
 
     `common`: the bound of punctuation for all timelines, µs; NO_TIME = none
     """
@@ -251,20 +254,23 @@ def run_records(feed: Feed, rules: Rules, clock: Clock, common: int, verdicts: V
     has_idle = min(rules.own.idle, rules.imported.idle) < NEVER
     for at in range(len(feed.row)):
         row, timeline, time, arrival = feed.row[at], feed.timeline[at], feed.time[at], feed.arrival[at]
-        # 1. Timers. Invariant: afterwards no idle timeout up to this arrival is left, so rises are recorded in order.
+        # 1. Timers. Invariant: afterwards no idle timeout up to this arrival is left, so rises are
+        #    recorded in order.
         if has_idle:
             advance_idle(rules, clock, arrival)
-        # 2. Punctuation for all timelines. It has a run of its own in the history, which every group consults; so the
-        #    groups need not be updated.
+        # 2. Punctuation for all timelines. It has a run of its own in the history, which every
+        #    group consults; so the groups need not be updated.
         if timeline == ALL_TIMELINES:
             if time > common:
                 common = time
                 record_bound(clock.history, everywhere, arrival, row, common)
             continue
-        # 3. A new timeline. It must be counted before its first record is judged against the group's bound.
+        # 3. A new timeline. It must be counted before its first record is judged against the
+        #    group's bound.
         if not timelines.is_registered[timeline]:
             _register(clock, timeline, arrival, row)
-        # 4. The record itself: punctuation sets the timeline's bound, an event is judged and may advance it.
+        # 4. The record itself: punctuation sets the timeline's bound, an event is judged and may
+        #    advance it.
         rises = False
         if feed.is_heartbeat[at]:
             if time > timelines.bound[timeline]:
@@ -272,7 +278,8 @@ def run_records(feed: Feed, rules: Rules, clock: Clock, common: int, verdicts: V
                 rises = True
         else:
             rises = _admit_record(feed, at, rules, timelines, common, verdicts)
-        # 5. The group. A timeline's bound never goes back, so without a rise the group's minimum is unchanged.
+        # 5. The group. A timeline's bound never goes back, so without a rise the group's minimum is
+        #    unchanged.
         if rises and rules.has_import and timeline == IMPORTED:
             _take_over(clock, arrival, row)
         elif rises:

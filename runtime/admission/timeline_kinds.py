@@ -1,7 +1,8 @@
 """The kinds of timelines: source partitions, substreams and event types.
 
-A kind says which timeline a record belongs to, which group of timelines a key depends on, and how many timelines a
-group still waits for. Timelines are numbered per call, those that are known from earlier calls first.
+A kind says which timeline a record belongs to, which group of timelines a key depends on, and how
+many timelines a group still waits for. Timelines are numbered per call, those that are known from
+earlier calls first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """The new rows of a call, in order of arrival: events, heartbeats, and control events that are heartbeats.
+    """The new rows of a call, in order of arrival: events and heartbeats.
 
     table: the rows, with their system columns
     kinds: by row, the index of the event type, or a `Kind`
@@ -85,20 +86,20 @@ class TimelineKindRules(Protocol):
         """Whether all timelines are known before their first record."""
 
     def timelines_of(self, new: NewRecords, rows: Integers, known: pa.Table) -> tuple[Integers, pa.Table]:
-        """The timeline of each of these rows, and all timelines (`fields`): first those of `known`, then new ones."""
+        """The timeline of each row; and all timelines (`fields`), those of `known` first."""
 
     def groups_of(self, new: NewRecords, timelines: pa.Table) -> Grouping:
         """The groups of the call's keys and timelines."""
 
     def missing(self, timelines: pa.Table, known: int, grouping: Grouping) -> tuple[NDArray[np.bool_], Integers]:
-        """Which timelines are expected by their group, and how many each group still expects besides the first `known`."""
+        """Which timelines their group expects; by group, how many besides the first `known`."""
 
     def of_key(self, timelines: pa.Table, key: Sequence[Any]) -> pa.Table:
         """The timelines that a key depends on."""
 
 
 class _OfSources(ABC):
-    """Timelines that are parts of sources: all keys depend on all of them, unless a subclass says otherwise."""
+    """Timelines that are parts of sources; all keys depend on all of them."""
 
     are_fixed = False
 
@@ -113,7 +114,8 @@ class _OfSources(ABC):
     def timelines_of(self, new: NewRecords, rows: Integers, known: pa.Table) -> tuple[Integers, pa.Table]:
         is_event = ~np.isin(rows, list(new.heartbeats))
         events = pa.array(rows[is_event])
-        # A dictionary of source names that starts with those of `known`; all timelines then are numbered by their columns.
+        # A dictionary of source names that starts with those of `known`; all timelines then are
+        # numbered by their columns.
         source = one_chunk(new.table.column("_source"))
         codes = {name: code for code, name in enumerate(known.column("source").unique().to_pylist())}
         present = map(self._declared_source, source.dictionary.to_pylist())
@@ -136,7 +138,7 @@ class _OfSources(ABC):
         return number, pa.table(timelines, names=[name for name, _ in self.fields])
 
     def _declared_source(self, name: str) -> str:
-        """The source that has a clock: files of a declared one, called `source/file`, share its timelines."""
+        """The source that has timelines: files `source/file` of a declared one share them."""
         declared = name.partition("/")[0]
         return declared if declared in self._settings.sources else name
 
@@ -144,7 +146,8 @@ class _OfSources(ABC):
         return Grouping(np.zeros(new.key_count, np.int64), np.zeros(len(timelines), np.int64), 1)
 
     def missing(self, timelines: pa.Table, known: int, grouping: Grouping) -> tuple[NDArray[np.bool_], Integers]:
-        # Each source is expected with so many partitions as it is declared to have; without names, any source counts.
+        # Each source is expected with so many partitions as it is declared to have; without names,
+        # any source counts.
         partitions = self._settings.policy.partitions or 1
         left = dict.fromkeys(self._settings.sources or ("",), partitions)
         is_expected = np.zeros(len(timelines), np.bool_)
@@ -170,7 +173,7 @@ class ByPartition(_OfSources):
 
 
 class BySubstream(_OfSources):
-    """A timeline per source and substream; the fields of substreams are not all keys, so keys depend on all of them."""
+    """A timeline per source and substream; its fields are not all keys: keys depend on all."""
 
     def __init__(self, settings: ClockSettings, plan: Plan, query: QueryPlan) -> None:
         event = plan.event(settings.events[0])
@@ -182,13 +185,13 @@ class BySubstream(_OfSources):
 
 
 class ByKeyedSubstream(BySubstream):
-    """A timeline per source and substream; the fields of substreams are keys, so a key depends on its own substream."""
+    """A timeline per source and substream; its fields are keys: a key depends on its substream."""
 
     def _parts(self, new: NewRecords) -> list[pa.Array]:
         return [new.keys[place].slice(new.first, len(new.table)) for place in self._settings.places]
 
     def groups_of(self, new: NewRecords, timelines: pa.Table) -> Grouping:
-        """A group per substream: the timelines, one per source, with the same values of the fields."""
+        """A group per substream: its timelines in all sources."""
         parts = [one_chunk(timelines.column(name)) for name, _ in self.fields[1:]]
         keys = [new.keys[place] for place in self._settings.places]
         both = [pa.concat_arrays([part, key]) for part, key in zip(parts, keys, strict=True)]
@@ -217,7 +220,7 @@ class ByKeyedSubstream(BySubstream):
 
 
 class ByEventType:
-    """The timeline of an event type, in group 0 with all keys; in group 1, that of the type whose bound it takes over."""
+    """OWN, in the group of all keys; IMPORTED, if there is one, in a group without keys."""
 
     are_fixed = True
     fields = [("source", pa.string())]  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""The stored timelines of a shared clock: one row each, those of cold keys apart from the others."""
+"""The stored timelines of a shared clock, one row each; those of cold keys are in a cold store."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ COLUMNS = {
 
 
 class TimelineStore:
-    """Timelines in `hot`; in a cold store, those that only keys depend on which the latest call did not concern.
+    """Timelines that the latest call concerned are in `hot`, the others in a cold store.
 
-    places: where the fields of substreams are among the keys of the query; empty = nothing is ever cold
+    places: where the fields of substreams are among the keys of the query; empty = nothing is ever
+    cold
     """
 
     def __init__(self, fields: Sequence[tuple[str, pa.DataType]], places: tuple[int, ...]) -> None:
@@ -38,13 +39,14 @@ class TimelineStore:
         self._cold, self._most = Shelf(self.hot), 0
 
     def load(self, new: NewRecords) -> None:
-        """Loads the timelines of the call's keys; if there are few others, or many new ones, loads all."""
+        """Makes the timelines of the call's keys hot; all of them if the call is large."""
         if not self._places:
             return
         total = len(self.hot) + len(self._cold)
         if not len(self._cold):
             self._most = 2 * total
-        # Only hot timelines are evicted. Once their number has doubled, all are loaded, so that none stays for good.
+        # Only hot timelines are evicted. Once their number has doubled, all are loaded, so that
+        # none stays for good.
         if not is_small(len(new.time), total) or total > self._most:
             self.load_all()
             return
