@@ -1,1 +1,1 @@
-"""What users can set about time: presets, their text, policies per input."""
+"""Ordering policies: what users can set about time, how it is written, and what holds per input."""

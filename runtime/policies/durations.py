@@ -1,7 +1,7 @@
-"""Lengths of time in settings: `15 seconds` and `1 min 30 s` as in the language, `15s`, `300ms`, `2us`, `1tick` in short.
+"""Lengths of time in settings: `1 min 30 s` as in the language, or short, as in `15s` and `2us`.
 
-Takes text; gives microseconds, or None for what is no length. What a plain number, a sign or `none` means for a
-setting is left to the setting.
+What a plain number, a sign or `none` means is decided per setting, in
+`runtime.policies.policy_text`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ LENGTHS = {
     **{short: UNITS[unit] for short, unit in _SHORT.items()},
     **dict.fromkeys(("us", "microsecond", "microseconds", "tick", "ticks"), 1),
 }
-"""Unit to microseconds: the language's own, short ones, and the smallest step of time, one microsecond."""
+"""Unit to microseconds: those of the language, short forms, and the tick, one microsecond."""
 
 _PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]+)\s*")
 
 
 def parse_duration(text: str) -> int | None:
-    """Microseconds, to the nearest; None for anything else: no unit, an unknown one, one that stands twice or after a smaller one."""
+    """Microseconds, to the nearest; None for anything else.
+
+    A length needs a unit with each number. Units go from large to small, without duplicates.
+    """
     total, at, before = Fraction(0), 0, None
     text = text.strip()
     while at < len(text):

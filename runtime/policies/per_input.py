@@ -1,8 +1,10 @@
-"""When an input's records count as happened: what of a query's time policies the engine needs to know.
+"""The time policies of a query's inputs, in the form that admission needs.
 
-An input's policy is chosen for its source (`querylang.plan.model.TimePolicy`), or, without one, is what the query says: `wait`,
-`or Heartbeat`, `@OutOfOrder`. Timelines of the second kind belong to one input and one partition key; those of the
-first may be shared by many keys (`runtime.admission.shared_clock`). What the settings do is in `runtime.admission.rules` and `runtime.admission.per_key`.
+A policy is chosen for the source of an input (`querylang.plan.model.TimePolicy`). Without one, the
+query says how events are
+ordered: `wait`, `or Heartbeat`, `@OutOfOrder`. The query's own timelines belong to one input and
+    one partition key. Those of a source's policy may be shared by many keys
+    (`runtime.admission.shared_clock`).
 """
 
 from __future__ import annotations
@@ -16,30 +18,33 @@ from querylang.plan.model import Input, QueryPlan, TimelineKind, known, plain_fi
 from runtime.instants import NEVER
 
 DEFAULT_LEEWAY = 10_000_000
-"""delayLeeway: a record older than this when it arrives is held (Apama 10.0 help, "Out of order events")."""
+"""A record older than this at its arrival is held, µs.
+
+delayLeeway in the Apama 10.0 help, "Out of order events".
+"""
 
 DEFAULT_REORDER = 10_000_000
-"""reorderBuffer: how long such a record is held (same source)."""
+"""How long such a record is held, µs (same source: reorderBuffer)."""
 
 NO_WAIT = -1
-"""Stands for "no `wait`" in columns of lengths: events happen when they arrive."""
+"""In columns of lengths: the input has no `wait`, the time of its events is their arrival."""
 
 BY_CLOCK = -2
-"""Stands for "its source has a policy" there: `runtime.admission.shared_clock` judges its records and says when they are definitive."""
+"""In columns of lengths: the input's source has a policy, and a shared clock judges its records."""
 
 
 def is_clocked(item: Input) -> bool:
-    """Whether a policy chosen for the source puts an input's records in order, not what the query says."""
+    """Whether the policy of its source orders an input's records, not the query itself."""
     return item.policy is not None and not item.policy.is_per_key
 
 
 def uses_source_time(item: Input) -> bool:
-    """Whether an input's events happen at their source time, not at their arrival."""
+    """Whether the time of an input's events is their source time, not their arrival."""
     return item.wait is not None or is_clocked(item)
 
 
 def adjusts(query: QueryPlan) -> bool:
-    """Whether an event of the query may get another time than its own."""
+    """Whether events of the query can be adjusted: get another time than their own."""
     return any(item.policy is not None and item.policy.action != "drop" for item in query.inputs)
 
 
@@ -49,9 +54,9 @@ def has_ends(query: QueryPlan) -> bool:
 
 
 def key_places(query: QueryPlan, inputs: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Where the fields that these inputs' substreams are told apart by stand among the query's keys; None: not all are keys."""
+    """Where the fields of substreams are among the query's keys; None = not all are keys."""
     policy = query.inputs[inputs[0]].policy
-    assert policy is not None, "only of inputs with a policy"
+    assert policy is not None, "the inputs of a clock have a policy"
     places = []
     for index in inputs:
         fields = [plain_field(key) for key in query.inputs[index].keys]
@@ -62,8 +67,12 @@ def key_places(query: QueryPlan, inputs: tuple[int, ...]) -> tuple[int, ...] | N
 
 
 def clock_inputs(query: QueryPlan) -> list[tuple[int, ...]]:
-    """The inputs that have a clock together: those of one policy that a source can bring, directly or by way of others; but
-    each input by itself where timelines are event types."""
+    """The inputs that share a clock, by clock.
+
+    Inputs share a clock if they have the same policy and one source can bring events of both. That
+    is transitive: two inputs may be connected by a third one. If timelines are event types, each
+    input has a clock of its own.
+    """
     groups: list[list[int]] = []
     for index, item in enumerate(query.inputs):
         if is_clocked(item):
@@ -81,23 +90,29 @@ def _are_together(one: Input, other: Input) -> bool:
 
 
 def is_by_substream(query: QueryPlan, inputs: tuple[int, ...]) -> bool:
-    """Whether the values of fields tell the timelines of these inputs apart."""
+    """Whether the timelines of these inputs are substreams."""
     policy = query.inputs[inputs[0]].policy
     return policy is not None and policy.timeline is TimelineKind.SUBSTREAM
 
 
 def shares_clock(query: QueryPlan) -> bool:
-    """Whether keys of the query depend on each other's records, so that all of them have to be in one place: they do not where each
-    substream has one key, the fields that tell substreams apart being all of the key's."""
+    """Whether keys of the query depend on each other's records: then one task processes all.
+
+    They do not if each key has a substream of its own: if the fields of substreams are all keys,
+    and all keys are such fields.
+    """
     places = [key_places(query, inputs) for inputs in clock_inputs(query)]
     return any(found is None or set(found) != set(range(len(query.keys))) for found in places)
 
 
 class PolicyColumns(NamedTuple):
-    """The inputs' timelines by key as the admission kernel takes them, one entry an input.
+    """The settings of the inputs' timelines per key, one entry per input; lengths in µs.
 
-    `delay`: the largest delay, NO_WAIT or BY_CLOCK; `moves`: whether records move the bound; `early`: how far a record's
-    time may be ahead of its arrival (NEVER: as far as it likes); `leeway`, `reorder`: what is allowed at the start.
+    delay: how far a record may be behind its arrival; NO_WAIT, BY_CLOCK = see there
+    moves: whether records advance the bound
+    early: how far a record's time may be ahead of its arrival; NEVER = no limit
+    leeway: the age from which a record is held, until a control event changes it
+    reorder: how long such a record is held, until a control event changes it
     """
 
     delay: NDArray[np.int64]
@@ -108,7 +123,7 @@ class PolicyColumns(NamedTuple):
 
 
 def policy_columns(query: QueryPlan) -> PolicyColumns:
-    """What holds for each input of the query."""
+    """The settings of each input of the query."""
     chosen = [None if is_clocked(item) else item.policy for item in query.inputs]
     given = [
         (None, None, None) if policy is None else (policy.early, policy.leeway, policy.reorder) for policy in chosen
@@ -139,10 +154,14 @@ def _delay(item: Input) -> int:
 def definitive_times(
     bounds: NDArray[np.int64], everywhere: NDArray[np.int64], delay: NDArray[np.int64], clock: int
 ) -> NDArray[np.int64]:
-    """How far a query's own timelines have come by key, at `clock`: the least over its inputs; NEVER: it has none.
+    """The watermark of each key by the query's own timelines, the least over its inputs.
 
-    `bounds`: (keys, inputs), what each timeline has reached by punctuation and records; `everywhere`: per input, what
-    punctuation for every key has reached.
+    NEVER = there are no such timelines.
+
+    bounds: (keys, inputs), the bound of each timeline by punctuation and records, µs
+    everywhere: by input, the bound of punctuation for all keys, µs
+    delay: `PolicyColumns.delay`
+    clock: the clock, µs
     """
     anyway = np.maximum(clock - delay, everywhere)
     reached: NDArray[np.int64] = np.full(len(bounds), NEVER)

@@ -1,8 +1,8 @@
-"""Ordering policies of sources, bound into a plan: each input is told how its records are put in order.
+"""Binds the ordering policies of sources into a plan: sets `Input.policy` and `Input.sources`.
 
-Takes a plan and what each source was given; gives the plan with `Input.policy` and `Input.sources` set, or raises
-`OrderingError` for what does not fit the queries. A plan so bound is all that an executor needs. Text is read in
-`runtime.policies.policy_text`. Needs the language and the standard library only.
+Policies that do not fit the queries raise `OrderingError`. A bound plan is all that an executor
+needs. Text is read in `runtime.policies.policy_text`. Needs only the language and the standard
+library.
 """
 
 from __future__ import annotations
@@ -30,27 +30,32 @@ __all__ = [
 ]
 
 Found = tuple[str | None, str]
-"""A source and what is wrong with its policy."""
+"""A source (None = all) and a mistake in its policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOrdering:
-    """What was chosen for one source (None: for every source): a policy (None: none) and the event types that the source
-    can bring (None: any)."""
+    """What was chosen for one source.
+
+    source: its name; None = every source
+    policy: how its records are ordered; None = as the queries say
+    events: the event types that it can bring; None = any
+    """
 
     source: str | None
     policy: TimePolicy | None
     events: tuple[str, ...] | None = None
 
     def brings(self, event: str) -> bool:
-        """Whether events of that type can come from it."""
+        """Whether the source can bring events of that type."""
         return self.events is None or event in self.events
 
 
 def with_ordering(plan: Plan, orderings: Sequence[SourceOrdering], unseen: Collection[str] = ()) -> Plan:
-    """The plan in which every input has the policy and the names of the sources that can bring its events.
+    """The plan in which each input has the policy and the names of the sources of its events.
 
-    `unseen`: event types whose fields only the data will tell. Raises OrderingError with every mistake, by source.
+    `unseen`: event types whose fields are only known from data. Raises OrderingError with all
+    mistakes, by source.
     """
     found: list[Found] = []
     queries = []
@@ -61,7 +66,7 @@ def with_ordering(plan: Plan, orderings: Sequence[SourceOrdering], unseen: Colle
             found += _misfits(plan, query, item, chosen, unseen)
             inputs.append(_bound(item, chosen) if chosen else item)
         queries.append(replace(query, inputs=tuple(inputs)))
-        found += [(None, f"query '{query.title}': {circle}") for circle in _circles(inputs)]
+        found += [(None, f"query '{query.title}': {cycle}") for cycle in _import_cycles(inputs)]
     found += _without_effect(plan, orderings)
     if found:
         raise OrderingError(tuple(dict.fromkeys(found)))
@@ -69,12 +74,12 @@ def with_ordering(plan: Plan, orderings: Sequence[SourceOrdering], unseen: Colle
 
 
 def policy_of(orderings: Orderings, source: str) -> TimePolicy | None:
-    """What was chosen for a source: by its name, else for all."""
+    """The policy of a source: the one for its name, else the one for all sources."""
     return orderings.get(source, orderings.get(None))
 
 
 def for_reading(plan: Plan, policy: TimePolicy | None) -> Plan:
-    """The plan as if all events came from a source with this policy: it says which columns a table of that source needs."""
+    """The plan as if all events came from one source with this policy: to see its columns."""
     queries = [
         replace(query, inputs=tuple(replace(item, policy=policy) for item in query.inputs)) for query in plan.queries
     ]
@@ -90,20 +95,20 @@ def _bound(item: Input, chosen: Sequence[SourceOrdering]) -> Input:
 
 
 def _of_imported(policy: TimePolicy) -> TimePolicy:
-    """Where others take the time of a type, the type itself makes its own: after each event, without delay."""
+    """The policy of a type whose time others import: it advances with each event, without delay."""
     own = streaminsight()
     return replace(policy, imports=None, every=own.every, disorder=own.disorder)
 
 
-def _circles(inputs: Sequence[Input]) -> Iterator[str]:
-    """Types of which each waits for the next one's time, and the last for the first's."""
+def _import_cycles(inputs: Sequence[Input]) -> Iterator[str]:
+    """Cycles of types that each import the time of the next one."""
     imports = {item.event: item.policy.imports for item in inputs if item.policy is not None}
     for start in imports:
         names = [start]
         while (following := imports.get(names[-1])) is not None and following not in names:
             names.append(following)
         if following == start and start == min(names):
-            yield f"'import' goes in a circle, and no time ever comes: {', '.join([*names, start])}"
+            yield f"'import' forms a cycle, so time never advances: {', '.join([*names, start])}"
 
 
 def _misfits(
@@ -121,9 +126,9 @@ def _misfits(
 
 
 def _without_effect(plan: Plan, orderings: Sequence[SourceOrdering]) -> Iterator[Found]:
-    """A limit for early events that no input of a source can heed."""
+    """A limit for early events that has no effect on any input of its source."""
     inputs = [item for query in plan.queries for item in query.inputs]
-    reason = "'early' compares source times with arrival, but no input that the source brings has `wait`: its events happen when they arrive"
+    reason = "'early' compares source times with arrival, but no input of the source has `wait`: events have their arrival time"
     for ordering in orderings:
         policy, brought = ordering.policy, [item for item in inputs if ordering.brings(item.event)]
         is_limited = policy is not None and policy.is_per_key and policy.early is not None
@@ -136,12 +141,12 @@ def _effect(policy: TimePolicy | None) -> TimePolicy:
 
 
 def _reasons(plan: Plan, item: Input, policy: TimePolicy, unseen: Collection[str]) -> Iterator[str]:
-    """Why an input cannot have a policy."""
+    """The reasons why an input cannot have a policy."""
     if not policy.is_per_key:
         for clause in _own_order(item):
             yield (
                 f"{clause} says how events are put in order, and so does the policy '{policy.name}' of its source;"
-                f" only 'apama' goes with it"
+                f" only 'apama' can be combined with it"
             )
     event = plan.event(item.event)
     if not (item.event in unseen and not event.fields):

@@ -1,8 +1,9 @@
-"""Ordering policies as users write them: `stream_analytics late=5s over=card,region`, or the same as a mapping.
+"""Reads ordering policies as users write them: `stream_analytics late=5s over=card`, or a mapping.
 
-Takes text, or a mapping with `policy` (of a deployment file, a case, a call); gives a `TimePolicy`, or several by source, or
-raises `OrderingError` with every mistake: unknown words with the nearest known one, values with what they must be. What can
-be set, and how far, stands in `runtime.policies.presets`. Needs the language and the standard library only.
+A mapping has the key `policy`; it comes from a deployment file, a case or a call. All mistakes are
+raised together as `OrderingError`: unknown words with the nearest known one, values with what was
+expected. The settings and their limits are in `runtime.policies.presets`. Needs only the language
+and the standard library.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from runtime.policies.presets import (
 )
 
 Ordering = str | Mapping[str, Any] | TimePolicy
-"""A policy as text, as a mapping with `policy`, or made already."""
+"""A policy as text, as a mapping with `policy`, or as an object."""
 
 GivenOrderings = Ordering | Mapping[str, Ordering] | Sequence[str] | None
 """One policy, or policies by source, as users give them."""
 
 Orderings = Mapping[str | None, TimePolicy]
-"""By source the policy that was chosen for it; None: for all sources that are not named."""
+"""The policy by source; None = all sources that are not named."""
 
 _OF_SOURCE = re.compile(r"\s*(?P<source>[^=]*?\S)\s*:\s+(?P<policy>.*)", re.DOTALL)
 _SETTING = re.compile(r"([^\s=]+)\s*=\s*(.*?)\s*(?=\s[^\s=]+\s*=|\Z)", re.DOTALL)
@@ -64,16 +65,19 @@ FOREIGN_WORDS = {
     "eventcount": "every",
     "watermark": "late",
 }
-"""Words of the systems that the policies come from, without `_` and `-`, and how they are called here."""
+"""Words of other systems, without `_` and `-`, and the policy or setting that they mean."""
 
 
-class _NoValue(Exception):
-    """A value that is none of its setting's; its text says what is written there, or more."""
+class _WrongValue(Exception):
+    """A value that a setting does not accept; the text is the whole message."""
 
 
 def parse_orderings(given: GivenOrderings) -> Orderings:
-    """Read what was chosen for one or many sources: a policy, policies by source, or texts, of which `SOURCE: POLICY ...`
-    is for one source. Raises OrderingError."""
+    """Read what was chosen for one or many sources. Raises OrderingError.
+
+    Given is a policy, policies by source, or a list of texts, each a policy or `SOURCE: POLICY
+    ...`.
+    """
     match given:
         case None:
             return {}
@@ -118,11 +122,11 @@ def parse_ordering(given: Ordering) -> TimePolicy:
         if word not in settings:
             found.append((word, _unknown(name, word)))
         elif word in chosen:
-            found.append((word, f"'{word}' stands twice"))
+            found.append((word, f"duplicate setting '{word}'"))
         else:
             try:
                 chosen[word] = _value(settings[word], value)
-            except _NoValue as problem:
+            except _WrongValue as problem:
                 found.append((word, str(problem)))
     found += refusals(name, chosen)
     if found:
@@ -144,7 +148,7 @@ def _of_text(given: Any) -> tuple[str, list[tuple[str, Any]]]:
     left = _SETTING.sub("", rest).strip()
     if not name or left or "=" in name:
         example = "`stream_analytics late=5s action=drop`"
-        problem = f"{left!r} is no setting" if name and left else f"{given!r} names no policy"
+        problem = f"{left!r} is not a setting" if name and left else f"{given!r} does not name a policy"
         raise OrderingError([(None, f"{problem}; written like {example}")])
     return name, settings
 
@@ -154,7 +158,7 @@ def _unknown(policy: str, word: str) -> str:
     others = [other for other, settings in SETTINGS.items() if word in {setting.name for setting in settings}]
     if others:
         return f"'{word}' is a setting of {' and '.join(others)}, not of {policy}, which has {', '.join(own)}"
-    return f"'{word}' is no setting of {policy}{_hint(word, own) or f'; it has {chr(44).join(own)}'}"
+    return f"'{word}' is not a setting of {policy}{_hint(word, own) or f'; it has {chr(44).join(own)}'}"
 
 
 def _hint(word: str, known: Iterable[str]) -> str:
@@ -170,13 +174,13 @@ def _one_of(words: Iterable[str]) -> str:
 
 
 def _value(setting: Setting, given: Any) -> Value:
-    """The value as the preset takes it; raises _NoValue."""
+    """The value in the form of the preset's argument; raises _WrongValue."""
     value = given.strip() if isinstance(given, str) else given
     if _is_unlimited(setting, value):
         return None
     found = _READERS[setting.kind](value)
     if found is None:
-        raise _NoValue(refusal(setting, "empty" if value in (None, "") else f"'{value}'"))
+        raise _WrongValue(refusal(setting, "empty" if value in (None, "") else f"'{value}'"))
     return found
 
 
@@ -187,7 +191,7 @@ def _is_unlimited(setting: Setting, value: Any) -> bool:
 
 
 def _length(value: Any) -> int | None:
-    """A plain number is seconds, and has no sign: -1 means too many things."""
+    """A plain number is seconds, and has no sign: -1 could mean one second or no limit."""
     match value:
         case timedelta():
             return value // timedelta(microseconds=1)
@@ -212,7 +216,7 @@ def _count(value: Any) -> int | None:
 
 
 def _pace(value: Any) -> Value:
-    """A plain number is so many events, a length with a unit is event time."""
+    """A plain number is a number of events, a length with a unit is event time."""
     count = _count(value)
     if count is not None or isinstance(value, int | float):
         return count
@@ -231,7 +235,7 @@ def _word(value: Any) -> str | None:
 
 
 def _fields(value: Any) -> tuple[str, ...] | None:
-    """In the order given; each once."""
+    """In the order given, without duplicates."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name.strip() for name in names):
         return None
@@ -257,4 +261,4 @@ _READERS: Mapping[Kind, Callable[[Any], Value]] = {
     Kind.TYPE: _type,
     Kind.FLAG: _flag,
 }
-"""By kind what makes a value of what is written; None: it is none."""
+"""By kind, the function that reads a value; it returns None for what is not one."""

@@ -1,8 +1,8 @@
-"""The ordering policies that can be chosen for a source: three systems' settings as one record (docs/time.md).
+"""Presets of ordering policies: the settings of three systems as a `TimePolicy` (docs/time.md).
 
-Takes values, lengths and moments in microseconds; gives a frozen `TimePolicy`, or raises `OrderingError` with every value that
-is out of range or contradicts another. `SETTINGS` is the one table of what can be set; text is read in
-`runtime.policies.policy_text`. Needs the language and the standard library only.
+`SETTINGS` is the table of what can be set. Values that are out of range or contradict each other
+are raised together as `OrderingError`. Lengths and moments are microseconds. Text is read in
+`runtime.policies.policy_text`. Needs only the language and the standard library.
 """
 
 from __future__ import annotations
@@ -33,27 +33,30 @@ NONE = "none"
 
 
 class OrderingError(InputError):
-    """Settings that cannot be. `found`: of each mistake whose it is (a setting or a source; None: the whole) and its message."""
+    """Wrong settings.
+
+    found: the mistakes: the setting or source that is wrong (None = the whole), and the message
+    """
 
     def __init__(self, found: Sequence[tuple[str | None, str]]) -> None:
         super().__init__(tuple(found))
         self.found = tuple(found)
 
     def __str__(self) -> str:
-        """A line each."""
+        """One line per mistake."""
         return "\n".join(f"ordering: {message}" for _, message in self.found)
 
 
 class Kind(Enum):
-    """What sort of value a setting has. PACE: a number of events, or a length of event time (a timedelta)."""
+    """The kind of value that a setting has."""
 
-    LENGTH = auto()
-    MOMENT = auto()
+    LENGTH = auto()  # of time, µs
+    MOMENT = auto()  # µs UTC
     COUNT = auto()
-    PACE = auto()
-    WORD = auto()
+    PACE = auto()  # a number of events, or a length of event time as a timedelta
+    WORD = auto()  # one of `Setting.words`
     FIELDS = auto()
-    TYPE = auto()
+    TYPE = auto()  # the name of an event type
     FLAG = auto()
 
 
@@ -62,7 +65,16 @@ Value = int | timedelta | str | bool | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `least`, `most`: of lengths and counts. `unlimited`: the word that users write for None."""
+    """One setting.
+
+    name: as users write it
+    kind: the kind of its value
+    default: its value if it is not written
+    least: the smallest length or count
+    most: the largest length or count
+    unlimited: the word that users write for None; None = the setting has no such word
+    words: the values of a WORD
+    """
 
     name: str
     kind: Kind
@@ -74,12 +86,12 @@ class Setting:
 
     @property
     def argument(self) -> str:
-        """The preset's argument: the name, where Python allows it."""
+        """The name of the preset's argument: that of the setting, unless Python reserves it."""
         return "imports" if self.name == "import" else self.name
 
     @property
     def expected(self) -> str:
-        """What the value must be, for people."""
+        """What the value must be, in messages."""
         what = self._expected()
         meaning = " (for ever)" if self.unlimited == FOR_EVER else ""
         return what if self.unlimited is None else f"{what}, or {self.unlimited}{meaning}"
@@ -99,7 +111,7 @@ class Setting:
             case Kind.FLAG:
                 return "yes or no"
             case Kind.FIELDS:
-                return "names of fields, each once, with commas between them"
+                return "names of different fields, separated by commas"
             case Kind.TYPE:
                 return "the name of an event type"
 
@@ -109,7 +121,7 @@ class Setting:
         return f" from {text(self.least)}" + ("" if self.most == LONGEST else f" to {text(self.most)}")
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is of the kind, and within the limits."""
+        """Whether a value has the right kind and is within the limits."""
         if value is None:
             return self.unlimited is not None or self.default is None
         match self.kind:
@@ -134,7 +146,7 @@ def _is_whole(value: Any) -> TypeGuard[int]:
 
 
 def _number_of(pace: Any) -> int | None:
-    """The events or microseconds of a pace; None if it is none."""
+    """The number of events or microseconds of a pace; None if the value is not a pace."""
     number = pace // timedelta(microseconds=1) if isinstance(pace, timedelta) else pace
     return number if _is_whole(number) and 1 <= number <= LONGEST else None
 
@@ -166,13 +178,18 @@ SETTINGS: Mapping[str, tuple[Setting, ...]] = {
         _EARLY,
     ),
 }
-"""By policy what can be set, with the defaults; the settings are those of the documents, by these names."""
+"""The settings of each policy."""
 
 
 def apama(
     *, leeway: int | None = 10 * SECOND, reorder: int | None = 10 * SECOND, early: int | None = None
 ) -> TimePolicy:
-    """What the query says (`wait`, `or Heartbeat`, `@OutOfOrder`), with the leeway for delayed events at the start; None: for ever."""
+    """Events are ordered as the query says: `wait`, `or Heartbeat`, `@OutOfOrder`.
+
+    leeway: the age from which an event is held at the start, µs; None = no limit
+    reorder: how long such an event is held, µs; None = no limit
+    early: how far a source time may be ahead of its arrival, µs; None = no limit
+    """
     _check("apama", {"leeway": leeway, "reorder": reorder, "early": early})
     return TimePolicy("apama", TimelineKind.KEY, early=early, leeway=_or_never(leeway), reorder=_or_never(reorder))
 
@@ -191,9 +208,16 @@ def stream_analytics(
     partitions: int | None = None,
     start: int | None = None,
 ) -> TimePolicy:
-    """Late and out-of-order tolerance. `late` None: for ever. `over`: each of these fields' values has a clock of its own.
+    """Tolerances for late and out-of-order events, with a timeline per source partition.
 
-    `partitions`: how many the source has, those that never had a record included; `start`: when their clock begins.
+    late: how far a source time may be behind its arrival, µs; None = no limit
+    out_of_order: how far a source time may be behind the newest one, µs
+    early: how far a source time may be ahead of its arrival, µs; None = no limit
+    action: what happens to other events: "adjust" or "drop"
+    over: fields; each combination of their values has a timeline of its own, instead of each
+        partition
+    partitions: how many the source has, with those that never had a record; None = those seen
+    start: when the clock of a source without records starts, µs UTC; None = at its first record
     """
     given = {"late": late, "out_of_order": out_of_order, "early": early, "action": action, "over": over}
     _check("stream_analytics", {**given, "partitions": partitions, "start": start})
@@ -221,10 +245,15 @@ def streaminsight(
     imports: str | None = None,
     early: int | None = None,
 ) -> TimePolicy:
-    """Time increments: after `every` so many events, or so much event time, the newest time less `delay` is certain.
+    """Time increments: at intervals, the watermark advances to the newest source time less `delay`.
 
-    `every` None: only punctuation in the stream. `idle`: one more after so long a quiet. `final`: one at the end of the
-    input. `imports`: those of another event type instead of own ones. With `action` "adjust" what reaches beyond is clipped.
+    every: after so many events, or so much event time; None = only by punctuation
+    delay: how far the watermark stays behind the newest source time, µs; may be negative
+    action: what happens to events below the watermark: "drop", or "adjust", which clips intervals
+    idle: idle timeout after which the watermark advances past the newest event, µs; None = never
+    final: whether the watermark advances beyond all times at the end of the input
+    imports: the event type whose watermark is used instead of an own one; None = an own one
+    early: how far a source time may be ahead of its arrival, µs; None = no limit
     """
     given: dict[str, Value] = {"every": every, "delay": delay, "action": action, "idle": idle, "final": final}
     _check("streaminsight", {**given, "import": imports, "early": early})
@@ -260,11 +289,11 @@ def _check(policy: str, values: Mapping[str, Value]) -> None:
 
 
 def _is_same(value: Value, default: Value) -> bool:
-    return type(value) is type(default) and value == default  # True is 1, and no number of events
+    return type(value) is type(default) and value == default  # True equals 1, but is not a number of events
 
 
 def refusals(policy: str, chosen: Mapping[str, Value]) -> Iterator[tuple[str | None, str]]:
-    """What is wrong with the values that were chosen for a policy, by setting, each with its message."""
+    """The mistakes in the values that were chosen for a policy: the setting, and the message."""
     for setting in SETTINGS[policy]:
         if setting.name in chosen and not setting.accepts(chosen[setting.name]):
             yield setting.name, refusal(setting, _shown(setting, chosen[setting.name]))
@@ -272,18 +301,18 @@ def refusals(policy: str, chosen: Mapping[str, Value]) -> Iterator[tuple[str | N
         if setting_ in chosen and other in chosen:
             yield setting_, f"'{setting_}' and '{other}' contradict each other: {reason}"
     if "delay" in chosen and chosen.get("every", 1) is None:
-        yield "delay", f"'delay' has no meaning with 'every={NONE}': only punctuation moves time"
+        yield "delay", f"'delay' has no meaning with 'every={NONE}': only punctuation advances time"
 
 
 _CONTRADICTIONS = (
-    ("every", "import", "time comes from the imported type alone"),
-    ("delay", "import", "time comes from the imported type alone"),
-    ("partitions", "over", "with 'over' the values of the fields have clocks, partitions have none"),
+    ("every", "import", "only the imported type advances time"),
+    ("delay", "import", "only the imported type advances time"),
+    ("partitions", "over", "with 'over' there is a clock per value of the fields, not per partition"),
 )
 
 
 def refusal(setting: Setting, shown: str) -> str:
-    """The message for a value that is none of a setting's; `shown` is how it is written."""
+    """The message for a value that a setting does not accept; `shown` is how it was written."""
     return f"'{setting.name}' must be {setting.expected}, not {shown}"
 
 
@@ -294,7 +323,7 @@ def _shown(setting: Setting, value: Value) -> str:
 
 
 def length_text(micros: int) -> str:
-    """A length of either sign as it can be written."""
+    """A length of either sign, as users can write it."""
     sign, size = "-" if micros < 0 else "", abs(micros)
     if 0 < size < 1000:
         return f"{sign}{size} tick{'' if size == 1 else 's'}"

@@ -86,19 +86,19 @@ POLICIES = "'policy' must be apama, stream_analytics or streaminsight, not "
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("", "'' names no policy; written like `stream_analytics late=5s action=drop`"),
-        ("late=5s", "'late=5s' names no policy; written like `stream_analytics late=5s action=drop`"),
-        ("stream_analytics 5s", "'5s' is no setting; written like `stream_analytics late=5s action=drop`"),
+        ("", "'' does not name a policy; written like `stream_analytics late=5s action=drop`"),
+        ("late=5s", "'late=5s' does not name a policy; written like `stream_analytics late=5s action=drop`"),
+        ("stream_analytics 5s", "'5s' is not a setting; written like `stream_analytics late=5s action=drop`"),
         ("stream_analitics", POLICIES + "'stream_analitics'; did you mean 'stream_analytics'?"),
         ("asa late=5s", POLICIES + "'asa'; did you mean 'stream_analytics'?"),
         ("flink", POLICIES + "'flink'"),
         ({"late": "5s"}, "'policy' is missing: it is apama, stream_analytics or streaminsight"),
         (5, "a policy is a text or a mapping, not int"),
-        ("stream_analytics lat=5s", "'lat' is no setting of stream_analytics; did you mean 'late'?"),
-        ("stream_analytics eventsLateArrivalMaxDelayInSeconds=5", "'eventsLateArrivalMaxDelayInSeconds' is no setting of stream_analytics; did you mean 'late'?"),
+        ("stream_analytics lat=5s", "'lat' is not a setting of stream_analytics; did you mean 'late'?"),
+        ("stream_analytics eventsLateArrivalMaxDelayInSeconds=5", "'eventsLateArrivalMaxDelayInSeconds' is not a setting of stream_analytics; did you mean 'late'?"),
         ("stream_analytics final=yes", "'final' is a setting of streaminsight, not of stream_analytics, which has late, out_of_order, early, action, over, partitions, start"),
         ("apama late=5s", "'late' is a setting of stream_analytics, not of apama, which has leeway, reorder, early"),
-        ("stream_analytics late=5s late=5s", "'late' stands twice"),
+        ("stream_analytics late=5s late=5s", "duplicate setting 'late'"),
         ("stream_analytics late=20d 23h 59min 59.000001s", LATE + "20 days 23 hours 59 minutes 59.000001 seconds"),
         ("stream_analytics late=-2", LATE + "'-2'"),
         ("stream_analytics late=-1tick", LATE + "-1 tick"),
@@ -110,19 +110,19 @@ POLICIES = "'policy' must be apama, stream_analytics or streaminsight, not "
         ("stream_analytics out_of_order=-1", OUT_OF_ORDER + "'-1'"),
         ("stream_analytics early=-1", "'early' must be a length of time from 0 seconds, or none, not '-1'"),
         ("stream_analytics action=clip", "'action' must be adjust or drop, not 'clip'"),
-        ("stream_analytics over=card,card", "'over' must be names of fields, each once, with commas between them, not 'card,card'"),
+        ("stream_analytics over=card,card", "'over' must be names of different fields, separated by commas, not 'card,card'"),
         ("stream_analytics partitions=0", "'partitions' must be a whole number from 1 to 100000, not 0"),
         ("stream_analytics start=soon", "'start' must be a time: ISO 8601, HH:MM:SS, or seconds since 1970, not 'soon'"),
-        ("stream_analytics over=card partitions=2", "'partitions' and 'over' contradict each other: with 'over' the values of the fields have clocks, partitions have none"),
+        ("stream_analytics over=card partitions=2", "'partitions' and 'over' contradict each other: with 'over' there is a clock per value of the fields, not per partition"),
         ("streaminsight every=0", EVERY + "0"),
         ("streaminsight every=0s", EVERY + "0 seconds"),
         ("streaminsight every=1.5", EVERY + "'1.5'"),
         ("streaminsight delay=-1", "'delay' must be a length of time such as 2s or, with its unit, -1tick, not '-1'"),
         ("streaminsight idle=0", "'idle' must be a length of time from 1 tick, or none, not 0 seconds"),
         ("streaminsight final=perhaps", "'final' must be yes or no, not 'perhaps'"),
-        ("streaminsight every=1 import=B", "'every' and 'import' contradict each other: time comes from the imported type alone"),
-        ("streaminsight delay=1s import=B", "'delay' and 'import' contradict each other: time comes from the imported type alone"),
-        ("streaminsight every=none delay=1s", "'delay' has no meaning with 'every=none': only punctuation moves time"),
+        ("streaminsight every=1 import=B", "'every' and 'import' contradict each other: only the imported type advances time"),
+        ("streaminsight delay=1s import=B", "'delay' and 'import' contradict each other: only the imported type advances time"),
+        ("streaminsight every=none delay=1s", "'delay' has no meaning with 'every=none': only punctuation advances time"),
     ],
 )  # fmt: skip
 def test_a_wrong_policy_says_what_is_wrong(given: Any, message: str) -> None:
@@ -221,7 +221,7 @@ def test_a_bound_plan_survives_as_data() -> None:
 
 
 IN = "query 'Q', input 'A': "
-SAYS = " says how events are put in order, and so does the policy 'stream_analytics' of its source; only 'apama' goes with it"
+SAYS = " says how events are put in order, and so does the policy 'stream_analytics' of its source; only 'apama' can be combined with it"
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,9 @@ SAYS = " says how events are put in order, and so does the policy 'stream_analyt
         (BOTH, [SourceOrdering("x", None), SourceOrdering("y", STREAM_ANALYTICS, ("A",))], [("y", f"{IN}the sources 'x' and 'y' can both bring this type, and have different orderings")]),
         (BOTH, [SourceOrdering("x", stream_analytics(over=("crd",)), ("A",))], [("x", f"{IN}'over=crd', but the event type has the fields card, t; did you mean 'card'?")]),
         (BOTH, [SourceOrdering("x", stream_analytics(over=("xs",)), ("B",))], [("x", "query 'Q', input 'B': 'over=xs', but the field is a sequence<float>: it must be one that can be a key")]),
-        (BOTH, [SourceOrdering("x", apama(early=SECOND))], [("x", "'early' compares source times with arrival, but no input that the source brings has `wait`: its events happen when they arrive")]),
+        (BOTH, [SourceOrdering("x", apama(early=SECOND))], [("x", "'early' compares source times with arrival, but no input of the source has `wait`: events have their arrival time")]),
         (BOTH, [SourceOrdering("x", streaminsight(imports="BB"), ("A",))], [("x", f"{IN}'import=BB', but the queries know the event types A, B, C, Beat; did you mean 'B'?")]),
-        (BOTH, [SourceOrdering("x", streaminsight(imports="B"), ("A",)), SourceOrdering("y", streaminsight(imports="A"), ("B",))], [(None, "query 'Q': 'import' goes in a circle, and no time ever comes: A, B, A")]),
+        (BOTH, [SourceOrdering("x", streaminsight(imports="B"), ("A",)), SourceOrdering("y", streaminsight(imports="A"), ("B",))], [(None, "query 'Q': 'import' forms a cycle, so time never advances: A, B, A")]),
     ],
 )  # fmt: skip
 def test_a_policy_that_does_not_fit_the_query_is_refused(

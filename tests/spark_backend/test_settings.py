@@ -134,7 +134,7 @@ def test_a_source_has_an_ordering(folder: Path, written: str, ordering: str) -> 
     [
         ("{policy: asa}", ["10: 'policy' must be apama, stream_analytics or streaminsight, not 'asa'; did you mean 'stream_analytics'?"]),
         ("{late: 5s}", ["10: 'policy' is missing: it is apama, stream_analytics or streaminsight"]),
-        ("stream_analytics lat=5s", ["10: 'lat' is no setting of stream_analytics; did you mean 'late'?"]),
+        ("stream_analytics lat=5s", ["10: 'lat' is not a setting of stream_analytics; did you mean 'late'?"]),
         (
             "\n      policy: stream_analytics\n      late: 1:30\n      out_of_order: 10 min\n      final: yes",
             [
@@ -162,7 +162,7 @@ def test_an_ordering_that_does_not_fit_the_queries_has_its_line(folder: Path) ->
         with_source_orderings(querylang.compile_paths(deployment.queries).plan, deployment)
     place = "query 'Q', input 'Withdrawal': "
     assert caught.value.found == (
-        (10, f"{place}`wait` says how events are put in order, and so does the policy 'stream_analytics' of its source; only 'apama' goes with it"),
+        (10, f"{place}`wait` says how events are put in order, and so does the policy 'stream_analytics' of its source; only 'apama' can be combined with it"),
         (10, f"{place}'over=crd', but the event type has the field card; did you mean 'card'?"),
     )  # fmt: skip
 
