@@ -81,8 +81,8 @@ def clock_settings(plan: Plan, query: QueryPlan, inputs: tuple[int, ...]) -> Clo
 def _origin(query: QueryPlan, imports: str, policy: TimePolicy) -> tuple[str, Settings, bool]:
     """The event type whose bound is imported in the end, its settings, and whether it is final.
 
-    Imports are followed to the end of their chain. A type that is not an input of the query advances
-    with each of its events.
+    Imports are followed to the end of their chain. A type that is not an input of the query
+    advances with each of its events.
     """
     policies = {item.event: item.policy for item in query.inputs}
     while (own := policies.get(imports)) is not None and own.imports is not None:

@@ -231,7 +231,7 @@ def _new_history(
 ) -> BoundHistory:
     """A history that starts with the bounds of the groups, with room for all rises of a call.
 
-    A group can rise once per record of its timelines, and once per timeline when that is registered.
+    A group can rise once per record of its timelines, and once per timeline when it registers.
     With idle timeouts, each of these rises can be followed by a timeout. Punctuation for all
     timelines can rise once per record, and once at the end of the input.
     """

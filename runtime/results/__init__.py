@@ -1,1 +1,1 @@
-"""What comes out of the engine, as tables."""
+"""Results of the engine as tables: matches, outputs, discarded records, the ledger."""

@@ -1,8 +1,9 @@
-"""The block of a query: what each match prints and sends.
+"""Runs a query's block for each match: prints, sends, logs.
 
-Takes matches as a table; gives rows of `OUTPUT_SCHEMA`, one a statement that puts something out, in order; the channel of
-a `log` is its level. A failure becomes a row of kind `error` that says why, the rest of that match's block is
-not run, and the query goes on. Each match has its own copies of its events: what a block changes, nobody else sees.
+Each statement with an output becomes a row of `OUTPUT_SCHEMA`, in order; the channel of a `log` is
+its level. A failure becomes a row of kind `error` with the reason: the rest of that match's block
+is skipped, and the query continues. Each match has copies of its events, so a block cannot change
+what others see.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def run_block(plan: Plan, query: QueryPlan, matches: pa.Table) -> pa.Table:
 
 
 def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Context]:
-    """What each match's block may mention."""
+    """The context of each match's block."""
     world = Names(plan, query)
     bound = [[]] * len(matches) if query.every is not None else zip(*_terms(plan, query, matches, world), strict=True)
     keys = _values(matches, "key", [(key.name, key.type) for key in query.keys], world)
@@ -60,7 +61,7 @@ def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Conte
 
 
 def _terms(plan: Plan, query: QueryPlan, matches: pa.Table, world: World) -> Iterable[list[Event | None]]:
-    """By term, its event in each match."""
+    """By term, its event in each match; None = unset."""
     members = matches.column("members").combine_chunks()
     for term in query.terms:
         event = plan.event(query.inputs[term.input].event)

@@ -1,7 +1,4 @@
-"""Refused records as rows: nothing disappears.
-
-Takes the records of a call and which of them were refused, by whom, why and against which bound; gives rows of `discard_schema`.
-"""
+"""Discarded records as rows of `discard_schema`: no record disappears."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from runtime.results.schemas import discard_schema, moments
 
 
 def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]) -> pa.Table:
-    """Records that no query could look at: unreadable ones, and those of a type that is not defined."""
+    """Rows for records that no query can read: malformed ones, and those of an unknown type."""
     rows = np.flatnonzero((kinds == RecordKind.MALFORMED) | (kinds == RecordKind.UNKNOWN_TYPE))
     reasons = [Outcome[RecordKind(kind).name].word for kind in kinds[rows].tolist()]
     times = table.column("_source_time").to_numpy()[rows]
@@ -36,7 +33,14 @@ def refused(
     source_time: NDArray[np.int64],
     bound: NDArray[np.int64],
 ) -> pa.Table:
-    """The records at `rows` of `table`; the other columns have one entry a refused record. Moments in microseconds."""
+    """Rows for discarded records; `query` is the title of the query that refused them.
+
+    rows: their rows in `table`, which holds the records of the call
+    reasons: by discarded record, the word of its reason
+    arrival: by discarded record, its arrival time, µs
+    source_time: by discarded record, its source time, µs; NO_TIME = none
+    bound: by discarded record, the bound that it was measured against, µs; NO_TIME = none
+    """
     schema = discard_schema(plan)
     if not len(rows):
         return schema.empty_table()

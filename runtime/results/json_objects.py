@@ -1,7 +1,7 @@
-"""Results as plain data: the JSON objects of matches and outputs, with the names that users rely on.
+"""Results as JSON objects: matches and outputs, with the names that users rely on.
 
-Takes result tables; gives lists of dictionaries that JSON can hold. Moments are ISO 8601 text with microseconds and Z;
-numbers that JSON cannot hold (infinity, NaN, decimals) are text.
+Moments are ISO 8601 text with microseconds and Z. Numbers that JSON cannot represent (infinity,
+NaN, decimals) are text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RowOf = Callable[[str, int, int], int]
 
 
 def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
-    """The matches of one query (`match_schema`), one object each."""
+    """The matches of one query (`match_schema`), one object per match."""
     members = table.column("members").combine_chunks()
     terms = {field.name: _plain_members(members.field(field.name), row_of) for field in members.type}
     columns = {
@@ -51,7 +51,7 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
 
 
 def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain | None]:
-    """One object an event; null for a name that is unset."""
+    """One object per event; None for a name that is unset."""
     if member.null_count:
         is_set = member.is_valid().to_pylist()
         plain = iter(_plain_members(member.filter(member.is_valid()), row_of))
@@ -70,7 +70,7 @@ def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain | None]:
 
 
 def _ordering(member: pa.StructArray) -> dict[str, list[Any]]:
-    """Why events have another time than their own, and when they end, where the query's policies can bring that."""
+    """Why events were adjusted, and when they end; only the columns that the query has."""
     names = [field.name for field in member.type]
     columns: dict[str, list[Any]] = {}
     if "adjusted" in names:
@@ -81,7 +81,7 @@ def _ordering(member: pa.StructArray) -> dict[str, list[Any]]:
 
 
 def plain_outputs(table: pa.Table) -> list[Plain]:
-    """Prints, sends and errors (`OUTPUT_SCHEMA`), one object each."""
+    """Prints, sends and errors (`OUTPUT_SCHEMA`), one object per output."""
     columns = {
         "kind": table.column("kind").to_pylist(),
         "channel": table.column("channel").to_pylist(),
@@ -106,8 +106,11 @@ def plain_times(column: pa.Array | pa.ChunkedArray) -> list[str | None]:
 
 
 def plain_value(value: Any) -> Any:
-    """A value of the language, or a cell of a column, as JSON can hold it: decimals as text, which keeps their digits,
-    dictionaries as objects whose names are the keys' texts."""
+    """A value of the language, or a cell of a column, as JSON can represent it.
+
+    Decimals become text, which keeps their digits. Dictionaries become objects, with the keys as
+    text.
+    """
     match value:
         case float() if not math.isfinite(value):
             return floating_text(value)
@@ -127,5 +130,5 @@ def plain_value(value: Any) -> Any:
 
 
 def cells(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """What stands in a column, dictionaries as mappings."""
+    """The cells of a column, with dictionaries as mappings."""
     return column.to_pylist(maps_as_pydicts="lossy")

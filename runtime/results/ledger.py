@@ -1,7 +1,8 @@
 """The ledger: how many records of each source had which outcome for each query.
 
-At every moment received = used + adjusted + filtered + heartbeat + control + tick + unrelated + discarded + pending:
-each record has exactly one outcome. Counts are changes, of one call or of all calls so far; `pending` may go down.
+At every moment received = used + adjusted + filtered + heartbeat + control + tick + unrelated +
+discarded + pending: each record has exactly one outcome. Counts are changes, of one call or of all
+calls so far; `pending` may go down.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Account = Counter[tuple[str, str, str]]
 
 
 def count_records(query: str, sources: pa.DictionaryArray, outcomes: NDArray[np.int8]) -> Account:
-    """The outcomes of new records, one entry per record; events that are pending count as admitted here."""
+    """The outcomes of new records, one entry per record; pending events count as admitted."""
     names = sources.dictionary.to_pylist()
     places = outcomes if len(names) == 1 else sources.indices.to_numpy() * len(Outcome) + outcomes
     counts = np.bincount(places)
@@ -61,7 +62,7 @@ def count_pending(query: str, events: pa.Table, change: int) -> Account:
 
 
 def ledger_table(account: Account) -> pa.Table:
-    """The account in long form (LEDGER_SCHEMA): by query, source, then the order of `WORDS`; no zeros."""
+    """The account as a table without zeros, by query, source, then the order of `WORDS`."""
     rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], WORDS.index(key[2])))
     columns: Sequence[list[str]] = [[key[part] for key in rows] for part in range(3)]
     return pa.table([*columns, [account[key] for key in rows]], schema=LEDGER_SCHEMA)

@@ -1,8 +1,7 @@
-"""Matches as a table: members, times and identity, gathered column by column.
+"""Matches as a table (`match_schema`): members, times and identity, gathered column by column.
 
-Takes the rows that each match binds; gives `match_schema` rows. `match_id` hashes the query's name and its members' coordinates
-(source, partition, offset), which fix the key as well: it is the same in every executor, batching and replay, and
-part of what users store: it must never change.
+`match_id` is a hash of the query's title and its members' coordinates (source, partition, offset).
+It is the same in every executor, batching and replay. Users store it, so it must never change.
 """
 
 from __future__ import annotations
@@ -41,10 +40,17 @@ _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """One entry a match: its latest event's row, the rows of its members (match, term; -1: unset), how it was released.
+    """Matches, one entry each; times in µs.
 
-    `time`: of the match; `selected`: of a `find every` what the selects gave, a column each. `waited`: codes of
-    `Waited`.
+    latest: the row of its latest event
+    members: (match, term), the rows of its members; -1 = unset
+    time: the time of the match
+    definitive: the watermark of the query and key when it was found
+    emitted: the moment at which it was found
+    waited: what its release waited for (`Waited`)
+    step: the record that caused it, -1 = a timer
+    rank: orders the matches of one step and key
+    selected: of a `find every`, a column per select
     """
 
     latest: Integers
@@ -66,8 +72,8 @@ class Matched:
         return Matched(**parts, selected=tuple(pa.concat_arrays([one, two]) for one, two in pairs))
 
     def by_step(self) -> Matched:
-        """The same in the order in which they came out, which also makes looking up their events cheap."""
-        by_records = not len(self) or self.step.min() >= 0  # their numbers go up with the clock
+        """The same in the order of their steps, which also makes looking up events cheaper."""
+        by_records = not len(self) or self.step.min() >= 0  # records are numbered in order of arrival
         order = stable_order(self.step) if by_records else stable_order(self.emitted, self.step)
         chosen = pa.array(order)
         columns = {name: getattr(self, name)[order] for name in self._COLUMNS}
@@ -78,7 +84,7 @@ class Matched:
 
 
 def match_table(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, matched: Matched) -> pa.Table:
-    """The matches of one query, by the moments of their steps; `table` holds the events, `time` their times by row."""
+    """The matches of one query in the order of their steps; `time`: by row of `table`."""
     matched = matched.by_step()
     count = len(matched)
     schema = match_schema(plan, query)
@@ -114,7 +120,7 @@ def _members(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, matc
 
 
 def _points(query: QueryPlan, time: Integers, matched: Matched, type_: pa.StructType) -> pa.StructArray:
-    """The moments of the named waits: a leading one before the oldest event, a trailing one the time of the match."""
+    """Named waits: the moment when a leading one starts, and when a trailing one ends."""
     columns = []
     if query.leading is not None and query.leading.name is not None:
         bound = np.where(matched.members < 0, NEVER, time[matched.members])
@@ -151,7 +157,7 @@ def _member(
 
 
 def _ordering(query: QueryPlan, table: pa.Table, rows: Integers) -> list[pa.Array]:
-    """Why events have another time than their own, and when they end, where a policy can bring that."""
+    """Why events were adjusted, and when they end; only the columns that the query has."""
     columns = []
     if adjusts(query):
         columns.append(reason_words(table.column("_adjusted").to_numpy()[rows]))
@@ -176,9 +182,11 @@ def _struct(
 
 
 def match_ids(query: QueryPlan, table: pa.Table, matched: Matched) -> pa.StringArray:
-    """128 bits in hexadecimal: two chains of mixed 64-bit words over the query's title and the members' coordinates.
+    """The identities of matches: 128 bits in hexadecimal.
 
-    An unset name is one word in place of an event's two. A `find every` has the coordinates of its latest event.
+    Two chains of mixed 64-bit words run over the query's title and the members' coordinates. An
+    unset name is one word instead of an event's two. A `find every` has the coordinates of its
+    latest event.
     """
     seeds = np.array([_text_hash(f"{lane}{query.title}") for lane in "ab"], np.uint64)
     members = matched.members if query.every is None else matched.latest.reshape(-1, 1)
@@ -188,7 +196,7 @@ def match_ids(query: QueryPlan, table: pa.Table, matched: Matched) -> pa.StringA
 
 
 def _places(table: pa.Table) -> NDArray[np.uint64]:
-    """A word for (source, partition) by row; one entry where all rows have the same."""
+    """A word for (source, partition) by row; a single entry if all rows have the same."""
     source = one_chunk(table.column("_source"))
     names = np.array([_text_hash(name) for name in source.dictionary.to_pylist()] or [0], np.uint64)
     code, partition = source.indices.to_numpy(), table.column("_partition").to_numpy()
@@ -220,7 +228,7 @@ def _identities(
     seeds: NDArray[np.uint64],
     digits: NDArray[np.uint16],
 ) -> NDArray[np.uint16]:
-    """The text of all identities, two characters an entry, 32 characters each."""
+    """The text of all identities: 16 entries per match, two characters per entry."""
     text = np.empty(len(members) * 16, np.uint16)
     chains = np.empty(len(seeds), np.uint64)
     at = 0

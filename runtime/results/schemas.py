@@ -1,7 +1,8 @@
-"""What the engine gives back for one step: matches, outputs, discards, accounts. All of it Arrow tables.
+"""Schemas of the engine's results: tables of matches, outputs, discarded records, the ledger.
 
-The schemas stand here once; replay prints these tables, Spark ships them, tests compare them. Moments are
-timestamp[us, UTC] columns. `_step` and `_rank` only order rows of one call (see `ORDER` below) and are dropped at the edge.
+Replay prints these tables, Spark ships them, tests compare them. Moments are timestamp[us, UTC]
+columns. `_step` and `_rank` only order the rows of one call (see `ORDER`) and are dropped before
+users see a table.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from runtime.policies.per_input import adjusts, has_ends
 TIMESTAMP = pa.timestamp("us", "UTC")
 
 ORDER = ("emitted", "_step")
-"""What rows are sorted by where they are shown: the moment of their step, then the step itself (a timer is -1, a
-record its number in order of arrival, the end of the input AT_THE_END), then query, key, match time and the order of the *recent* policy (`_rank`).
-The engine gives rows in no promised order: sorting is for whoever shows them (`runtime.replay.replay.in_order`)."""
+"""What rows are sorted by where they are shown: the moment of their step, then the step itself.
+
+A step is -1 for a timer, for a record its number in order of arrival, AT_THE_END for the end of the
+input. Query, key, match time and the order of the *recent* policy (`_rank`) come after that. The
+engine promises no order of rows: whoever shows them sorts them (`runtime.replay.replay.in_order`).
+"""
 
 
 def moments(micros: NDArray[np.int64]) -> pa.Array:
-    """Microseconds as timestamps; NO_TIME is null, and what lies outside of the years 1 to 9999 is their first or last moment."""
+    """Microseconds as timestamps, clipped to the years 1 to 9999; NO_TIME is null."""
     missing = micros == NO_TIME
     if len(micros) and (micros.min() < EARLIEST or micros.max() > LATEST):
         micros = np.clip(micros, EARLIEST, LATEST)
@@ -43,8 +47,8 @@ def fields_struct(plan: Plan, event: EventType) -> pa.DataType:
 def member_struct(plan: Plan, query: QueryPlan, event: EventType) -> pa.DataType:
     """One event of a match: type, times, coordinates, payload; null for an `or` name that is unset.
 
-    Where a policy may give events another time than their own, `adjusted` says why; where they may be intervals, `end` is
-    there, null for points and for what has no end yet.
+    If a policy can adjust events, `adjusted` says why one was. If events can be intervals, there is
+    `end`, null for points and for events without an end so far.
     """
     return pa.struct(
         [
@@ -63,12 +67,12 @@ def member_struct(plan: Plan, query: QueryPlan, event: EventType) -> pa.DataType
 
 
 def key_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
-    """The partition key: one field a key of the query, named as the query names it."""
+    """The partition key: one field per key of the query, with its name there."""
     return pa.struct([(key.name, arrow_type(key.type, plan)) for key in query.keys])
 
 
 def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
-    """One row a match of `query`: of a `find every` with `selected`, of one that names its waits with their `points`."""
+    """One row per match of `query`; with `points` if its waits have names."""
     columns = [
         ("match_id", pa.string()),
         ("query", pa.string()),
@@ -89,7 +93,7 @@ def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
 
 
 def members_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
-    """The events of a match by their names in the pattern; a `find every` has none."""
+    """The events of a match by their names in the pattern; a `find every` does not keep them."""
     if query.every is not None:
         return pa.struct([])
     events = {term.name: plan.event(query.inputs[term.input].event) for term in query.terms}
@@ -97,7 +101,7 @@ def members_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
 
 
 def point_names(query: QueryPlan) -> list[str]:
-    """The names of the waits that have one; a match of a `find every` has no points."""
+    """The names of the query's waits; a match of a `find every` does not have points."""
     waits = [] if query.every is not None else [query.leading, query.trailing]
     return [wait.name for wait in waits if wait is not None and wait.name is not None]
 
@@ -118,11 +122,15 @@ OUTPUT_SCHEMA = pa.schema(
         ("_rank", pa.int64()),
     ]
 )
-"""One row a print, send or error. `event`: JSON `{"type": ..., "fields": {...}}` of what was sent; `key`: JSON."""
+"""One row per print, send or error.
+
+event: the event that was sent, as JSON: `{"type": ..., "fields": {...}}`
+key: the partition key as JSON
+"""
 
 
 def discard_schema(plan: Plan) -> pa.Schema:
-    """One row a refused record (and query, where a query refused it): payload, times, the bound, the reason."""
+    """One row per discarded record and, if a query refused it, per query."""
     payload = pa.struct([(name, arrow_type(type_, plan)) for name, type_ in field_columns(plan.events).items()])
     return pa.schema(
         [
@@ -145,18 +153,25 @@ def discard_schema(plan: Plan) -> pa.Schema:
 LEDGER_SCHEMA = pa.schema(
     [("query", pa.string()), ("source", pa.string()), ("what", pa.string()), ("count", pa.int64())]
 )
-"""Long form: how many records of a source a query received, used, filtered, ... (`runtime.results.ledger`)."""
+"""How many records of a source had which outcome for a query (`runtime.results.ledger`)."""
 
 
 ADJUSTED_SCHEMA = pa.schema(
     [("query", pa.string()), ("reason", pa.string()), ("time", pa.int64()), ("_step", pa.int64())]
 )
-"""One row an admitted record whose time is not its own: `time`, µs, is the one that it has."""
+"""One row per adjusted record; `time`: the time that it has now, µs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The outcome of one `Engine.process`: `matches` by query title; `ledger` holds the changes of this call."""
+    """The results of one `Engine.process`.
+
+    matches: by query title
+    outputs: prints, sends and errors
+    discarded: discarded records; None = not filled in
+    ledger: the changes of this call
+    adjusted: adjusted records
+    """
 
     matches: dict[str, pa.Table] = field(default_factory=dict)
     outputs: pa.Table = field(default_factory=OUTPUT_SCHEMA.empty_table)
