@@ -20,6 +20,7 @@ test: lint
 lint: .venv/.ready
 	@$(python) -m ruff format --check --quiet $(sources)
 	@$(python) -m ruff check --quiet $(sources)
+	@$(python) -m codespell_lib
 	@$(python) -m mypy --no-error-summary
 
 bench: .venv/.ready
