@@ -10,7 +10,10 @@ import os
 import random
 import re
 import time
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from querylang import QueryErrors, Source, check_text, compile_text
 from querylang.formatter.formatting import format_text
@@ -108,8 +111,10 @@ def outcome(text: str, definitions: list[Source], random_: random.Random) -> Que
     return None
 
 
-def test_no_text_raises_anything_but_query_errors() -> None:
-    random_ = random.Random(7)
+@cache
+def check_all() -> tuple[float, str]:
+    """Checks every text; the seconds of the slowest, and this text."""
+    random_, slowest = random.Random(7), (0.0, "")
     for _ in range(int(os.environ.get("ENSUE_MUTATIONS", "20000"))):
         text = mutated(random_)
         definitions = [Source("beside.mon", mutated(random_))] if random_.random() < 0.1 else []
@@ -118,12 +123,23 @@ def test_no_text_raises_anything_but_query_errors() -> None:
             found = outcome(text, definitions, random_)
         except BaseException as error:
             raise AssertionError(f"{error!r} for the text:\n{text}") from error
-        assert time.process_time() - start < LONGEST, text
+        slowest = max(slowest, (time.process_time() - start, text))
         for error in () if found is None else found.errors:
             span = error.span
             assert 0 <= span.start <= span.end <= len(span.source.text), f"{error.message}: {text}"
             assert span.source.text in {text, *(source.text for source in definitions)}
         assert found is None or (found.errors and str(found)), text
+    return slowest
+
+
+def test_no_text_raises_anything_but_query_errors() -> None:
+    check_all()
+
+
+@pytest.mark.timing
+def test_no_text_takes_long() -> None:
+    seconds, text = check_all()
+    assert seconds < LONGEST, text
 
 
 def test_the_corpus_has_legal_texts_and_others() -> None:

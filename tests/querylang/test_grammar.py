@@ -70,6 +70,7 @@ def test_nothing_is_written_and_nothing_but_ply_is_needed(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.timing
 def test_one_check_as_a_process_costs_little() -> None:
     program = "import querylang; querylang.check_text('inputs { A() within 3; } find A as a')"
     seconds = []
@@ -143,6 +144,7 @@ def test_expressions_in_strings_have_their_places_in_the_string() -> None:
     ]
 
 
+@pytest.mark.timing
 def test_long_lists_are_read_in_linear_time() -> None:
     def seconds(count: int) -> float:
         source = Source("x", "event A { " + "float x; " * count + "}")

@@ -101,6 +101,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
 def test_broken_texts_of_any_size_are_answered_soon(text: str) -> None:
     start = time.process_time()
@@ -124,6 +125,7 @@ LINES = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("text", LINES.values(), ids=LINES.keys())
 def test_a_line_of_five_megabytes(text: str) -> None:
     start = time.process_time()
@@ -147,6 +149,7 @@ QUERY = """query Query{} {{
 """
 
 
+@pytest.mark.timing
 def test_a_thousand_queries_in_one_file() -> None:
     text = "event A { integer id; float y; string s; }\n" + "".join(map(QUERY.format, range(1000)))
     start = time.process_time()

@@ -157,6 +157,7 @@ def test_warnings_come_in_text_order_with_their_places(tmp_path: Path) -> None:
     assert [(error.code, error.span.column) for error in warnings] == [("unused-parameter", 30), ("unused-input", 58)]
 
 
+@pytest.mark.timing
 def test_a_set_of_a_thousand_queries_is_checked_in_little_time(tmp_path: Path) -> None:
     body = """parameters { float least; } inputs { A(v > least) key id within 10 minutes; B() key id retain 3; }
         find A as a -> B as b where a.v < b.v and a.id = b.id within 5 minutes without A as c where c.v > a.v

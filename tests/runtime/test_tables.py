@@ -385,6 +385,7 @@ def test_arrival_does_not_go_back_from_part_to_part(tmp_path: Path) -> None:
     assert [arrival(part) for part in parts] == [[5_000_000, 6_000_000], [6_000_000, 7_000_000]]
 
 
+@pytest.mark.timing
 def test_a_million_rows_are_read_without_python_work_per_row() -> None:
     table = big_table(1_000_000)
     started = time.process_time()
