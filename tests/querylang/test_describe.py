@@ -30,16 +30,28 @@ def printed(path: Path) -> dict[str, str]:
     return {".out": f"{describe_plan(plan)}\n", ".dot": f"{graphs}\n"}
 
 
-@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("suffix", [".out", ".dot"])
-def test_what_is_printed_of_a_query(path: Path, suffix: str) -> None:
+def check(path: Path, suffix: str) -> None:
     assert printed(path)[suffix] == path.with_suffix(suffix).read_text(encoding="utf-8")
 
 
-def test_an_altered_expectation_fails(tmp_path: Path) -> None:
-    shutil.copy(FOLDER / "bare.query", tmp_path)
-    expected = (FOLDER / "bare.out").read_text(encoding="utf-8").replace("within 30 seconds", "within 31 seconds")
-    assert printed(tmp_path / "bare.query")[".out"] != expected
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("suffix", [".out", ".dot"])
+def test_what_is_printed_of_a_query(path: Path, suffix: str) -> None:
+    check(path, suffix)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "found", "altered"), [(".out", "within 30 seconds", "within 31 seconds"), (".dot", "digraph", "graph")]
+)
+def test_an_altered_expectation_fails(tmp_path: Path, suffix: str, found: str, altered: str) -> None:
+    for beside in (".query", suffix):
+        shutil.copy(FOLDER / f"bare{beside}", tmp_path)
+    path = tmp_path / "bare.query"
+    check(path, suffix)
+    expected = path.with_suffix(suffix).read_text(encoding="utf-8")
+    path.with_suffix(suffix).write_text(expected.replace(found, altered), encoding="utf-8")
+    with pytest.raises(AssertionError):
+        check(path, suffix)
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")

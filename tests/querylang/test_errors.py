@@ -140,7 +140,8 @@ def test_the_cases_are_many_and_of_different_names() -> None:
 
 
 def test_no_mistake_speaks_of_what_comes_later() -> None:
-    assert "not-supported" not in {mistake.code for mistake in Mistake}
+    later = re.compile(r"not[- ](?:yet[- ])?(?:supported|implemented)|unsupported|\byet\b")
+    assert [mistake.name for mistake in Mistake if later.search(f"{mistake.code} {mistake.words}")] == []
 
 
 def test_ten_mistakes_of_one_text_are_ten_in_text_order() -> None:

@@ -46,8 +46,8 @@ class Case:
     outputs: list[str]
 
 
-def cases() -> Iterator[Case]:
-    for part in FILE.read_text("utf-8").split("\n--- ")[1:]:
+def cases(text: str) -> Iterator[Case]:
+    for part in text.split("\n--- ")[1:]:
         name, *lines = part.splitlines()
         outputs = [line[3:] for line in lines if line.startswith("=> ")]
         rest = [line for line in lines if not line.startswith("=> ")]
@@ -87,13 +87,20 @@ def outputs(plan: Plan, steps: int = MOST_STEPS) -> list[str]:
     return [" ".join(filter(None, parts)) for parts in found] + problem
 
 
-@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.name)
-def test_a_block_puts_out(case: Case) -> None:
+def check(case: Case) -> None:
     assert outputs(compiled(case.block, case.actions), steps=10_000) == case.outputs
 
 
-def test_a_wrong_expectation_is_noticed() -> None:
-    assert outputs(compiled('print "x";')) != ["print y"]
+@pytest.mark.parametrize("case", list(cases(FILE.read_text("utf-8"))), ids=lambda case: case.name)
+def test_a_block_puts_out(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("expected", ["=> print y\n", "", "=> print x\n=> print x\n"])
+def test_a_wrong_expectation_is_noticed(expected: str) -> None:
+    (case,) = cases(f'\n--- wrong\nprint "x";\n{expected}')
+    with pytest.raises(AssertionError):
+        check(case)
 
 
 def test_a_match_has_a_million_steps() -> None:
