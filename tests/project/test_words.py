@@ -18,12 +18,12 @@ from tests.support.prose import Passage, passages_of
 EACH = (
     "key|row|record|timeline|group|query|batch|micro-batch|bucket|input|source|partition|file|term|call|step|task|type"
 )
-AMOUNT = "one|two|half|once|twice|entry|number|rows?|columns?|lines?|steps?|files?|bytes?|ns|ms"
+AMOUNT = "one|two|half|once|twice|entry|number|rows?|columns?|lines?|steps?|files|bytes?|ns|ms"
 
 AVOID = {
     r"(?<!there )\b(?:is|are|was|were) no\b(?! (?:longer|more|later|earlier|older|newer|larger|smaller)\b)": "is not a",
     r"(?<!there )\b(?:is|are|was|were) (?-i:none)\b": "is not one",
-    rf"\b(?:{AMOUNT}) an? (?:{EACH})\b(?! of)": "per",
+    rf"\b(?:{AMOUNT}) an? (?:{EACH})\b(?! (?:of|is|has|was)\b)": "per",
     r"\b(?:its|their) turns?\b": "releasable",
     r"\bshel(?:f|ves)\b": "cold store",
     r"\b(?:that|which) rests?\b|\bresting\b": "idle; of keys: cold",
