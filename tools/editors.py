@@ -1,6 +1,6 @@
 """Writes the TextMate grammar under `editors/` from the language's own tables: keywords, types, units, methods.
 
-Takes the tables of `querylang`; gives JSON. A test holds that the file is what this script makes, so a new word of the
+The source is the tables of `querylang`. A test holds that the file is what this script makes, so a new word of the
 language cannot be forgotten. `make docs` runs it.
 """
 
@@ -46,7 +46,7 @@ def methods() -> list[str]:
 
 
 def type_constants() -> list[str]:
-    """What stands behind `float.` as a constant."""
+    """What may follow `float.` as a constant."""
     return sorted({name for type_ in NUMBERS for name in types.type_constants(type_)})
 
 
@@ -154,7 +154,7 @@ def _either(words: Iterable[str]) -> str:
 
 
 def grammar_text() -> str:
-    """The grammar as it stands in the file."""
+    """The grammar's text, as the file holds it."""
     return json.dumps(grammar(), indent=2) + "\n"
 
 

@@ -1,8 +1,7 @@
 """Writes what the reference says from tables: `docs/errors.md`, and the tables of `docs/language.md`.
 
-Takes the catalogue of mistakes with `docs/errors.yaml`, and the tables of `querylang.plan.library`; gives Markdown. In
-language.md what stands between `<!-- table: NAME -->` and `<!-- end -->` is made here. A test holds that both files are what
-this script makes. `make docs` runs it.
+Sources are the catalogue of mistakes, `docs/errors.yaml` and the tables of `querylang.plan.library`. In language.md the script
+replaces what is between `<!-- table: NAME -->` and `<!-- end -->`. A test holds that both files are up to date. `make docs` runs it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Trusted:
-    """A case: `ids` and `told` one a record, those of the leeway set before them included; `within` for pairs of events."""
+    """A case: `ids` and `told` one per record, including those before it that set the leeway; `within` for pairs of events."""
 
     name: str
     query: Timed

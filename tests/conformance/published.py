@@ -32,7 +32,7 @@ from tests.support.timed import (
 
 FOLDER = Path(__file__).parent
 SOURCE = "table"
-"""What a table that is no file goes by."""
+"""The source name of a table that is not a file."""
 MILLISECOND = 1_000
 INFINITY = float("inf")
 
@@ -169,7 +169,7 @@ class Incremented:
     """A StreamInsight case. `ordering`: its settings as users write them; `ids`: the event behind each record.
 
     `out`: what a pass-through query writes, `I7@100,120` for an event and `C@130` for a punctuation; `dropped`: events of which a
-    record was refused; `until`: the moment to which time goes on, None: no further than the records.
+    record was refused; `until`: the moment to which time advances, None: no further than the records.
     """
 
     name: str

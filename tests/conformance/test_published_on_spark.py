@@ -25,7 +25,7 @@ MICRO_BATCHES = 2
 
 
 def queries() -> Iterator[tuple[str, Timed]]:
-    """Every table with its stream; where time goes on behind the last record, with a tick there."""
+    """Every table with its stream; if time advances past the last record, with a tick there."""
     for table in ordered_tables():
         for action in ("adjust", "drop"):
             yield f"{table.name}, {action}", table.timed(action)

@@ -259,8 +259,8 @@ def run_together(plan: Plan, scenarios: Sequence[Scenario], matcher: str) -> dic
 def run_in_pieces(plan: Plan, scenarios: Sequence[Scenario], chooser: random.Random) -> dict[str, Observed]:
     """The rows in calls of random length, each call's rows shuffled, the state saved and read in between.
 
-    After each call the definitive time of every key is compared with the oracle's. Half of the time what a call does not concern
-    is left alone, as if very much were remembered.
+    After each call the definitive time of every key is compared with the oracle's. Half of the time the keys that a call
+    does not concern stay in the cold store, as if the state were large.
     """
     small = patch.multiple(shelf, LEAST=0, SMALL=0) if chooser.random() < 0.5 else nullcontext()
     with small:

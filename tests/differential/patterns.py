@@ -248,7 +248,7 @@ class PatternDrawing(Drawing):
 
 
 def type_of(node: Node) -> str:
-    """The type of an aggregate, or of what it is over."""
+    """The type of an aggregate, or of its argument."""
     match node:
         case Aggregate("count" | "countUnique", _):
             return "integer"

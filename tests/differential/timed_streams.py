@@ -68,7 +68,7 @@ class TimedDrawing:
         self._sources = self._one((("s",), ("s",), ("s", "t")))
         self._partitions = self._one(((0,), (0,), (0, 1), (0, 1, 2)))
         self._common = self._known_sources()
-        """Inputs share all of their sources, or none: what is told of one moves all that it brings."""
+        """Inputs share all of their sources, or none: a heartbeat of a source advances all of its inputs."""
         self._has_own = len(self._sources) > 1 and self._chance(3)
         self._started: dict[str, Record] = {}
 

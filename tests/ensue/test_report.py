@@ -96,7 +96,7 @@ def test_of_events_in_order_those_that_are_not_are_discarded() -> None:
                 "10:10:31 | A(4) | 10:06:20 | 10:00:31 |",
                 "10:10:32 | A(3) | 10:06:15 | 10:00:32 |",
                 "10:10:33 | A(2) | 10:06:13 | 10:00:33 |",
-                "10:10:40 |  |  | 10:06:10 |",  # the first held time is ripe: the published table leaves this out
+                "10:10:40 |  |  | 10:06:10 |",  # the first held time is due: the published table leaves this out
                 "10:10:43 |  |  | 10:06:20 | 1→2",
                 " |  |  |  | 2→3",
                 " |  |  |  | 3→4",

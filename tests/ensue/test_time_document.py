@@ -1,4 +1,4 @@
-"""The settings in the tables of docs/time.md can be given as they stand there."""
+"""The settings in the tables of docs/time.md can be given as they are written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What editors are given: it is valid, complete, and colours what it should.
 
-The grammar is made from the language's tables by `tools/editors.py`. A small reader of TextMate grammars stands here: rules
+The grammar is made from the language's tables by `tools/editors.py`. This file has a small reader of TextMate grammars: rules
 with `match` and captures, or with `begin` and `end`; the rule that matches leftmost wins, of several the first.
 """
 

@@ -1,6 +1,6 @@
 """Mistakes of queries: `errors/*.cases` hold texts with the mistakes expected of each line written below it.
 
-`// case: name` begins a text; `//~ column: code: message` is no part of it: it expects a mistake in the line above.
+`// case: name` begins a text; `//~ column: code: message` is not part of it: it expects a mistake in the line above.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ OF_OTHER_TESTS = {
     Mistake.UNSEEN_EVENT,  # needs data: test_compiler
     Mistake.SCHEMA_DIFFERS,  # needs data: test_compiler
     Mistake.AMBIGUOUS_EVENT,  # needs several files: test_load
-    Mistake.LAYOUT_TOO_DEEP,  # told by the formatter: test_limits
+    Mistake.LAYOUT_TOO_DEEP,  # raised by the formatter: test_limits
     Mistake.TOO_MANY_MISTAKES,  # a thousand are too many for a case: test_limits
 }
 

@@ -86,7 +86,7 @@ def test_conditions_on_one_name_further_apart_are_tried_once_a_pair() -> None:
 
 
 def test_remembering_failures_by_an_earlier_event_loses_no_match() -> None:
-    """The same answers as trying everything where a failure depends on a name that is no neighbour."""
+    """The same answers as trying everything where a failure depends on a name that is not a neighbour."""
     values = np.random.default_rng(6).integers(0, 5, 60).tolist()
     found = _matches(_pattern(4, "where a0.v > a2.v and a1.v < a3.v and a0.v + a1.v = 4"), values)
     assert found == _by_enumeration(values, lambda a, b, c, d: a > c and b < d and a + b == 4)

@@ -1,4 +1,4 @@
-"""States that earlier forms of the engine have written go on as if nothing had happened.
+"""States that earlier versions of the engine have written are read, and the engine continues from them.
 
 Each sample in `tests/snapshots` is what `Engine.snapshot` gave, of the version that its test names, after the rows below.
 """

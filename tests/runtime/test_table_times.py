@@ -1,4 +1,4 @@
-"""The times of event tables: what is no time, what can hardly be meant, and events that last."""
+"""Times of event tables: cells that are not times, implausible times, and events that last."""
 
 from __future__ import annotations
 

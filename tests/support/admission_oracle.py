@@ -125,7 +125,7 @@ class AdmissionOracle:
         self.now = moment if self.now is None else max(self.now, moment)
 
     def flush(self) -> None:
-        """Time goes on until nothing is waited for."""
+        """Time advances until no event is held any more."""
         while self.pending():
             due = self._next_moment()
             assert due < NEVER, "what waits waits for some moment"

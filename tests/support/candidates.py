@@ -150,7 +150,7 @@ class Judge:
         return [*candidate, *(name for name, wait in waits.items() if wait is not None)]
 
     def edge_of(self, name: str, candidate: Candidate) -> Edge:
-        """Where a name stands in the order."""
+        """The position of a name in the order."""
         if name in candidate:
             return self.events[candidate[name]].time, candidate[name]
         is_leading = name == "<" or (self.scenario.leading is not None and name == self.scenario.leading.name)
@@ -194,7 +194,7 @@ def names_of(clause: Where | Within | Without) -> Iterator[str]:
 
 
 def reaches_wait(scenario: Scenario, clause: Where | Within | Without) -> bool:
-    """Whether a condition cannot be decided before the trailing wait is over."""
+    """Whether a condition cannot be decided before the trailing wait ends."""
     if scenario.trailing is None or isinstance(clause, Where):
         return False
     if clause.between:

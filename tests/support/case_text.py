@@ -17,7 +17,7 @@ SHOWN = ("late", "out_of_order", "null_key", "null_time", "malformed", "unknown_
 
 
 def case_lines(scenario: Scenario, name: str = "counter_example") -> list[str]:
-    """The case in YAML; its query stands in `Q.query` beside it."""
+    """The case in YAML; its query is in `Q.query` beside it."""
     admitted, found = pattern_oracle.run(scenario)
     fates = {fate.offset: fate.what for fate in admitted.fates if fate.what in SHOWN}
     outs: dict[int, list[Found]] = defaultdict(list)

@@ -1,7 +1,6 @@
 """What a query finds, by enumeration: `find`, `find every` and waits over all candidates (`candidates`).
 
-Takes the stream's admitted events from the admission oracle, whose clock also says when a wait is over. Uses nothing of
-`runtime`.
+Admitted events come from the admission oracle, whose clock also says when a wait ends. Uses nothing of `runtime`.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ class Found:
 def run(scenario: Scenario) -> tuple[AdmissionOracle, list[Found]]:
     """The whole stream: what became of each row, and all matches in the order in which they come out.
 
-    Raises TooManyError. Who draws a scenario has it run already, so the last ones are remembered.
+    Raises TooManyError. Drawing a scenario runs it already, so the last results are cached.
     """
     admitted = admission_oracle.run(scenario, timer_of(scenario))
     return admitted, find(scenario, admitted)
 
 
 def timer_of(scenario: Scenario) -> admission_oracle.Timer:
-    """When a trailing wait that starts with the last of a partition's events is over."""
+    """When a trailing wait that starts with the last of a partition's events ends."""
     return partial(_due, scenario)
 
 
@@ -88,7 +87,7 @@ def _at_once(scenario: Scenario, events: Sequence[Released]) -> Found | None:
 
 
 def _waited(scenario: Scenario, events: Sequence[Released], rung: Rung) -> Found | None:
-    """The match whose wait is over, if the conditions that had to wait hold."""
+    """The match whose wait has ended, if the conditions that had to wait hold."""
     count = rung.alarm.count
     started = Judge(scenario, events[:count])
     winner = best(started)

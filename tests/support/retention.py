@@ -1,4 +1,4 @@
-"""Which of a partition's events may still matter, by trying every future: what forgetting must not drop.
+"""Which of a partition's events may still matter, by trying every future: what eviction must not drop.
 
 An event matters if there are events to come, at definitive time at the earliest, with which it is bound by a candidate, lies
 in the range of a `without` of its type, or holds a `retain` slot against such an event. Nothing is asked of values: `where`

@@ -1,7 +1,6 @@
 """Random legal query files: every construct of the grammar, names of any kind, comments between any two words.
 
-Takes a source of random choices; gives texts that the parser must take without a mistake. They make sense to the
-grammar only: types and names are not those that a checker wants.
+The parser must accept them without a mistake. They are legal for the grammar only: a checker would refuse types and names.
 """
 
 from __future__ import annotations

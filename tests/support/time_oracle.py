@@ -4,16 +4,16 @@ Plain Python, written from the rules' text with no thought for speed: at every m
 everything is looked at again. Uses nothing of `runtime`. Where the rules leave something open:
 
 - newest time: "the last time" of a timeline is the largest of its admitted times, not that of the latest record;
-- a source partition has been heard of once a record of it was judged, whether it was then refused or not, and so has a substream;
+- a source partition exists once a record of it was judged, even if that was refused; so does a substream;
 - a new timeline starts at least at the least bound of the others under the same policy (that is the query's definitive time
   if all inputs have it), so that no key's definitive time goes backwards;
-- a source or partition that was never heard of is as far as its clock says, five seconds behind the arrival clock; so is the whole
-  stream where no source is known and none was heard of; where each key has its own substream, one that a known source has not
-  brought yet is where it would start, at arrival - late;
+- a source or partition without a record yet has the watermark of its clock, five seconds behind the arrival clock; so has the whole
+  stream if no source is declared and none has a record; where each key has its own substream, one without a record of a
+  declared source is where it would start, at arrival - late;
 - a punctuation for an event type moves every timeline of the sources of that input, those to come included;
-- an end edge is judged by its end, and is no event of its own: it gives its end to the oldest start edge that agrees in type, start
+- an end edge is judged by its end, and is not an event of its own: it gives its end to the oldest start edge that agrees in type, start
   and payload, has no end yet and still waits; what was released stays as it was;
-- end edges are counted in no generation and move no newest time, but end the quiet of an idle timer, as refused records do:
+- end edges are counted in no generation and move no newest time, but restart an idle timer, as refused records do:
   the timer waits for nothing to arrive at all;
 - if inputs with a strict release and others meet in a query, an event has to fulfil each one's own condition;
 - the end of the input is at the moment of its last record: a final punctuation comes before timers that would be due later;
@@ -182,7 +182,7 @@ class TimeOracle:
         self.now = moment if self.now is None else max(self.now, moment)
 
     def finish(self) -> None:
-        """The input is bounded and this is its end: final punctuations, then time goes on until nothing is due."""
+        """The input is bounded and this is its end: final punctuations, then time advances until nothing is due."""
         if self.now is None:
             return
         for item, own in zip(self.inputs, self.increments, strict=True):
@@ -246,7 +246,7 @@ class TimeOracle:
         return self._key_bound(index, key)
 
     def _key_bound(self, index: int, key: Key) -> float:
-        """Apama: the largest of now - wait, what is trusted, and ripe held times."""
+        """Apama: the largest of now - wait, what is trusted, and held times that are due."""
         assert self.now is not None
         item = self.inputs[index]
         if item.wait is None:
@@ -420,7 +420,7 @@ class TimeOracle:
         )
 
     def _start(self, policy: TimePolicy, place: Place, key: Key) -> None:
-        """A timeline that was not heard of until now."""
+        """A timeline without a record until now."""
         if place not in self.watermarks[policy]:
             so_far = self._least_watermark(policy, key)
             self.watermarks[policy][place] = Watermark(max(self._behind(policy, 0), so_far))

@@ -26,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def query_text(query: Timed, finds: Sequence[tuple[str, str]] = (), window: str = "retain 1") -> str:
-    """Definitions, and the queries of these names and patterns; without any, one an input that finds each of its events."""
+    """Definitions, and the queries of these names and patterns; without any, one per input that finds each of its events."""
     fields = " ".join(f"{kind} {name};" for name, kind in FIELDS.items())
     lines = []
     for item in query.inputs:
