@@ -1,4 +1,4 @@
-"""What it costs to put records in order: the share of admission, streams in which everything is late, timelines that rest.
+"""What it costs to put records in order: the share of admission, streams in which everything is late, idle timelines.
 
 The engine alone, columns in memory. Streams are compared in turns, batch by batch, so that a busy machine is busy for both.
 """
@@ -68,7 +68,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """A batch that concerns `active` of `timelines`, against the same batch where there are no others: `extra_ns` a timeline that rests."""
+    """A batch that concerns `active` of `timelines`, against one without the others: `extra_ns` per idle timeline."""
 
     timelines: int
     active: int
