@@ -1,7 +1,7 @@
 """Ensue: pattern queries over event streams and tables, embedded or on Spark.
 
-`load` reads queries, `replay` runs them over a table, `match`, `stream` and `deploy` run them on Spark. What is raised
-at users descends from `EnsueError`. Everything heavy is imported on first use.
+`load` reads queries, `replay` runs them over tables, `match`, `stream` and `deploy` run them on Spark. All exceptions
+for users' mistakes are subclasses of `EnsueError`. Everything heavy is imported on first use.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ensue.data_options import DataOptions
 from ensue.parameters import Parameters
 from ensue.queries import Queries, load
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
@@ -50,20 +51,26 @@ def replay(
 ) -> Replay:
     """Run queries over event tables, in this process.
 
-    `queries`: a path, query text, or what `load` gave. `events`: a path, a pandas, Polars or Arrow table, a list of
-    rows, or a list of tables, merged by arrival. `arrival`, `type`, `source_time` name other columns than `at`,
-    `event`, `ts`. `parameters`: values for the queries' parameters, `{query: {instance: {parameter: value}}}`, for one
-    instance `{query: {parameter: value}}`, for the only query that takes any `{parameter: value}`; a mapping, a YAML
-    file or YAML text. `ordering`: how records are put in order, `"stream_analytics late=5s over=card"` or `{"policy":
-    "stream_analytics", "late": "5s", "over": ["card"]}`; without it as the queries say; a mapping of sources' names to such is for
-    these sources alone. After the last row time goes on until nothing is due any more; `until` (a time) stops it there,
-    `flush=False` at the last row. Raises QueryErrors and InputError.
-    """
-    from ensue.result import run
-    from runtime.reading.tables import ColumnNames
+    queries: a path, query text, or the result of `load`
+    events: a path, a pandas, Polars or Arrow table, a list of rows, or a list of tables, merged by arrival
+    arrival: the column of arrival times; None = `at`
+    type: the column of event types; None = `event`
+    source_time: the column of source times; None = `ts`
+    parameters: values of the queries' parameters, as a mapping, a YAML file or YAML text; None = defaults only.
+        `{query: {instance: {parameter: value}}}`; `{query: {parameter: value}}` for a single instance;
+        `{parameter: value}` if only one query has parameters
+    ordering: how records are put in order; None = as the queries say. One policy for all sources,
+        `"stream_analytics late=5s over=card"` or `{"policy": "stream_analytics", "late": "5s", "over": ["card"]}`,
+        or a mapping from names of sources to policies
+    until: time at which to stop: later rows are not processed, later timers do not run; None = at the end
+    flush: after the last row, advance time until no timer is left
 
-    columns = ColumnNames(arrival, type, source_time)
-    return run(queries, events, columns, parameters=parameters, ordering=ordering, until=until, flush=flush)
+    Raises QueryErrors and InputError.
+    """
+    from ensue import embedded
+
+    options = DataOptions(arrival, type, source_time, parameters, ordering)
+    return embedded.replay(queries, events, options, until=until, flush=flush)
 
 
 def match(
@@ -76,11 +83,15 @@ def match(
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
 ) -> DataFrame:
-    """The matches in bounded Spark DataFrames, as a Spark DataFrame; columns, parameters and ordering as in `replay`."""
-    from ensue import spark
-    from runtime.reading.tables import ColumnNames
+    """The matches in bounded Spark DataFrames, as a Spark DataFrame.
 
-    return spark.match(frames, queries, ColumnNames(arrival, type, source_time), parameters, ordering)
+    frames: one DataFrame, or several by the names of their sources
+
+    The other arguments are as in `replay`.
+    """
+    from ensue import spark
+
+    return spark.match(frames, queries, DataOptions(arrival, type, source_time, parameters, ordering))
 
 
 def stream(
@@ -98,21 +109,22 @@ def stream(
 ) -> DataFrame:
     """A streaming DataFrame of tagged rows (matches, outputs, discards, accounts) from streaming DataFrames.
 
-    `control`: a streaming DataFrame with `at` and `event`, control events as text. `clock`: `arrival` or `processing`.
-    `idle`, with the clock `arrival`: how long a source partition may be silent (`1 minute`) before time goes on without it; at once for
-    None, and never for `none`: then only records move time. Columns, parameters and ordering as in `replay`; the sources' names are those of `frames`.
+    frames: one DataFrame, or several by the names of their sources
+    control: a streaming DataFrame with `at` and `event`, control events as text; None = no control events
+    clock: `arrival` or `processing`
+    idle: with the clock `arrival`, the idle timeout of a source partition, such as `1 minute`; None = at once;
+        `none` = no timeout: only records advance time
+
+    The other arguments are as in `replay`.
     """
     from ensue import spark
-    from runtime.reading.tables import ColumnNames
 
-    columns = ColumnNames(arrival, type, source_time)
-    return spark.stream(
-        frames, queries, columns, control=control, clock=clock, idle=idle, parameters=parameters, ordering=ordering
-    )
+    options = DataOptions(arrival, type, source_time, parameters, ordering)
+    return spark.stream(frames, queries, options, control=control, clock=clock, idle=idle)
 
 
 def deploy(path: str | Path) -> Handle:
-    """Start the streaming job of a deployment file; gives its handle: `await_termination`, `status`, `stop`."""
+    """Start the streaming job of a deployment file; its handle has `await_termination`, `status` and `stop`."""
     from spark_backend.job.deployment import deploy as start
 
     return start(path)

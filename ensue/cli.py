@@ -143,8 +143,8 @@ def explain(
 ) -> None:
     """What a query compiles to: automaton, conditions and where each is checked, state, matcher, pushdown."""
     from ensue.parameters import read_parameters
+    from ensue.plans import template_for
     from ensue.rendering import explanation
-    from ensue.result import template_for
     from querylang.parameters.instances import with_instances
     from querylang.plan.describe import to_dot
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
@@ -248,7 +248,7 @@ def _tell_discards(result: Replay, has_account: bool) -> None:
 
 def _told_malformed(result: Replay) -> list[str]:
     """One line a record that could not be read; where there are several tables, with its table."""
-    from ensue.rendering.replay_table import shortened
+    from ensue.rendering.text_table import shortened
 
     malformed = result.discarded[result.discarded["reason"] == "malformed"]
     is_one = len(result.records.sources) == 1
@@ -257,7 +257,7 @@ def _told_malformed(result: Replay) -> list[str]:
 
 
 def _told_unknown_types(result: Replay) -> list[str]:
-    from ensue.rendering.replay_table import counted
+    from querylang.errors import counted
 
     unknown = result.discarded[result.discarded["reason"] == "unknown_type"]
     counts = unknown["text"].value_counts(sort=False).items()
@@ -278,14 +278,14 @@ def match(
 ) -> None:
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
     from ensue import spark
-    from runtime.reading.tables import ColumnNames
+    from ensue.data_options import DataOptions
 
     if out.exists():
         raise InputError(f"{out}: exists already; matches are written to a new folder")
     for path in events:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    frame = spark.match_files(load(file), events, ColumnNames(arrival, type_, source_time), parameters, ordering)
+    frame = spark.match_files(load(file), events, DataOptions(arrival, type_, source_time, parameters, ordering))
     frame.write.parquet(str(out.resolve()))
     count = frame.sparkSession.read.parquet(str(out.resolve())).count()
     if as_json:
@@ -334,13 +334,14 @@ def status(
     as_json: Json = False,
 ) -> None:
     """What a deployment's job does: how far time has come and who holds it back, the accounts, sizes, rates."""
-    from ensue.rendering import status_text as words
+    from ensue.rendering.status_text import status_text
+    from spark_backend.job.status import status_of
 
-    found = words.status(file)
+    found = status_of(file)
     if as_json:
         _print_json(found.to_plain())
     else:
-        _print(words.text(found))
+        _print(status_text(found))
 
 
 @app.command()

@@ -1,7 +1,6 @@
-"""The same answer everywhere: an embedded replay against Spark in batch and as a stream, on a user's own data.
+"""Compare an embedded replay with Spark, in batch and as a stream, on a user's own data.
 
-Takes a replay; gives a verdict with the first difference of each executor. Everything is compared: matches with their
-times, outputs, discards, accounts.
+Everything is compared: matches with their times, outputs, discards, accounts.
 """
 
 from __future__ import annotations
@@ -15,19 +14,22 @@ from typing import Any
 import pyarrow as pa
 
 from ensue import executors
-from ensue.rendering.replay_table import counted
 from ensue.result import Replay
+from querylang.errors import counted
 from runtime.results.json_objects import plain_matches, plain_outputs, plain_value
 from runtime.results.schemas import Results
 
-ONE = {"matches": "match", "outputs": "output", "discards": "discard"}
-SHOWN = 3
-"""Differences told of each kind; all are counted."""
+SINGULAR = {"matches": "match", "outputs": "output", "discards": "discard"}
+MOST_SHOWN = 3
+"""Differences printed of each kind; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Objects of one kind that only the embedded run (`missing`) or only the other executor (`added`) gave, as JSON."""
+    """How one executor differs from the embedded run in one kind of results.
+
+    missing, added: results as JSON that only the embedded run, or only the other executor, has
+    """
 
     executor: str
     what: str
@@ -37,7 +39,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was compared, and every difference."""
+    """What was compared, and every difference.
+
+    counts: results of the embedded run by kind
+    batches: micro-batches of the stream
+    """
 
     counts: dict[str, int]
     batches: int
@@ -45,51 +51,52 @@ class Verdict:
 
     @property
     def is_equal(self) -> bool:
-        """Whether all executors gave the same."""
+        """Whether all executors have the same results."""
         return not self.differences
 
     def to_plain(self) -> dict[str, Any]:
         """For machines."""
-        told = [
+        differences = [
             {"executor": item.executor, "what": item.what, "missing": len(item.missing), "added": len(item.added)}
             for item in self.differences
         ]
-        return {"equal": self.is_equal, "counts": self.counts, "batches": self.batches, "differences": told}
+        return {"equal": self.is_equal, "counts": self.counts, "batches": self.batches, "differences": differences}
 
     def text(self) -> str:
         """For people."""
         if self.is_equal:
-            compared = ", ".join(counted(count, ONE[what], what) for what, count in self.counts.items())
+            compared = ", ".join(counted(count, SINGULAR[what], what) for what, count in self.counts.items())
             return f"embedded = batch = stream ({counted(self.batches, 'micro-batch', 'micro-batches')}): {compared}"
         lines = []
         for item in self.differences:
             lines.append(
                 f"{item.what}: {item.executor} lacks {len(item.missing)} of the embedded run and has {len(item.added)} more"
             )
-            lines += [f"  - {text}" for text in item.missing[:SHOWN]] + [f"  + {text}" for text in item.added[:SHOWN]]
+            lines += [f"  - {text}" for text in item.missing[:MOST_SHOWN]]
+            lines += [f"  + {text}" for text in item.added[:MOST_SHOWN]]
         return "\n".join(lines)
 
 
 def compare(replay: Replay, batches: int) -> Verdict:
-    """Run the replay's records on Spark, in batch and in so many micro-batches, and compare."""
+    """Run the replay's records on Spark, in batch and in so many micro-batches, and compare the results."""
     splits = executors.even_splits(len(replay.records.rows), batches)
     job = executors.Job(replay.plan, replay.records, replay.flush, splits)
     sources = replay.records.sources
     others = {"batch": executors.batch([job], sources)[0], "stream": executors.stream([job], sources)[0]}
-    wanted = _contents(replay.results)
+    expected = _contents(replay.results)
     differences = [
         Difference(executor, what, _sorted(counter - found[what]), _sorted(found[what] - counter))
         for executor, results in others.items()
         for found in (_contents(results),)
-        for what, counter in wanted.items()
+        for what, counter in expected.items()
         if counter != found[what]
     ]
-    counts = {what: counter.total() for what, counter in wanted.items() if what != "accounts"}
+    counts = {what: counter.total() for what, counter in expected.items() if what != "accounts"}
     return Verdict(counts, len(splits) + 1, differences)
 
 
 def _contents(results: Results) -> dict[str, Counter[str]]:
-    """Everything that a run gave, as JSON text."""
+    """All results by kind, as JSON text."""
     matches = [match for table in results.matches.values() for match in plain_matches(table, _offset)]
     discards = [] if results.discarded is None else _rows(results.discarded)
     accounts = [row for row in results.ledger.to_pylist() if row["count"]]

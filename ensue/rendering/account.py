@@ -1,7 +1,7 @@
-"""The account in words: for each query and source, what became of all that was received.
+"""The account of a replay or job in words: what became of the received records, per query and source.
 
-Takes the ledger of a replay; gives one line where there is one account, a table where there are several. Both add up:
-received = used + adjusted + filtered + ... + discarded + pending, in the words of `runtime.results.ledger`.
+All numbers add up: received = used + adjusted + filtered + ... + discarded + pending.
+`runtime.results.ledger` defines the words.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from ensue.rendering.replay_table import text_table
+from ensue.rendering.text_table import text_table
 from runtime.admission.outcomes import Group, Outcome
 from runtime.results.ledger import RECEIVED, WORDS
 
@@ -18,7 +18,7 @@ Counts = Mapping[str, int]
 
 
 def account_text(ledger: pa.Table) -> str:
-    """The account of a ledger (`runtime.results.schemas.LEDGER_SCHEMA`)."""
+    """One line for one account, a table for several; `ledger` has `runtime.results.schemas.LEDGER_SCHEMA`."""
     accounts: dict[tuple[str, str], dict[str, int]] = {}
     for row in ledger.to_pylist():
         accounts.setdefault((row["query"], row["source"]), {})[row["what"]] = row["count"]
@@ -53,7 +53,7 @@ def _reasons(found: Sequence[tuple[str, int]]) -> str:
 
 
 def _table(accounts: Mapping[tuple[str, str], Counts]) -> str:
-    """One line an account, with the words that occur; the query and the source only where there are several."""
+    """One line per account. Words that do not occur are left out; so is the query or source if there is only one."""
     words = [word for word in WORDS if any(counts.get(word) for counts in accounts.values())]
     places = [place for place in (0, 1) if len({names[place] for names in accounts}) > 1]
     header = [*(("query", "source")[place] for place in places), *map(label, words)]

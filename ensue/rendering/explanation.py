@@ -53,9 +53,7 @@ def explain(plan: Plan) -> list[Explanation]:
 
 
 def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
-    return Explanation(
-        query, querylang.describe(query), _matcher(plan, query), tuple(describe_pushdown(plan, query))
-    )
+    return Explanation(query, querylang.describe(query), _matcher(plan, query), tuple(describe_pushdown(plan, query)))
 
 
 def _matcher(plan: Plan, query: QueryPlan) -> str:

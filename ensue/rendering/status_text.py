@@ -1,29 +1,22 @@
-"""A job's status in words: what runs, how far time has come and who holds it back, the accounts, sizes, rates.
-
-Takes a `spark_backend.job.status.Status`; gives text for people. Machines take its plain form.
-"""
+"""The status of a job in words: clock, sources that hold it back, accounts, sizes, rates."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
 from ensue.rendering.account import account_text
-from ensue.rendering.replay_table import Clock, text_table
-from runtime.results.ledger import ledger_table
-from spark_backend.job.status import QueryStatus, Status, TimelineStatus, status_of
+from ensue.rendering.text_table import text_table
+from ensue.rendering.time_format import TimeFormat
+from runtime.results.ledger import Account, ledger_table
+from spark_backend.job.status import QueryStatus, Status, TimelineStatus
 
 SECOND = 1_000_000
 
 
-def status(path: Path) -> Status:
-    """Of a deployment file's job."""
-    return status_of(path)
-
-
-def text(status: Status) -> str:
+def status_text(status: Status) -> str:
     """Several tables, with an empty line between them."""
     return "\n\n".join(_parts(status))
 
@@ -47,23 +40,27 @@ def _head(status: Status) -> Iterator[str]:
     if status.batch is None:
         yield f"{status.name}: {activity}, no micro-batch has been written out yet"
         return
-    yield f"{status.name}: {activity}; micro-batch {status.batch} of {Clock(None, 3).text(status.moment)}"
+    yield f"{status.name}: {activity}; micro-batch {status.batch} of {TimeFormat(None, 3).text(status.moment)}"
     slow = [_place(item.source, item.partition) for item in status.sources if item.holds_back]
     holding = f", held back by {', '.join(slow)}" if slow else ""
-    yield f"clock: {_clock(status).text(status.clock) or 'nothing has arrived'}{holding}"
+    yield f"clock: {_time_format(status).text(status.clock) or 'nothing has arrived'}{holding}"
 
 
-def _clock(status: Status) -> Clock:
+def _time_format(status: Status) -> TimeFormat:
     times = [status.clock, *(item.arrival for item in status.sources), *(item.definitive for item in status.queries)]
-    return Clock(None, Clock.of([time for time in times if time is not None]).digits)
+    return _with_days([time for time in times if time is not None])
+
+
+def _with_days(times: list[int]) -> TimeFormat:
+    return TimeFormat(None, TimeFormat.of(times).digits)
 
 
 def _sources(status: Status) -> str:
-    clock = _clock(status)
+    format_ = _time_format(status)
     rows = [
         [
             _place(item.source, item.partition),
-            clock.text(item.arrival),
+            format_.text(item.arrival),
             _seconds(item.behind),
             "holds time back" if item.holds_back else "" if item.arrival is not None else "nothing yet",
         ]
@@ -73,11 +70,11 @@ def _sources(status: Status) -> str:
 
 
 def _queries(status: Status) -> str:
-    clock = _clock(status)
+    format_ = _time_format(status)
     rows = [
         [
             item.query,
-            clock.text(item.definitive),
+            format_.text(item.definitive),
             _seconds(item.delay),
             str(item.pending),
             f"one task: {item.order}" if item.order else f"{status.buckets} buckets",
@@ -90,28 +87,26 @@ def _queries(status: Status) -> str:
 
 def _timelines(query: QueryStatus) -> str:
     times = [time for line in query.timelines for time in (line.bound, line.newest, line.arrival) if time is not None]
-    clock = Clock(None, Clock.of(times).digits)
+    format_ = _with_days(times)
 
     def row(line: TimelineStatus) -> list[str]:
-        moments = map(clock.text, (line.bound, line.newest, line.arrival))
-        return [line.timeline, *moments, "holds time back" if line.holds_back else ""]
+        cells = map(format_.text, (line.bound, line.newest, line.arrival))
+        return [line.timeline, *cells, "holds time back" if line.holds_back else ""]
 
     return text_table(["timeline", "bound", "newest time", "last arrival", ""], list(map(row, query.timelines)))
 
 
 def _by_query(status: Status) -> pa.Table:
-    """The accounts of all sources together; each by itself stands in the plain form."""
-    from runtime.results.ledger import Account
-
-    account: Account = Account()
+    """The accounts per query, summed over its sources; the plain form of a status has each source's."""
+    account: Account = Counter()
     for (query, _, what), count in status.ledger.items():
         account[query, "", what] += count
     return ledger_table(account)
 
 
 def _sizes(status: Status) -> Iterator[str]:
-    waiting = f", {status.held} records wait for slower sources" if status.held else ""
-    yield f"state: {status.state_bytes / 1e6:.1f} MB in {status.buckets} buckets, {status.kept} events kept{waiting}"
+    held = f", {status.held} records wait for slower sources" if status.held else ""
+    yield f"state: {status.state_bytes / 1e6:.1f} MB in {status.buckets} buckets, {status.kept} events kept{held}"
     if status.rates is not None:
         over = f"over {status.rates.batches} micro-batches"
         yield f"rates: {status.rates.records:.0f} events/s, {status.rates.matches:.1f} matches/s {over}"

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ensue.rendering.replay_table import step_outputs, text_table
+from ensue.rendering.step_text import step_outputs
+from ensue.rendering.text_table import text_table
 from ensue.testing.cases import Case
 from querylang.plan.model import Plan
 from runtime.columns.timestamps import format_time, parse_time

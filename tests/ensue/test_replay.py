@@ -266,7 +266,7 @@ def test_keys_in_the_table_are_written_as_in_the_language() -> None:
 
 def test_a_table_without_types_for_several_undefined_events_is_one_clear_line() -> None:
     query = "inputs { A() key k retain 1; B() key k retain 1; }\nfind A as a -> B as b\n"
-    with pytest.raises(ensue.InputError, match=r"^no table has rows with 'event', and the queries take A, B$"):
+    with pytest.raises(ensue.InputError, match=r"^no table has rows with 'event', and the queries need A, B$"):
         ensue.replay(query, [{"at": 1, "k": 1}])
 
 

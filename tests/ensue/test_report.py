@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import ensue
-from ensue.rendering.replay_table import Clock, shortened, steps_table, text_table, width_of
+from ensue.rendering.replay_table import steps_table
+from ensue.rendering.text_table import shortened, text_table, width_of
+from ensue.rendering.time_format import TimeFormat
 from querylang import compile_text
 from querylang.plan.model import Plan, TimelineKind, TimePolicy
 from runtime.instants import LATEST, NO_TIME
@@ -194,8 +196,8 @@ def test_a_policy_that_only_drops_has_no_column_of_adjusted_times() -> None:
     ],
 )
 def test_times_are_as_short_as_they_can_be(times: list[int], shown: list[str]) -> None:
-    clock = Clock.of(times)
-    assert [clock.text(time) for time in times] == shown
+    format_ = TimeFormat.of(times)
+    assert [format_.text(time) for time in times] == shown
 
 
 def test_the_one_day_of_all_times_stands_above_the_table() -> None:
@@ -256,5 +258,5 @@ def test_a_table_of_many_rows_has_those_with_matches(monkeypatch: pytest.MonkeyP
     assert lines[2:] == [
         "00:00:02                             00:00:02         two",
         "",
-        "(matches only: 3 rows are too many to look at; `--format steps` has them all)",
+        "(matches only, because the tables have 3 rows; `--format steps` prints them all)",
     ]

@@ -51,9 +51,9 @@ def test_a_streaming_data_frame_gives_a_streaming_one(session: SparkSession, tmp
 @pytest.mark.parametrize(
     ("settings", "found"),
     [
-        ({"clock": "wall"}, "clock: 'wall' is none; there are arrival and processing"),
-        ({"idle": "soon"}, "idle: 'soon' is no length of time; write one such as '1 second' or '500ms', or 'none'"),
-        ({"clock": "processing", "idle": "1s"}, "idle: has no meaning with the clock 'processing'"),
+        ({"clock": "wall"}, "clock: unknown clock 'wall'; expected arrival or processing"),
+        ({"idle": "soon"}, "idle: 'soon' is not a duration; expected one such as '1 second' or '500ms', or 'none'"),
+        ({"clock": "processing", "idle": "1s"}, "idle: has no effect with the clock 'processing'"),
     ],
 )
 def test_a_wrong_clock_is_refused(session: SparkSession, settings: dict[str, str], found: str) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from ensue.rendering.status_text import text
+from ensue.rendering.status_text import status_text
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
@@ -135,7 +135,7 @@ def test_the_status_names_the_timeline_that_holds_definitive_time_back(job: Path
     (query,) = status_of(job).queries
     assert query.order == "ordered by source partition"
     assert [(line.timeline, line.holds_back) for line in query.timelines] == [("meters/0", False), ("meters/1", True)]
-    assert "one task: ordered by source partition" in text(status_of(job))
+    assert "one task: ordered by source partition" in status_text(status_of(job))
 
 
 def test_what_parallelism_is_left_is_told_at_the_start(

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import querylang
 from ensue.cli import main
-from ensue.rendering.status_text import text
+from ensue.rendering.status_text import status_text
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
@@ -89,7 +89,7 @@ def job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
             if (handle.status().batch or 0) >= 2:
                 break
         (folder / "while-running.json").write_text(
-            json.dumps(handle.status().to_plain() | {"text": text(status_of(path))})
+            json.dumps(handle.status().to_plain() | {"text": status_text(status_of(path))})
         )
     finally:
         handle.stop()
@@ -111,7 +111,7 @@ def test_a_source_that_is_behind_is_named_while_the_job_runs_and_after(job: Path
 
 
 def test_the_status_in_words(job: Path) -> None:
-    lines = text(status_of(job)).split("\n")
+    lines = status_text(status_of(job)).split("\n")
     assert lines[0].startswith("sensors: not running; micro-batch 2 of ")
     assert lines[1:8] == [
         "clock: 2023-11-14 22:15:49.900, held back by south",
@@ -172,7 +172,7 @@ def test_a_source_that_has_brought_nothing_yet_is_named(tmp_path: Path) -> None:
         ("north", 5, False),
         ("south", None, False),
     ]
-    assert "south                                       nothing yet" in text(status_of(path))
+    assert "south                                       nothing yet" in status_text(status_of(path))
 
 
 def test_micro_batches_in_which_no_bucket_is_called_leave_the_rates_as_they_are() -> None:
@@ -193,11 +193,11 @@ def test_the_command_tells_people_and_machines(
             main()
         assert ended.value.code == 0
     words, _, machines = capsys.readouterr().out.rpartition("\n{")
-    assert words == text(status_of(job))
+    assert words == status_text(status_of(job))
     assert json.loads("{" + machines) == json.loads(json.dumps(status_of(job).to_plain()))
 
 
 def test_a_deployment_that_has_not_run_says_so(tmp_path: Path) -> None:
     status = status_of(project(tmp_path))
-    assert text(status) == "sensors: not running, no micro-batch has been written out yet"
+    assert status_text(status) == "sensors: not running, no micro-batch has been written out yet"
     assert status.to_plain()["batch"] is None

@@ -1,0 +1,40 @@
+"""Plans for event tables: queries compiled for the columns that the tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ensue.queries import Queries
+from querylang.errors import InputError
+from querylang.parameters.given_values import NOTHING, Given
+from querylang.parameters.instances import with_instances
+from querylang.plan.model import Plan
+from runtime.reading.tables import ColumnNames, infer_schemas
+
+
+def as_tables(events: Any) -> list[Any]:
+    """One table or several: a list of mappings is one table, any other list holds tables."""
+    if isinstance(events, list | tuple) and not (events and isinstance(events[0], Mapping)):
+        return list(events)
+    return [events]
+
+
+def plan_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames, parameters: Given = NOTHING) -> Plan:
+    """The plan for these tables, every query an instance; raises QueryErrors, InputError."""
+    return with_instances(template_for(queries, tables, columns), parameters)
+
+
+def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Plan:
+    """The plan for these tables; types that nothing defines have the fields that the tables have."""
+    if not queries.open_types:
+        return queries.template()
+    inputs = queries.input_types
+    event = inputs[0] if len(inputs) == 1 else ""
+    named = {"arrival": columns.arrival, "type": columns.type, "source_time": columns.source_time}
+    schemas = infer_schemas(*tables, **named, event=event)
+    if not schemas and not event:
+        raise InputError(
+            f"no table has rows with {columns.type or 'event'!r}, and the queries need {', '.join(inputs)}"
+        )
+    return queries.template({name: fields for name, fields in schemas.items() if name in queries.open_types})

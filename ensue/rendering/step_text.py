@@ -1,0 +1,52 @@
+"""The results of a replay's steps as text: matches, outputs, reasons of discards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from querylang.plan.expression import type_of
+from querylang.plan.model import Plan
+from querylang.plan.value_types import Type
+from runtime.interpreter.context import Names
+from runtime.interpreter.value_text import text_of
+from runtime.reading.cell_parser import fitted_cell
+from runtime.replay.steps import Step
+from runtime.results.json_objects import Plain
+
+
+def step_outputs(plan: Plan, step: Step, *, is_named: bool = False) -> list[str]:
+    """The results of a step, one text each: the reason of a discard, outputs, matches of queries without a block.
+
+    is_named: matches begin with the name of their query
+    """
+    texts = [] if step.discarded is None else [f"discarded: {step.discarded}"]
+    texts += [_output_text(output) for output in step.outputs]
+    without_block = {query.name for query in plan.queries if not query.block}
+    matches = [match for match in step.matches if match["query"] in without_block]
+    return texts + [f"{match['query']}: " * is_named + match_text(plan, match) for match in matches]
+
+
+def match_text(plan: Plan, match: Plain) -> str:
+    """`a1=A(1), a2=A(3)`, without unset names; of a `find every` the selected values, `mean=4.0`."""
+    if "selected" in match:
+        every = plan.query(match["query"]).every
+        assert every is not None, "only a `find every` selects"
+        types = {select.name: type_of(select.value) for select in every.selects}
+        return ", ".join(f"{name}={_text(value, types[name], plan)}" for name, value in match["selected"].items())
+    members = [(name, member) for name, member in match["members"].items() if member is not None]
+    return ", ".join(f"{name}={_text(item['fields'], Type.event(item['event']), plan)}" for name, item in members)
+
+
+def _text(value: Any, type_: Type, plan: Plan) -> str:
+    """What `toString()` prints of a value that a match holds as JSON."""
+    return text_of(fitted_cell(value, type_, Names(plan)), type_)
+
+
+def _output_text(output: Plain) -> str:
+    match output["kind"]:
+        case "send":
+            return f"{output['channel']}: {output['text']}"
+        case "error":
+            return f"error: {output['text']}"
+        case _:
+            return str(output["text"])

@@ -1,0 +1,26 @@
+"""A replay in one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from querylang.errors import counted
+from querylang.plan.model import QueryPlan
+from runtime.results.schemas import Results
+
+
+def summary_text(rows: int, results: Results, idle: Sequence[QueryPlan]) -> str:
+    """`6 rows, 2 matches, 1 discarded (1 late)`.
+
+    rows: rows that were processed
+    idle: queries without an instance
+    """
+    reasons = Counter([] if results.discarded is None else results.discarded.column("reason").to_pylist())
+    matches = sum(len(table) for table in results.matches.values())
+    parts = [counted(rows, "row"), counted(matches, "match", "matches")]
+    if reasons:
+        parts.append(f"{reasons.total()} discarded ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})")
+    if idle:
+        parts.append(f"no instance of {', '.join(query.name for query in idle)}")
+    return ", ".join(parts)
