@@ -40,8 +40,8 @@ DOORS = {
     "spark_backend.sinks": "file_sink",
     "spark_backend.job": "deployment orderings settings status yaml_document",
     "spark_backend.frames": "bounded streaming verify",
-    "ensue.rendering": "account data_frames explanation layout replay_table status_text step_text summary text_table",
-    "ensue.commands": "colour findings",
+    "ensue.rendering": "account data_frames explanation replay_table status_text step_text summary text_table",
+    "ensue.commands": "check explain fmt match output replay run status verify",
 }
 """Per folder the modules that others may import."""
 

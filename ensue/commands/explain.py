@@ -1,0 +1,50 @@
+"""`ensue explain`: show what queries compile to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ensue.commands.options import Json, OrderingPolicies, ParameterValues, QueryFile
+from ensue.commands.output import print_json, print_text
+from ensue.queries import load
+
+
+def explain(
+    file: QueryFile,
+    events: Annotated[
+        list[Path] | None, typer.Argument(metavar="[EVENTS...]", help="Tables with the types that nothing defines.")
+    ] = None,
+    parameters: ParameterValues = None,
+    ordering: OrderingPolicies = None,
+    dot: Annotated[bool, typer.Option("--dot", help="Print the automaton as a graph for graphviz.")] = False,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Draw the automaton, with graphviz; of several queries each.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What a query compiles to: automaton, conditions and where each is checked, state, matcher, pushdown."""
+    from ensue.parameters import read_parameters
+    from ensue.plans import template_for
+    from ensue.rendering import explanation
+    from querylang.parameters.instances import with_instances
+    from querylang.plan.describe import to_dot
+    from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
+    from runtime.reading.tables import ColumnNames
+
+    queries = load(file)
+    plan = template_for(queries, events, ColumnNames()) if events else queries.template()
+    if parameters is not None:
+        plan = with_instances(plan, read_parameters(parameters))
+    plan = with_ordering(plan, [SourceOrdering(*chosen) for chosen in parse_orderings(ordering).items()])
+    if svg is not None:
+        for path in explanation.draw(plan, svg):
+            print_text(str(path))
+    elif dot:
+        print_text("\n\n".join(map(to_dot, plan.queries)))
+    elif as_json:
+        print_json(explanation.plain(plan))
+    else:
+        print_text("\n\n".join(item.text() for item in explanation.explain(plan)))

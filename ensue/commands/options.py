@@ -1,0 +1,68 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ensue.data_options import DataOptions
+
+QueryFile = Annotated[Path, typer.Argument(metavar="FILE", help="A query file or a folder of them.")]
+EventFiles = Annotated[
+    list[Path], typer.Argument(metavar="EVENTS", help="Event tables: CSV, JSON lines, Parquet, YAML.")
+]
+DeploymentFile = Annotated[Path, typer.Argument(metavar="DEPLOYMENT.yaml")]
+ParameterValues = Annotated[
+    str | None,
+    typer.Option("--parameters", metavar="YAML", help="Values of parameters: a file, or text like `{least: 10.0}`."),
+]
+OrderingPolicies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ordering",
+        metavar="POLICY",
+        help="How records are put in order: `apama`, `stream_analytics late=5s ...`, `streaminsight every=1 ...`; "
+        "`SOURCE: POLICY ...` for one source. May be repeated.",
+    ),
+]
+ArrivalColumn = Annotated[
+    str | None, typer.Option("--arrival", metavar="NAME", help="The column of arrival times, else `at`.")
+]
+TypeColumn = Annotated[
+    str | None, typer.Option("--type", metavar="NAME", help="The column of event types, else `event`.")
+]
+SourceTimeColumn = Annotated[
+    str | None, typer.Option("--source-time", metavar="NAME", help="The column of source times, else `ts`.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _data_options(
+    arrival: ArrivalColumn = None,
+    type_: TypeColumn = None,
+    source_time: SourceTimeColumn = None,
+    parameters: ParameterValues = None,
+    ordering: OrderingPolicies = None,
+) -> DataOptions:
+    return DataOptions(arrival, type_, source_time, parameters, ordering)
+
+
+def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of `DataOptions` to a command, in place of its parameter `data`, and pass them as that one value."""
+    options = inspect.signature(_data_options, eval_str=True).parameters
+    signature = inspect.signature(command, eval_str=True)
+
+    def run(**given: Any) -> None:
+        command(data=_data_options(**{name: given.pop(name) for name in options}), **given)
+
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += options.values() if parameter.name == "data" else [parameter]
+    by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    run.__name__, run.__doc__, run.__annotations__ = command.__name__, command.__doc__, {}
+    run.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]  # what typer reads
+    return run

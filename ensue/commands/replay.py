@@ -1,0 +1,105 @@
+"""`ensue replay`: run queries over event tables, in this process."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
+from ensue.commands.output import print_error, print_idle_queries, print_json, print_text, print_warnings
+from ensue.data_options import DataOptions
+
+if TYPE_CHECKING:
+    from ensue.result import Replay
+
+MOST_LISTED = 5
+"""Messages about discarded rows that are printed; the others are counted."""
+
+
+class Format(StrEnum):
+    """What is printed."""
+
+    TABLE = "table"
+    STEPS = "steps"
+    MATCHES = "matches"
+    OUTPUTS = "outputs"
+
+
+@with_data_options
+def replay(
+    file: QueryFile,
+    events: EventFiles,
+    data: DataOptions,
+    format_: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.TABLE,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop time at this moment; later rows are not processed.")
+    ] = None,
+    no_flush: Annotated[
+        bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run queries over event tables, in this process."""
+    from ensue import embedded
+
+    result = embedded.replay(file, events, data, until=until, flush=not no_flush)
+    print_warnings(result)
+    if as_json:
+        print_json(_as_one_object(result))
+    elif format_ is Format.TABLE:
+        print_text(f"{result.table()}\n\n{result.account()}")
+    else:
+        for value in _objects(result, format_):
+            print_json(value)
+    if format_ in {Format.MATCHES, Format.OUTPUTS, Format.TABLE} and not as_json:
+        print_idle_queries(result.idle)
+        _print_discards(result, has_account=format_ is Format.TABLE)
+
+
+def _objects(result: Replay, format_: Format) -> list[dict[str, Any]]:
+    match format_:
+        case Format.STEPS:
+            return result.steps
+        case Format.MATCHES:
+            return result.match_objects()
+        case _:
+            return result.output_objects()
+
+
+def _as_one_object(result: Replay) -> dict[str, Any]:
+    accounts = {"ledger": result.results.ledger.to_pylist(), "metrics": result.figures.to_pylist()}
+    return {"matches": result.match_objects(), "outputs": result.output_objects(), **accounts}
+
+
+def _print_discards(result: Replay, has_account: bool) -> None:
+    """Which rows could not be read and why; the number of discarded rows, unless the account has been printed."""
+    if not len(result.discarded):
+        return
+    if not has_account:
+        print_error(result.summary())
+    messages = [*_malformed_rows(result), *_unknown_types(result)]
+    for message in messages[:MOST_LISTED]:
+        print_error(f"  {message}")
+    if len(messages) > MOST_LISTED:
+        print_error(f"  and {len(messages) - MOST_LISTED} more")
+
+
+def _malformed_rows(result: Replay) -> list[str]:
+    """One line per row that could not be read; with the name of its table if there are several."""
+    from ensue.rendering.text_table import shortened
+
+    malformed = result.discarded[result.discarded["reason"] == "malformed"]
+    is_one = len(result.records.sources) == 1
+    places = zip(malformed["source"], malformed["text"], strict=True)
+    return [shortened(text if is_one else f"{source}: {text}") for source, text in places]
+
+
+def _unknown_types(result: Replay) -> list[str]:
+    """One line per event type that no query knows."""
+    from querylang.errors import counted
+
+    unknown = result.discarded[result.discarded["reason"] == "unknown_type"]
+    counts = unknown["text"].value_counts(sort=False).items()
+    return [f"unknown event type {name!r}: {counted(count, 'row')}" for name, count in counts]

@@ -1,0 +1,18 @@
+"""`ensue status`: show the state of a deployment's job."""
+
+from __future__ import annotations
+
+from ensue.commands.options import DeploymentFile, Json
+from ensue.commands.output import print_json, print_text
+
+
+def status(file: DeploymentFile, as_json: Json = False) -> None:
+    """The state of a deployment's job: clock, the sources that hold it back, accounts, sizes, rates."""
+    from ensue.rendering.status_text import status_text
+    from spark_backend.job.status import status_of
+
+    found = status_of(file)
+    if as_json:
+        print_json(found.to_plain())
+    else:
+        print_text(status_text(found))
