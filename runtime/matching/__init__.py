@@ -1,1 +1,1 @@
-"""Ordered events to matches."""
+"""Find matches in ordered events."""

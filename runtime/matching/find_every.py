@@ -1,7 +1,7 @@
-"""`find every`: what its aggregates over all candidates come to, its `having` clauses, its selects.
+"""`find every`: evaluate `having` and `select` over the aggregates of each match.
 
-Takes the aggregates of each match as columns, from whichever matcher; gives which matches pass `having`, and the selects
-as columns. What an aggregate is stands in `runtime.interpreter.aggregates` and, for some, in the kernel.
+The aggregates come as columns, from either matcher. What an aggregate means is defined in
+`runtime.interpreter.aggregates`; the kernel computes some of them itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 
 
 def aggregates_of(query: QueryPlan) -> tuple[Aggregate, ...]:
-    """The different aggregates of a query's selects and `having` clauses, in text order; none without `every`."""
+    """The different aggregates of a query's `select` and `having`, in text order."""
     if query.every is None:
         return ()
     expressions = [*(select.value for select in query.every.selects), *query.every.having]
@@ -33,11 +33,12 @@ def aggregates_of(query: QueryPlan) -> tuple[Aggregate, ...]:
 def selected(
     plan: Plan, query: QueryPlan, aggregates: tuple[pa.Array, ...], table: pa.Table, latest: Integers
 ) -> tuple[Integers, tuple[pa.Array, ...]]:
-    """Which matches pass all `having` clauses, by number, and what the selects give for those.
+    """The numbers of the matches that pass all `having` clauses, and the columns of their selects.
 
-    `aggregates`: a column each; `latest`: the row of each match's latest event in `table`.
+    aggregates: one column per aggregate, by match
+    latest: by match, the row of its latest event in `table`
     """
-    assert query.every is not None, "only a `find every` selects"
+    assert query.every is not None, "only `find every` has selects"
     kinds = table.column("_kind").to_numpy()
     keys = [key.take(pa.array(latest)) for key in key_columns(table, kinds, plan, query)]
     row = _Row(plan, query, keys, {}, len(latest))
@@ -58,8 +59,11 @@ def selected(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What `select` and `having` may mention besides keys, as fields of one made-up event type: one column each, one row
-    a match."""
+    """What `select` and `having` may mention besides keys, as fields of one artificial event type.
+
+    columns: by name and expression, one value per match
+    count: how many matches
+    """
 
     plan: Plan
     query: QueryPlan
@@ -68,7 +72,7 @@ class _Row:
     count: int
 
     def value(self, expression: Expression) -> pa.Array:
-        """An expression over aggregates, keys and selects on every row; null where it has no value."""
+        """By match, an expression over aggregates, keys and selects; null = no value."""
         names = {node: name for name, node in self.columns}
         fields = {name: node.type for name, node in self.columns if node.type is not None}
 

@@ -1,4 +1,4 @@
-"""The reference matcher behind the interface over columns: rows become Python events, key by key."""
+"""The reference matcher behind the matcher interface: table rows become Python events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND = 1_000_000
 
 
 class ReferenceOverColumns:
-    """A matcher for one query, whatever its conditions; costs Python work per event."""
+    """A matcher for one query, whatever its conditions; it runs in Python, event by event."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan = plan
@@ -31,7 +31,7 @@ class ReferenceOverColumns:
         self._aggregates = aggregates_of(query)
 
     def match(self, events: Ordered) -> Found:
-        """One search a key and new event."""
+        """One search per new event."""
         released = self._released(events)
         is_every = self._query.every is not None
         latest: list[int] = []
@@ -39,15 +39,15 @@ class ReferenceOverColumns:
         aggregated: list[tuple[Any, ...]] = []
         for key in range(len(events.fresh)):
             begin, fresh, end = (int(at) for at in (events.start[key], events.fresh[key], events.start[key + 1]))
-            among = range(begin, end)
+            positions = range(begin, end)
             if is_every:
-                for position, values in self._matcher.aggregated(released, among, fresh):
+                for position, values in self._matcher.aggregated(released, positions, fresh):
                     latest.append(position)
                     aggregated.append(values)
             else:
-                for position, bound in self._matcher.matches(released, among, fresh):
+                for position, bindings in self._matcher.matches(released, positions, fresh):
                     latest.append(position)
-                    members.append([bound.get(term, -1) for term in range(len(self._query.terms))])
+                    members.append([bindings.get(term, -1) for term in range(len(self._query.terms))])
         found = np.array(latest, np.int64)
         if not is_every:
             return Found(found, np.array(members, np.int64).reshape(len(latest), len(self._query.terms)))
@@ -59,16 +59,17 @@ class ReferenceOverColumns:
         return Found(found, np.empty((len(latest), 0), np.int64), arrays)
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
-        """One look a wait at the events that may end it."""
+        """One check per wait of the events that may end it."""
         released = self._released(events)
         result = np.ones(len(waiting.key), np.bool_)
         for wait, key in enumerate(waiting.key.tolist()):
             is_new = bool(waiting.is_new[wait])
             begin = int(events.start[key] if is_new else events.fresh[key])
-            bound = {term: place for term, place in enumerate(waiting.members[wait].tolist()) if place >= 0}
+            members = enumerate(waiting.members[wait].tolist())
+            bindings = {term: position for term, position in members if position >= 0}
             result[wait] = self._matcher.outlives(
                 released,
-                bound,
+                bindings,
                 int(waiting.latest[wait]),
                 int(waiting.due[wait]),
                 range(begin, int(events.start[key + 1])),
@@ -77,14 +78,14 @@ class ReferenceOverColumns:
         return result
 
     def _released(self, events: Ordered) -> list[Released]:
-        """All events by position, those of pending waits too."""
+        """All events by position, members of pending waits included."""
         inputs, times = events.input, events.time
         values: list[Any] = [None] * len(inputs)
         for number, item in enumerate(self._query.inputs):
-            places = np.flatnonzero(inputs == number)
-            rows = events.table.take(pa.array(events.row[places].astype(np.int64)))
-            made = row_events(self._plan.event(item.event), rows, self._world, (times[places] / SECOND).tolist())
-            for place, value in zip(places.tolist(), made, strict=True):
-                values[place] = value
+            positions = np.flatnonzero(inputs == number)
+            rows = events.table.take(pa.array(events.row[positions].astype(np.int64)))
+            made = row_events(self._plan.event(item.event), rows, self._world, (times[positions] / SECOND).tolist())
+            for position, value in zip(positions.tolist(), made, strict=True):
+                values[position] = value
         superseded = events.superseded.tolist() + [NEVER] * (len(inputs) - len(events.superseded))
         return [Released(*event) for event in zip(inputs.tolist(), times.tolist(), values, superseded, strict=True)]
