@@ -53,13 +53,13 @@ def explain(plan: Plan) -> list[Explanation]:
 
 
 def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
-    return Explanation(query, querylang.describe(query), _matcher(plan, query), tuple(describe_pushdown(plan, query)))
+    return Explanation(query, querylang.describe(query), _matcher(query), tuple(describe_pushdown(plan, query)))
 
 
-def _matcher(plan: Plan, query: QueryPlan) -> str:
+def _matcher(query: QueryPlan) -> str:
     if needed(query):
         return "known when the parameters have values"
-    reason = why_not_kernel(plan, bind(query, {}, query.instance))
+    reason = why_not_kernel(bind(query, {}, query.instance))
     return "kernel" if reason is None else f"reference: {reason}"
 
 

@@ -30,8 +30,8 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.matching.choose import choose_matcher
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
-from runtime.matching.trailing_waits import PendingWaits, clock_of
-from runtime.matching.windows import remembered_rows, superseded_by, window_columns
+from runtime.matching.trailing_waits import PendingWaits, timers_of
+from runtime.matching.windows import rows_to_keep, superseded_by, window_columns
 from runtime.policies.per_input import (
     BY_CLOCK,
     NO_WAIT,
@@ -225,12 +225,12 @@ class QueryRunner:
         """The matches whose trailing wait is over. Judges the call a second time, now that the moments are known."""
         waiting = self._waits.all_of(ordered, found, work.call.numbers)
         waiting = waiting.only(self._matcher.outlives(ordered, waiting))
-        clock = clock_of(waiting, len(work.call.bounds), len(work.call.rows.time))
+        clock = timers_of(waiting, len(work.call.bounds), len(work.call.rows.time))
         keys = np.repeat(np.arange(len(work.call.bounds)), np.diff(clock.timers.start))
         timed = Ready(*work.call.ready[:2], *work.call.clocks.ready(keys, clock.timers.time))
         admitted = self._judge(replace(work.call, ready=timed), self._everywhere, clocked.limit, clock.timers)
         self._work = replace(work, admitted=admitted)
-        over, timers = clock.over, clock.timers
+        over, timers = clock.expired, clock.timers
         definitive = work.call.clocks.lowered(
             keys[over], timers.emitted[over], timers.step[over], timers.definitive[over]
         )
@@ -306,7 +306,7 @@ class QueryRunner:
         admitted, delay = work.admitted.released, self._policies.delay
         definitive = definitive_times(work.call.bounds, self._everywhere, delay, clock)
         definitive = np.minimum(definitive, self._clocks.definitive(work.call.clocks, clock, len(definitive)))
-        kept = remembered_rows(admitted, work.superseded, definitive, self._windows)
+        kept = rows_to_keep(admitted, work.superseded, definitive, self._windows)
         rows = np.concatenate([kept, admitted.pending])
         own = [work.call.rows.time[rows], work.call.rows.ripe[rows], np.arange(len(rows)) >= len(kept)]
         table = work.call.table.take(pa.array(rows))

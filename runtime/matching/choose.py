@@ -1,18 +1,20 @@
-"""Choose the matcher of a query: the kernel where it can express the query, else the reference matcher."""
+"""Choose a query's matcher: the kernel if it can express the query, else the reference matcher."""
 
 from __future__ import annotations
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.matching.interface import Matcher
+from runtime.matching.kernel.compilation import compile_query
 from runtime.matching.kernel.matcher import KernelMatcher
 from runtime.matching.kernel.program import NotForKernel
 from runtime.matching.reference_adapter import ReferenceOverColumns
 
 
 def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matcher:
-    """The kernel where it can, else the reference; `wanted` ("kernel" or "reference") insists.
+    """The kernel if it can express the query, else the reference matcher.
 
-    Raises NotForKernel if the kernel is insisted on and cannot.
+    `wanted`: "auto", or "kernel" or "reference" to have that one.
+    Raises NotForKernel if the kernel is wanted and cannot express the query.
     """
     if wanted == "reference":
         return ReferenceOverColumns(plan, query)
@@ -24,10 +26,10 @@ def choose_matcher(plan: Plan, query: QueryPlan, wanted: str = "auto") -> Matche
         return ReferenceOverColumns(plan, query)
 
 
-def why_not_kernel(plan: Plan, query: QueryPlan) -> str | None:
-    """Why a query needs the reference matcher; None if the kernel takes it."""
+def why_not_kernel(query: QueryPlan) -> str | None:
+    """Why a query needs the reference matcher; None if it runs on the kernel."""
     try:
-        KernelMatcher(plan, query)
+        compile_query(query)
     except NotForKernel as reason:
         return str(reason)
     return None

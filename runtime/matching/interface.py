@@ -1,7 +1,8 @@
-"""What a matcher takes and gives; two of them stand behind this interface.
+"""The interface of a matcher: ordered events in, matches and the fate of trailing waits out.
 
-`runtime.matching.kernel.matcher` takes every query whose conditions its program can say, `runtime.matching.reference` takes all. Both
-are driven by the plan's automaton and must agree on every stream.
+`runtime.matching.kernel.matcher` runs every query whose conditions its programs can express;
+`runtime.matching.reference` runs all. Both follow the plan's automaton and must agree on every
+stream.
 """
 
 from __future__ import annotations
@@ -18,11 +19,19 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Events by key, each key's in total order: positions `start[k]` to `fresh[k]` were there before, from `fresh[k]` to
-    `start[k + 1]` are new. By position: the event's row in `table`, its input and its time. Positions behind the last
-    key's are members of pending waits. `superseded`: for inputs with `with unique`, the position of the next
-    event of the key that takes an event's place (NEVER: none); without such inputs it is empty. The column `_time` of
-    `table` holds the times by row."""
+    """Events by key, those of each key in total order.
+
+    start: by key, the position of its first event; one more entry for the end
+    fresh: by key, the position of its first new event; those from there to `start[key + 1]` are new
+    row: by position, the event's row in `table`
+    input: by position, its input
+    time: by position, µs
+    superseded: by position, that of the next event of the key that supersedes it (`with unique`);
+        NEVER = none. Empty if no input has `with unique`
+    table: the events' columns; `_time` holds the times by row
+
+    Positions after the last key's are members of pending waits.
+    """
 
     start: Integers
     fresh: Integers
@@ -35,9 +44,12 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Matches in order of their latest event's position; `members[match, term]` is a position, -1 where it is unset.
+    """Matches in the order of their latest event's position.
 
-    Of a `find every`, `aggregates` has a column for each of `runtime.matching.find_every.aggregates_of`, and members mean nothing.
+    latest: by match, the position of its latest event
+    members: by (match, term), the position of its event; -1 = the name is unset. No columns for a
+        `find every`
+    aggregates: of a `find every`, a column for each of `runtime.matching.find_every.aggregates_of`
     """
 
     latest: Integers
@@ -47,8 +59,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Matches whose trailing wait is not over, one entry each: the key's number, positions of the members and of the latest
-    event, when it is due. `is_new`: it begins in this call; of the others only new events are judged."""
+    """Matches whose trailing wait has not ended, one entry each.
+
+    key: the number of the key
+    members, latest: as in `Found`
+    due: µs, when the wait's timer expires
+    is_new: whether the wait begins in this call; for the others only new events are checked
+    """
 
     key: Integers
     members: Integers
@@ -57,7 +74,7 @@ class Waiting:
     is_new: NDArray[np.bool_]
 
     def only(self, chosen: NDArray[Any]) -> Waiting:
-        """Those waits, by mask or number."""
+        """The chosen waits, by mask or by number."""
         return Waiting(
             self.key[chosen], self.members[chosen], self.latest[chosen], self.due[chosen], self.is_new[chosen]
         )
@@ -71,5 +88,5 @@ class Matcher(Protocol):
         ...
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:
-        """Which of the waits no condition has ended, by all events that there are now."""
+        """By wait, whether no condition has ended it, by all events that there are now."""
         ...

@@ -1,9 +1,8 @@
-"""Trailing waits: matches that wait for their timer, and what they leave when it is over.
+"""Trailing waits: pending matches, each with a timer.
 
-Takes the matches of a call's pattern; gives those whose wait is over, with the moment at which that was known. A wait
-begins with its match, at the time of the latest event, and has the length of that moment. What its conditions
-ask of events that were there is decided when it begins, what they ask of later ones as soon as those come: what is
-left of a wait is its match set, which is all that is kept.
+A pending match starts a timer at the time of its latest event; the timer's duration is fixed then.
+Conditions on past events are evaluated when the timer starts, conditions on later events as these
+arrive. Only the match's members are stored.
 """
 
 from __future__ import annotations
@@ -32,25 +31,31 @@ _OWN_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """The timers of waits as admission takes them; `wait[t]` is the wait that timer t belongs to."""
+class WaitTimers:
+    """The timers of waits, sorted by key as admission expects them.
+
+    wait: by timer, the number of its wait
+    """
 
     timers: Timers
     wait: Integers
 
     @property
-    def over(self) -> Integers:
-        """The timers that are over; those of a key in the order of their waits."""
+    def expired(self) -> Integers:
+        """The timers that have expired; those of a key in the order of their waits."""
         return np.flatnonzero(self.timers.emitted != NO_TIME)
 
     @property
     def pending(self) -> Integers:
-        """The waits that go on."""
+        """The waits whose timers have not expired."""
         return np.sort(self.wait[self.timers.emitted == NO_TIME])
 
 
 class PendingWaits:
-    """The waits that earlier calls have begun. `members`: a row an event and name, with the columns of events."""
+    """The pending waits of earlier calls.
+
+    members: one row per wait and name that is set, with the columns of events and of `_OWN_FIELDS`
+    """
 
     def __init__(self, query: QueryPlan, schema: pa.Schema) -> None:
         self._length = 0 if query.trailing is None else known(query.trailing.duration)
@@ -62,33 +67,37 @@ class PendingWaits:
         return int(self.members.num_rows)
 
     def all_of(self, events: Ordered, found: Found, numbers: Integers) -> Waiting:
-        """Those that were there, then those that these matches begin. `numbers`: the key's number by row."""
+        """The pending waits, then those that the matches `found` begin.
+
+        `numbers`: by row, the number of its key.
+        """
         count, base = len(events.row) - len(self), int(events.start[-1])
-        assert count == base, "members of pending waits stand behind all events"
-        was = self._before(base)
+        assert count == base, "members of pending waits come after all events"
+        earlier = self._earlier(base)
         key = np.searchsorted(events.start, found.latest, side="right") - 1
         due = events.time[found.latest] + self._length
         return Waiting(
-            key=np.concatenate([numbers[events.row[was.latest]], key]),
-            members=np.concatenate([was.members, found.members]),
-            latest=np.concatenate([was.latest, found.latest]),
-            due=np.concatenate([was.due, due]),
-            is_new=np.concatenate([was.is_new, np.ones(len(key), np.bool_)]),
+            key=np.concatenate([numbers[events.row[earlier.latest]], key]),
+            members=np.concatenate([earlier.members, found.members]),
+            latest=np.concatenate([earlier.latest, found.latest]),
+            due=np.concatenate([earlier.due, due]),
+            is_new=np.concatenate([earlier.is_new, np.ones(len(key), np.bool_)]),
         )
 
-    def _before(self, base: int) -> Waiting:
+    def _earlier(self, base: int) -> Waiting:
+        """The pending waits, their members at positions from `base` on; without their keys."""
         own = {field.name: self.members.column(field.name).to_numpy() for field in _OWN_FIELDS}
-        wait, place = own["_wait"], base + np.arange(len(self))
+        wait, position = own["_wait"], base + np.arange(len(self))
         count = int(wait.max()) + 1 if len(wait) else 0
         members = np.full((count, self._terms), -1, np.int64)
-        members[wait, own["_term"]] = place
+        members[wait, own["_term"]] = position
         latest, due = np.empty(count, np.int64), np.empty(count, np.int64)
-        latest[wait[own["_is_latest"]]] = place[own["_is_latest"]]
+        latest[wait[own["_is_latest"]]] = position[own["_is_latest"]]
         due[wait] = own["_due"]
         return Waiting(np.empty(count, np.int64), members, latest, due, np.zeros(count, np.bool_))
 
     def keep(self, events: Ordered, waiting: Waiting) -> None:
-        """Remembers these waits instead of those before."""
+        """Replaces the pending waits by these."""
         wait, term = np.nonzero(waiting.members >= 0)
         position = waiting.members[wait, term]
         rows = events.row[position].astype(np.int64)
@@ -98,14 +107,14 @@ class PendingWaits:
         self.members = pa.table([*columns, *map(pa.array, own)], schema=self.members.schema).combine_chunks()
 
     def restore(self, members: pa.Table) -> None:
-        """Goes on with these."""
+        """Replaces the pending waits by those of a snapshot."""
         self.members = members.cast(self.members.schema)
 
 
-def clock_of(waiting: Waiting, keys: int, rows: int) -> Clock:
-    """The timers of these waits, for so many keys and rows of the call."""
+def timers_of(waiting: Waiting, keys: int, rows: int) -> WaitTimers:
+    """The timers of these waits, for a call with so many keys and rows."""
     wait = stable_order(waiting.key)
     count = len(wait)
     start = np.concatenate([[0], np.cumsum(np.bincount(waiting.key, minlength=keys))]).astype(np.int64)
     unknown = np.full(count, NO_TIME, np.int64)
-    return Clock(Timers(start, waiting.due[wait], unknown, unknown.copy(), unknown.copy(), rows), wait)
+    return WaitTimers(Timers(start, waiting.due[wait], unknown, unknown.copy(), unknown.copy(), rows), wait)

@@ -1,9 +1,12 @@
-"""What is current, and what may be forgotten: which released events can still be part of a match.
+"""Window contents and state eviction: which released events can still be part of a match.
 
-Takes a partition's events in total order and its definitive time; gives those that the state must keep. Forgetting is exact: every
-later event has a time at or after definitive time, so an event is kept if it can still be within its input's
-window and within reach of a pattern that ends now, is among the `retain` most recent of its input, no newer one has taken its
-place (unless it holds a `retain` slot), and it can be bound by a term that is not the latest event or stand in a `without`.
+Eviction is exact: an event is kept only if some future event can still match it. Every later event
+has a time at or after the definitive time. So an event is kept if all of these are true:
+
+- it is within its input's window, and within reach of a pattern that ends now;
+- it is among the `retain` most recent of its input;
+- no newer event has superseded it, unless it still counts for `retain`;
+- a term other than the latest event can bind it, or a `without` can look for it.
 """
 
 from __future__ import annotations
@@ -22,16 +25,19 @@ Integers = NDArray[np.int64]
 
 
 class WindowColumns(NamedTuple):
-    """One entry an input. `within`: how old an event may be (strictly less), `retain`: how many; NEVER: any.
+    """One entry per input.
 
-    `reach`: how old an event may be to be of use for a match that ends now; `remembered`: whether an event that is no
-    longer the latest can be of any; `is_unique`: whether newer events take the place of older ones.
+    within: µs, an event in the window is younger than this; NEVER = no limit
+    retain: how many of the most recent events are in the window; NEVER = no limit
+    reach: µs, an event that a match ending now can use is younger than this; NEVER = no limit
+    is_used_later: whether an event can be of use after it was the latest one
+    is_unique: whether newer events supersede older ones
     """
 
     within: Integers
     retain: Integers
     reach: Integers
-    remembered: NDArray[np.bool_]
+    is_used_later: NDArray[np.bool_]
     is_unique: NDArray[np.bool_]
 
 
@@ -44,20 +50,20 @@ def window_columns(query: QueryPlan) -> WindowColumns:
         within=np.array(within, np.int64),
         retain=np.array([NEVER if item.retain is None else known(item.retain) for item in query.inputs], np.int64),
         reach=np.array([min(within[index], _reach(query, index)) for index in inputs], np.int64),
-        remembered=np.array([index in used for index in inputs]),
+        is_used_later=np.array([index in used for index in inputs]),
         is_unique=np.array([bool(item.unique) for item in query.inputs]),
     )
 
 
 def _used_when_older(query: QueryPlan) -> set[int]:
-    """The inputs whose events matter after they were the latest one."""
+    """The inputs whose events can be of use after they were the latest one."""
     states = query.automaton.states if query.every is not None else query.automaton.states[1:]
     bound = {transition.input for state in states for transition in state.transitions}
     return bound | {item.input for item in query.conditions if isinstance(item, Without)}
 
 
 def _reach(query: QueryPlan, index: int) -> int:
-    """How far a pattern's `within` lets its matches reach back, and a `without` before them."""
+    """How far a match reaches back by its `within`, and a `without` by the leading wait."""
     longest = query.within
     if longest is None or query.every is not None:
         return NEVER
@@ -69,15 +75,19 @@ def _reach(query: QueryPlan, index: int) -> int:
     return min(longest + before, NEVER)
 
 
-def remembered_rows(
+def rows_to_keep(
     released: Released, superseded: Integers, definitive: Integers, windows: WindowColumns
 ) -> NDArray[np.int32]:
-    """The rows to keep, by key and in total order; `superseded` as in `runtime.matching.interface.Ordered`, `definitive` by key."""
-    return _remembered(released.start, released.order, released.input, released.time, superseded, definitive, windows)
+    """The rows that are not evicted, by key and in total order.
+
+    superseded: as in `runtime.matching.interface.Ordered`
+    definitive: µs, definitive time by key
+    """
+    return _rows_to_keep(released.start, released.order, released.input, released.time, superseded, definitive, windows)
 
 
 @kernel
-def _remembered(
+def _rows_to_keep(
     start: Integers,
     row: NDArray[np.int32],
     input_of: NDArray[np.int16],
@@ -91,13 +101,16 @@ def _remembered(
     longest = windows.reach.max()
     for key in range(len(start) - 1):
         seen[:] = 0
+        # Newest first: `seen` counts the events of each input from the newest to this one. Once one
+        # is too old for every input, all before it are.
         for position in range(start[key + 1] - 1, start[key] - 1, -1):
             age = definitive[key] - time[position]
             if age >= longest:
                 break
             item = input_of[position]
             seen[item] += 1
-            if windows.remembered[item] and age < windows.reach[item] and seen[item] <= windows.retain[item]:
+            if windows.is_used_later[item] and age < windows.reach[item] and seen[item] <= windows.retain[item]:
+                # A superseded event never matches, but it counts among the `retain` most recent.
                 holds_slot = windows.retain[item] < NEVER or len(superseded) == 0
                 keep[position] = holds_slot or superseded[position] >= NEVER
     return row[keep]
@@ -105,13 +118,15 @@ def _remembered(
 
 @kernel
 def superseded_by(start: Integers, row: NDArray[np.int32], value: Integers, count: int) -> Integers:
-    """By position: where the next event of the key and input stands that has the same value; NEVER: there is none.
+    """By position, that of the next event of the key and input with the same value; NEVER = none.
 
-    `value[row]`: a number below `count` for what `with unique` compares, different for different inputs; -1: no value,
-    or an input without `with unique`.
+    value: by row, a number below `count` for what `with unique` compares, different for different
+        inputs; -1 = no value, or an input without `with unique`
     """
     result = np.full(len(row), NEVER, np.int64)
     newest = np.full(count, -1, np.int64)
+    # Backwards through all keys: `newest` holds, by value, the last position seen. One outside of
+    # the key at hand is left over from another key, so `newest` need not be cleared.
     for key in range(len(start) - 2, -1, -1):
         end = start[key + 1]
         for position in range(end - 1, start[key] - 1, -1):

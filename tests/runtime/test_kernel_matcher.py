@@ -10,7 +10,7 @@ import querylang
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
-from runtime.matching.kernel.tables import independence
+from runtime.matching.kernel.tables import dead_end_rules
 
 
 def _pattern(terms: int, where: str = "") -> str:
@@ -101,7 +101,7 @@ def test_looking_ahead_finds_what_trying_one_by_one_finds(where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "memory", "asks"),
+    ("where", "rows", "terms"),
     [
         ("", [-1, -1, 0, 1], [-1, -1, -1, -1]),
         ("where a0.v < a1.v", [-1, -1, 0, 1], [-1, -1, -1, 1]),
@@ -112,7 +112,7 @@ def test_looking_ahead_finds_what_trying_one_by_one_finds(where: str) -> None:
         ("where a0.v + a1.v < a2.v", [-1, -1, 0, -1], [-1, -1, 2, -1]),
     ],
 )
-def test_what_is_remembered_follows_from_what_conditions_ask(where: str, memory: list[int], asks: list[int]) -> None:
-    """States in the order of the search: a3, a2, a1, a0. By state the row of the memory, and the term a failure depends on."""
+def test_which_failures_are_dead_ends(where: str, rows: list[int], terms: list[int]) -> None:
+    """States in the order of the search: a3, a2, a1, a0. By state its row of dead ends, and the term that they depend on."""
     query = querylang.compile_text(_pattern(4, where)).plan.queries[0]
-    assert independence(query) == (memory, asks)
+    assert dead_end_rules(query) == (rows, terms)

@@ -1,6 +1,7 @@
-"""What the aggregates of a `find every` come to over the candidates that the search finds, for those that the kernel knows.
+"""Aggregate the candidates of a `find every` while the search finds them.
 
-What each aggregate is, is said in `runtime.interpreter.aggregates`; here it is said once more for one candidate after the other.
+What each aggregate means is defined in `runtime.interpreter.aggregates`; here it is computed one
+candidate at a time.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
-from runtime.matching.kernel.evaluator import Conditions, has_value
-from runtime.matching.kernel.steps import Memory, is_more_recent
+from runtime.matching.kernel.evaluator import LoadedProgram, has_value
+from runtime.matching.kernel.steps import is_more_recent
+from runtime.matching.kernel.workspace import Workspace
 
 Integers = NDArray[np.int64]
 
 
 class Function(IntEnum):
-    """Aggregates that the kernel knows; see `runtime.interpreter.aggregates` for what they are."""
+    """The aggregates that the kernel knows; `runtime.interpreter.aggregates` defines them."""
 
     COUNT = 0
     COUNT_TRUE = 1
@@ -33,9 +35,15 @@ class Function(IntEnum):
 
 
 class Arguments(NamedTuple):
-    """What the aggregates are about, one entry an aggregate: its `Function`, the number of its argument's program (-1: it has
-    none), the operand and the term if that is one operand's value (-1: it is not), whether it is a float, and the terms that it
-    mentions and that may be unset, with ends alike."""
+    """What the aggregates are about, one entry per aggregate.
+
+    function: its `Function`
+    program: of its argument, -1 = it has none
+    operand, term: if the argument is one operand's value; -1 = it is not
+    is_float: whether the argument is a float
+    first: where its part of `mentions` begins; one more entry for the end
+    mentions: the terms that the argument mentions and that may be unset
+    """
 
     function: Integers
     program: Integers
@@ -47,25 +55,31 @@ class Arguments(NamedTuple):
 
 
 class Aggregated(NamedTuple):
-    """The values of aggregates by (aggregate, match): whole numbers or floats, and whether there is a value."""
+    """Aggregates by (aggregate, match): integers or floats, and whether there is a value."""
 
-    whole: Integers
-    real: NDArray[np.float64]
+    integers: Integers
+    floats: NDArray[np.float64]
     is_valid: NDArray[np.bool_]
 
 
 class Running(NamedTuple):
-    """What aggregates have come to so far, an entry each: how many values, and a whole number or a float; `best`: the candidate
-    that the oldest or newest value is of, by (aggregate, term)."""
+    """The aggregates over the candidates so far, one entry per aggregate.
+
+    size: how many values there were
+    integers, floats: sum, least, greatest, first or last value; one of the two, by the aggregate's
+        type
+    best: by (aggregate, term), the candidate of the first or last value; used in ambiguous patterns
+        only
+    """
 
     size: Integers
-    whole: Integers
-    real: NDArray[np.float64]
+    integers: Integers
+    floats: NDArray[np.float64]
     best: Integers
 
 
-class Gathering(NamedTuple):
-    """What a `find every` makes of its candidates; not `is_every`: the query is none, and there is nothing to do."""
+class Aggregation(NamedTuple):
+    """What a `find every` computes; for other queries `is_every` is false and the rest unused."""
 
     is_every: bool
     arguments: Arguments
@@ -74,100 +88,109 @@ class Gathering(NamedTuple):
 
 
 @inlined
-def take(
-    program: Conditions, gathering: Gathering, is_ambiguous: bool, is_new: bool, bound: Integers, memory: Memory
+def add_candidate(
+    program: LoadedProgram,
+    aggregation: Aggregation,
+    is_ambiguous: bool,
+    is_new: bool,
+    bindings: Integers,
+    workspace: Workspace,
 ) -> None:
-    """Adds what one candidate gives to each aggregate; candidates come newest first, unless the pattern is ambiguous.
-
-    `is_new`: it is the first one of a match.
-    """
-    arguments, running, stacks = gathering.arguments, gathering.running, memory.stacks
+    """Adds one candidate to each aggregate; `is_new`: it is the first one of a match."""
+    arguments, running, stacks = aggregation.arguments, aggregation.running, workspace.stacks
     if is_new:
         running.size[:] = 0
     for index in range(len(arguments.function)):
+        # Is there a value? Not where the argument mentions a name that is unset, or evaluates to
+        # none.
         number, function = arguments.program[index], arguments.function[index]
         is_set = number >= 0
         for at in range(arguments.first[index], arguments.first[index + 1]):
-            is_set = is_set and bound[arguments.mentions[at]] >= 0
+            is_set = is_set and bindings[arguments.mentions[at]] >= 0
+        # The value goes to the bottom of a stack; one operand's value is read without its program.
         if is_set:
             operand, term = arguments.operand[index], arguments.term[index]
             if operand < 0:
-                is_set = has_value(program, number, bound, stacks)
+                is_set = has_value(program, number, bindings, stacks)
             elif arguments.is_float[index]:
-                mask, position = program.float_mask[operand], bound[term]
+                mask, position = program.float_mask[operand], bindings[term]
                 is_set = mask < 0 or program.float_valid[mask, position]
-                stacks.real[0] = program.float_columns[operand, position]
+                stacks.floats[0] = program.float_columns[operand, position]
             else:
-                mask, position = program.integer_mask[operand], bound[term]
+                mask, position = program.integer_mask[operand], bindings[term]
                 is_set = mask < 0 or program.integer_valid[mask, position]
-                stacks.whole[0] = program.integer_columns[operand, position]
+                stacks.integers[0] = program.integer_columns[operand, position]
+        # Candidates come newest first, so the first value seen is that of `last`, and each value
+        # replaces that of `first`. In ambiguous patterns tied candidates come in any order: there
+        # the best so far is compared.
         if is_set:
             is_first = running.size[index] == 0
-            replaces = is_first or (function == 7 and not is_ambiguous)
-            if is_ambiguous and not is_first and function >= 7:
+            replaces = is_first or (function == Function.FIRST and not is_ambiguous)
+            if is_ambiguous and not is_first and function >= Function.FIRST:
                 best, terms = running.best[index], running.best.shape[1]
-                is_newer = is_more_recent(bound, best, terms, memory.ours, memory.theirs)
-                replaces = is_newer == (function == 8)
+                is_newer = is_more_recent(bindings, best, terms, workspace.ours, workspace.theirs)
+                replaces = is_newer == (function == Function.LAST)
             if replaces and is_ambiguous:
                 for term in range(running.best.shape[1]):
-                    running.best[index, term] = bound[term]
+                    running.best[index, term] = bindings[term]
             if arguments.is_float[index]:
-                _add_float(function, running, index, stacks.real[0], is_first, replaces)
+                _add_float(function, running, index, stacks.floats[0], is_first, replaces)
             else:
-                _add_whole(function, running, index, stacks.whole[0], is_first, replaces)
+                _add_integer(function, running, index, stacks.integers[0], is_first, replaces)
 
 
 @inlined
 def _add_float(function: int, running: Running, index: int, value: float, is_first: bool, replaces: bool) -> None:
-    """One more value of a float. NaN is neither least nor greatest, unless there is nothing else; `count` counts none."""
-    best, is_number = running.real[index], value == value  # noqa: PLR0124
-    if function == 2:
+    """Adds a float. NaN is never least or greatest, unless it is all there is, and not counted."""
+    best, is_number = running.floats[index], not np.isnan(value)
+    if function == Function.COUNT_NUMBERS:
         running.size[index] += is_number
     else:
         running.size[index] += 1
-        if function == 3 or function == 4:  # noqa: PLR1714
-            running.real[index] = value if is_first else best + value
-        elif function == 5:
-            if is_first or value <= best or (best != best and is_number):  # noqa: PLR0124
-                running.real[index] = value
-        elif function == 6:
-            if is_first or value >= best or (best != best and is_number):  # noqa: PLR0124
-                running.real[index] = value
+        if function == Function.SUM or function == Function.MEAN:  # noqa: PLR1714
+            running.floats[index] = value if is_first else best + value
+        elif function == Function.MIN:
+            if is_first or value <= best or (np.isnan(best) and is_number):
+                running.floats[index] = value
+        elif function == Function.MAX:
+            if is_first or value >= best or (np.isnan(best) and is_number):
+                running.floats[index] = value
         elif replaces:
-            running.real[index] = value
+            running.floats[index] = value
 
 
 @inlined
-def _add_whole(function: int, running: Running, index: int, value: int, is_first: bool, replaces: bool) -> None:
-    """One more value of an integer or boolean; a mean is of floats."""
-    best = running.whole[index]
+def _add_integer(function: int, running: Running, index: int, value: int, is_first: bool, replaces: bool) -> None:
+    """Adds an integer or a boolean; a mean is computed in floats."""
+    best = running.integers[index]
     running.size[index] += 1
-    if function == 1 or function == 3:  # noqa: PLR1714
-        running.whole[index] = value if is_first else best + value
-    elif function == 4:
-        running.real[index] = np.float64(value) if is_first else running.real[index] + np.float64(value)
-    elif function == 5:
-        running.whole[index] = value if is_first else min(best, value)
-    elif function == 6:
-        running.whole[index] = value if is_first else max(best, value)
+    if function == Function.COUNT_TRUE or function == Function.SUM:  # noqa: PLR1714
+        running.integers[index] = value if is_first else best + value
+    elif function == Function.MEAN:
+        running.floats[index] = np.float64(value) if is_first else running.floats[index] + np.float64(value)
+    elif function == Function.MIN:
+        running.integers[index] = value if is_first else min(best, value)
+    elif function == Function.MAX:
+        running.integers[index] = value if is_first else max(best, value)
     elif replaces:
-        running.whole[index] = value
+        running.integers[index] = value
 
 
 @borrowing
-def finish(gathering: Gathering, candidates: int, match: int) -> None:
-    """Fills the aggregates of one match."""
-    arguments, running, results = gathering.arguments, gathering.running, gathering.results
+def finish_match(aggregation: Aggregation, candidates: int, match: int) -> None:
+    """Writes the aggregates of one match. A count has a value even if it counted nothing."""
+    arguments, running, results = aggregation.arguments, aggregation.running, aggregation.results
     for index in range(len(arguments.function)):
         function, size = arguments.function[index], running.size[index]
-        results.is_valid[index, match] = size > 0 or function < 3
-        results.whole[index, match] = running.whole[index]
-        results.real[index, match] = running.real[index]
-        if function == 0:
-            results.whole[index, match] = candidates
-        elif function == 1 and size == 0:
-            results.whole[index, match] = 0
-        elif function == 2:
-            results.whole[index, match] = size
-        elif function == 4 and size > 0:
-            results.real[index, match] = running.real[index] / size
+        results.is_valid[index, match] = size > 0 or function <= Function.COUNT_NUMBERS
+        results.integers[index, match] = running.integers[index]
+        results.floats[index, match] = running.floats[index]
+        # Where the result is not what was added up.
+        if function == Function.COUNT:
+            results.integers[index, match] = candidates
+        elif function == Function.COUNT_TRUE and size == 0:
+            results.integers[index, match] = 0
+        elif function == Function.COUNT_NUMBERS:
+            results.integers[index, match] = size
+        elif function == Function.MEAN and size > 0:
+            results.floats[index, match] = running.floats[index] / size

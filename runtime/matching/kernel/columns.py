@@ -1,7 +1,7 @@
-"""What the compiled search reads of events: operands of conditions, and how many events of a `without` came before, by position.
+"""Read the columns of the compiled search: operands of conditions, and counts for each `without`.
 
-Takes ordered events and expressions over one event each; gives columns in the order of positions. Expressions are evaluated
-over rows (`runtime.columns.expressions`), before the search begins.
+Expressions are evaluated over table rows (`runtime.columns.expressions`), before the search begins,
+and put in the order of positions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.columns.expressions import Column, evaluate, with_keys
 from runtime.columns.keys import key_columns
 from runtime.compiled import kernel
 from runtime.matching.interface import Ordered
-from runtime.matching.kernel.evaluator import Conditions
+from runtime.matching.kernel.evaluator import LoadedProgram
 from runtime.matching.kernel.program import KernelProgram, Operand
 
 Integers = NDArray[np.int64]
@@ -31,7 +31,11 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A `without` whose events can be told without looking at a candidate: its input, and what is true of them."""
+    """A `without` whose events do not depend on the candidate.
+
+    input: whose events they are
+    about: the condition that they fulfil; None = all events of the input
+    """
 
     input: int
     about: Operand | None
@@ -44,27 +48,33 @@ class Reader:
         self._plan, self._query, self._program, self._counted = plan, query, program, tuple(counted)
         operands = [*program.float_operands, *program.integer_operands]
         computed = [*operands, *(item.about for item in counted if item.about is not None)]
-        asks = any(isinstance(node, KeyOf | Invoke) for item in computed for node in walk(item.expression))
-        self._may_ask_for_keys = asks and bool(query.keys)
+        mentions_keys = any(isinstance(node, KeyOf | Invoke) for item in computed for node in walk(item.expression))
+        self._may_mention_keys = mentions_keys and bool(query.keys)
 
-    def read(self, events: Ordered) -> tuple[Conditions, NDArray[np.int32]]:
-        """The program with its operands, and by (`without`, position) how many of its events stand before."""
+    def read(self, events: Ordered) -> tuple[LoadedProgram, NDArray[np.int32]]:
+        """The program with its operands, and by (`without`, position) its events before that."""
         program, table = self._program, self._with_keys(events.table)
-        constants = program.integers
-        whole = [self._column(item, table) for item in program.integer_operands]
+        constants = program.integer_constants
+        columns = [self._column(item, table) for item in program.integer_operands]
         if program.strings or any(item.expression.type == Type.STRING for item in program.integer_operands):
-            whole, constants = _ranked(whole, program.strings, constants)
-        integers = self._operands(program.integer_operands, whole, events, np.int64)
-        reals = [self._column(item, table) for item in program.float_operands]
-        floats = self._operands(program.float_operands, reals, events, np.float64)
+            columns, constants = _ranked(columns, program.strings, constants)
+        integers = self._operands(program.integer_operands, columns, events, np.int64)
+        columns = [self._column(item, table) for item in program.float_operands]
+        floats = self._operands(program.float_operands, columns, events, np.float64)
         is_complete = bool((integers[2] < 0).all() and (floats[2] < 0).all())
-        conditions = Conditions(
-            program.code, program.ends, constants, program.floats, *integers, *floats, is_complete=is_complete
+        loaded = LoadedProgram(
+            program.code,
+            program.ends,
+            constants,
+            program.float_constants,
+            *integers,
+            *floats,
+            is_complete=is_complete,
         )
-        return conditions, self._counts(events, table)
+        return loaded, self._counts(events, table)
 
     def _with_keys(self, table: pa.Table) -> pa.Table:
-        if not self._may_ask_for_keys:
+        if not self._may_mention_keys:
             return table
         kinds = table.column("_kind").to_numpy()
         return with_keys(table, self._query, key_columns(table, kinds, self._plan, self._query))
@@ -75,28 +85,32 @@ class Reader:
     def _operands(
         self, operands: Sequence[Operand], columns: Sequence[Column], events: Ordered, kind: type
     ) -> tuple[NDArray[Any], Mask, NDArray[np.int32]]:
-        """Values by (operand, position); masks; and for each operand its row in the masks, -1 where it has a value on all events
-        that it is asked of."""
+        """Values by (operand, position); masks of values; and by operand its row in the masks.
+
+        The row is -1 if the operand has a value on all events of its types.
+        """
         values: NDArray[Any] = np.empty((max(1, len(columns)), len(events.row)), kind)
         mask = np.full(max(1, len(columns)), -1, np.int32)
         masks: list[Mask] = []
-        places = _places(events.row, len(events.table)) if len(columns) > 1 else None
+        # For several columns it pays to invert the order first: see `_scatter`.
+        positions = _positions(events.row, len(events.table)) if len(columns) > 1 else None
         for index, (item, column) in enumerate(zip(operands, columns, strict=True)):
-            if places is None:
+            if positions is None:
                 _gather(column.values, events.row, values[index])
             else:
-                _scatter(column.values, places, values[index])
+                _scatter(column.values, positions, values[index])
+            # An operand without gaps needs no mask, so that the search need not look at it.
             if column.valid is not None:
                 is_known = np.empty(len(events.row), np.bool_)
-                if _gather_known(column.valid, events.row, events.input, self._asked_of(item), is_known):
+                if _gather_known(column.valid, events.row, events.input, self._inputs_of(item), is_known):
                     mask[index] = len(masks)
                     masks.append(is_known)
         return values, np.array(masks) if masks else np.ones((1, 1), np.bool_), mask
 
-    def _asked_of(self, item: Operand) -> Mask:
-        """By input, whether an operand is asked of its events; what is about keys only is asked of any."""
+    def _inputs_of(self, item: Operand) -> Mask:
+        """By input, whether an operand is read from its events; one about keys is read from all."""
         is_any = not terms_of(item.expression)
-        return np.array([is_any or taken.event in item.events for taken in self._query.inputs])
+        return np.array([is_any or own.event in item.events for own in self._query.inputs])
 
     def _counts(self, events: Ordered, table: pa.Table) -> NDArray[np.int32]:
         count = len(events.row) + 1 if self._counted else 1
@@ -112,68 +126,80 @@ class Reader:
 
 @kernel
 def _gather(values: NDArray[Any], row: NDArray[np.int32], into: NDArray[Any]) -> None:
-    """The values of these rows, one after the other."""
+    """The values of these rows, in their order."""
     for position in range(len(row)):
         into[position] = values[row[position]]
 
 
 @kernel
-def _places(row: NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    """The position of each of so many rows, -1: it has none."""
-    places = np.full(count, -1, np.int32)
+def _positions(row: NDArray[np.int32], count: int) -> NDArray[np.int32]:
+    """By table row, its position; -1 = none."""
+    positions = np.full(count, -1, np.int32)
     for position in range(len(row)):
-        places[row[position]] = position
-    return places
+        positions[row[position]] = position
+    return positions
 
 
 @kernel
-def _scatter(values: NDArray[Any], places: NDArray[np.int32], into: NDArray[Any]) -> None:
-    """The same as `_gather`, of rows of which none stands twice. Writing here and there is faster than reading so, once the places are
-    known: what is written stands together key by key."""
-    for row in range(len(places)):
-        if places[row] >= 0:
-            into[places[row]] = values[row]
+def _scatter(values: NDArray[Any], positions: NDArray[np.int32], into: NDArray[Any]) -> None:
+    """The same as `_gather`, for rows that have one position each.
+
+    Random writes are faster than random reads once the positions are known: those of one key are
+    neighbours.
+    """
+    for row in range(len(positions)):
+        if positions[row] >= 0:
+            into[positions[row]] = values[row]
 
 
 @kernel
-def _gather_known(known: Mask, row: NDArray[np.int32], input_of: NDArray[np.int16], asked: Mask, into: Mask) -> bool:
-    """The same of where there are values; whether one is missing of an input that is asked."""
+def _gather_known(known: Mask, row: NDArray[np.int32], input_of: NDArray[np.int16], needed: Mask, into: Mask) -> bool:
+    """The same for the mask of values; whether a value is missing for an input that needs it."""
     missing = False
     for position in range(len(row)):
         is_known = known[row[position]]
         into[position] = is_known
-        missing |= (not is_known) & asked[input_of[position]]
+        missing |= (not is_known) & needed[input_of[position]]
     return missing
 
 
 @kernel
 def _count(
-    input_of: NDArray[np.int16], taken: int, is_one: Mask, row: NDArray[np.int32], into: NDArray[np.int32]
+    input_of: NDArray[np.int16], item: int, is_one: Mask, row: NDArray[np.int32], into: NDArray[np.int32]
 ) -> None:
-    """How many events of the input `taken`, of which `is_one` is true by row (empty: of all), stand before each position."""
+    """Counts, before each position, the events of the input `item` for which `is_one` is true.
+
+    `is_one`: by row; empty = true for all.
+    """
     count = 0
     for position in range(len(row)):
         into[position] = count
-        count += (input_of[position] == taken) & (len(is_one) == 0 or is_one[row[position]])
+        count += (input_of[position] == item) & (len(is_one) == 0 or is_one[row[position]])
     into[len(row)] = count
 
 
 def _ranked(
     columns: Sequence[Column], strings: Sequence[tuple[int, str]], constants: Integers
 ) -> tuple[list[Column], Integers]:
-    """Strings replaced by their rank in code point order among all strings of these columns and constants."""
+    """Replaces strings by their rank among all strings of these columns and constants.
+
+    The order is that of code points. Ranks compare as the strings do, so the program compares
+    integers only.
+    """
     texts = [index for index, column in enumerate(columns) if isinstance(column.values, pa.StringArray)]
     parts = [columns[index].values for index in texts]
     parts.append(pa.array([value for _, value in strings], pa.string()))
+    # One dictionary for all of them, so that equal strings have equal ranks in every column.
     encoded = pa.concat_arrays(parts).dictionary_encode()
     rank = np.empty(len(encoded.dictionary), np.int64)
     rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
     ranks = rank[encoded.indices.fill_null(0).to_numpy()] if len(rank) else np.zeros(len(encoded), np.int64)
+    # The ranks come back in the order of the parts: those of the columns first, then the constants.
     result, at = list(columns), 0
     for index, part in zip(texts, parts, strict=False):
         result[index] = Column(ranks[at : at + len(part)], columns[index].valid)
         at += len(part)
     constants = constants.copy()
-    for offset, (place, _) in enumerate(strings):
-        constants[place] = ranks[at + offset]
+    for offset, (index, _) in enumerate(strings):
+        constants[index] = ranks[at + offset]
     return result, constants

@@ -1,7 +1,10 @@
-"""Whether a condition lets the events through that are bound so far: `within` and `without` over a range of them.
+"""Check `within` and `without` over the range of events that a candidate has bound so far.
 
-Takes ordered events, a query's tables and positions by term; `where` is `runtime.matching.kernel.evaluator`. `bound[term]` is a position,
--1 while the term is not bound; the last entry is for the event of a `without`, before that for any event of the key.
+`where` is a program: `runtime.matching.kernel.evaluator`.
+
+`bindings[term]` is the position of the event that a term is bound to, -1 while it is not bound. The
+last entry is one
+more: the event of a `without`, before that any event of the key.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.evaluator import Conditions, Stacks, holds
+from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, holds
 from runtime.matching.kernel.tables import AutomatonTables, ConditionTables, Records
 from runtime.matching.windows import WindowColumns
 
@@ -21,8 +24,10 @@ Integers = NDArray[np.int64]
 
 
 class Events(NamedTuple):
-    """Ordered events by position: see `runtime.matching.interface.Ordered`. `counts[r, p]`: how many events before position p row r
-    counts, over all keys."""
+    """Ordered events by position; fields as in `runtime.matching.interface.Ordered`, and counts.
+
+    counts: by (count row, p), how many events before position p the row counts, over all keys
+    """
 
     start: Integers
     fresh: Integers
@@ -33,14 +38,19 @@ class Events(NamedTuple):
 
 
 class Query(NamedTuple):
-    """What is searched for. `followed`: see `runtime.matching.kernel.tables.followed_windows`; `within`: of the whole pattern; `leading`: the length of the leading wait; NEVER: there is none.
+    """A query as the kernels read it.
 
-    Kernels take it apart first: to pass a tuple within a tuple on costs as much as a step of the search.
+    Kernels take it apart first: to pass a tuple within a tuple costs as much as a step of the
+    search.
+
+    followed: `runtime.matching.kernel.tables.followed_windows`
+    within: µs, of the whole pattern; NEVER = no limit
+    leading: µs, the length of the leading wait; NEVER = none
     """
 
     automaton: AutomatonTables
     conditions: ConditionTables
-    program: Conditions
+    program: LoadedProgram
     windows: WindowColumns
     followed: NDArray[np.bool_]
     within: int
@@ -48,39 +58,43 @@ class Query(NamedTuple):
 
 
 @borrowing
-def range_of(terms: Integers, first: int, stop: int, bound: Integers) -> tuple[int, int]:
-    """The oldest and the newest position of these terms, as far as they are bound."""
-    low, high = NEVER, -1
-    for at in range(first, stop):
-        position = bound[terms[at]]
+def range_of(terms: Integers, first: int, stop: int, bindings: Integers) -> tuple[int, int]:
+    """The oldest and the newest position of the bound ones among `terms[first:stop]`.
+
+    NEVER and -1 if none is bound.
+    """
+    oldest, newest = NEVER, -1
+    for index in range(first, stop):
+        position = bindings[terms[index]]
         if position >= 0:
-            low, high = min(low, position), max(high, position)
-    return low, high
+            oldest, newest = min(oldest, position), max(newest, position)
+    return oldest, newest
 
 
 @borrowing
-def lead(time: Integers, leading: int, bound: Integers) -> int:
-    """The moment of the leading wait: so long before the oldest event that is bound."""
+def leading_wait_start(time: Integers, leading: int, bindings: Integers) -> int:
+    """When the leading wait begins: its length before the oldest event that is bound."""
     oldest = NEVER
-    for term in range(len(bound) - 1):
-        if bound[term] >= 0:
-            oldest = min(oldest, time[bound[term]])
+    for term in range(len(bindings) - 1):
+        if bindings[term] >= 0:
+            oldest = min(oldest, time[bindings[term]])
     return oldest - leading
 
 
 @borrowing
-def after(time: Integers, begin: int, end: int, moment: int) -> int:
-    """The first position from `begin` on, before `end`, whose time is after the moment; `end` if there is none.
+def first_after(time: Integers, begin: int, end: int, instant: int) -> int:
+    """The first position from `begin` to before `end` with a time after `instant`; else `end`.
 
-    Looks at `begin` first, then further and further away: what is looked for is mostly near.
+    Tries `begin` first, then in growing steps, then halves the last one: the answer is mostly near.
     """
     reach = 1
-    while begin + reach < end and time[begin + reach - 1] <= moment:
+    # Invariant of both loops: no position before `begin` is after the instant.
+    while begin + reach < end and time[begin + reach - 1] <= instant:
         begin, reach = begin + reach, 2 * reach
     end = min(end, begin + reach)
     while begin < end:
         middle = (begin + end) >> 1
-        if time[middle] > moment:
+        if time[middle] > instant:
             end = middle
         else:
             begin = middle + 1
@@ -88,112 +102,134 @@ def after(time: Integers, begin: int, end: int, moment: int) -> int:
 
 
 @inlined
-def is_shorter(
-    events: Events, conditions: Records, terms: Integers, condition: int, leading: int, bound: Integers
+def within_holds(
+    events: Events, conditions: Records, terms: Integers, condition: int, leading: int, bindings: Integers
 ) -> bool:
-    """Whether the range of a `within` is short enough."""
-    low, high = range_of(terms, conditions[condition].first_term, conditions[condition].stop_term, bound)
-    since = events.time[low]
+    """Whether the range of a `within` is short enough, as far as it is bound.
+
+    Binding more terms only makes a range longer: a range that is too long already need not be
+    completed.
+    """
+    oldest, newest = range_of(terms, conditions[condition].first_term, conditions[condition].stop_term, bindings)
+    since = events.time[oldest]
     if conditions[condition].is_leading:
-        since = min(since, lead(events.time, leading, bound))
-    return events.time[high] - since < conditions[condition].length
+        since = min(since, leading_wait_start(events.time, leading, bindings))
+    return events.time[newest] - since < conditions[condition].length
 
 
 @inlined
-def is_free(
+def without_holds(
     events: Events,
     conditions: Records,
     terms: Integers,
-    program: Conditions,
+    program: LoadedProgram,
     condition: int,
     event: int,
     begin: int,
     leading: int,
-    oldest: Integers,
-    bound: Integers,
+    oldest_position: Integers,
+    bindings: Integers,
     stacks: Stacks,
 ) -> bool:
-    """Whether no event of a `without` lies in its range; `event` is the latest, `begin` where its key begins.
+    """Whether no event of a `without` is in its range, as far as the range is bound.
 
-    `leading`: the length of the leading wait once all terms are bound, NEVER before. `oldest`: where windows begin, by input.
+    event, begin: positions of the latest event and of the key's first one
+    leading: µs, the length of the leading wait once all terms are bound; NEVER before
+    oldest_position: by input, where its window begins
     """
-    low, high = range_of(terms, conditions[condition].first_term, conditions[condition].stop_term, bound)
-    first = low + 1
+    # The ends of a range are outside of it. Binding more terms only makes a range longer, and what
+    # is in it stays in it: a range that holds such an event already need not be completed. The
+    # leading wait is added at the end, when the oldest event is known.
+    oldest, newest = range_of(terms, conditions[condition].first_term, conditions[condition].stop_term, bindings)
+    first = oldest + 1
     if leading < NEVER and conditions[condition].is_leading:
-        first = after(events.time, begin, high, lead(events.time, leading, bound))
-    first = max(first, oldest[conditions[condition].input])
-    return not blocks(events, conditions, program, condition, event, first, high, bound, stacks)
+        first = first_after(events.time, begin, newest, leading_wait_start(events.time, leading, bindings))
+    first = max(first, oldest_position[conditions[condition].input])
+    return not has_without_event(events, conditions, program, condition, event, first, newest, bindings, stacks)
 
 
 @inlined
-def blocks(
+def has_without_event(
     events: Events,
     conditions: Records,
-    program: Conditions,
+    program: LoadedProgram,
     condition: int,
     event: int,
     first: int,
     end: int,
-    bound: Integers,
+    bindings: Integers,
     stacks: Stacks,
 ) -> bool:
-    """Whether an event from position `first` to before `end` is one of a `without`; what is bound is none.
+    """Whether an event from position `first` to before `end` is one of a `without`.
 
-    Events of which a newer one up to `event` has taken the place do not count.
+    Events that are bound do not count.
+    Events that have been superseded by one up to `event` do not count.
     """
-    counted = conditions[condition].counted
+    count_row = conditions[condition].count_row
     if first >= end:
-        blocked = False
-    elif counted >= 0:
-        blocked = _counts_any(events.counts[counted], first, end, bound)
+        found = False
+    elif count_row >= 0:
+        found = _counts_unbound_event(events.counts[count_row], first, end, bindings)
     else:
-        number, kind = conditions[condition].program, conditions[condition].input
-        blocked = _is_one_of(events, program, number, kind, event, first, end, bound, stacks)
-    return blocked
+        number, item = conditions[condition].program, conditions[condition].input
+        found = _scan(events, program, number, item, event, first, end, bindings, stacks)
+    return found
 
 
 @borrowing
-def _counts_any(counts: NDArray[np.int32], first: int, end: int, bound: Integers) -> bool:
-    """Whether more events are counted from position `first` to before `end` than are bound."""
+def _counts_unbound_event(counts: NDArray[np.int32], first: int, end: int, bindings: Integers) -> bool:
+    """Whether more events are counted from position `first` to before `end` than are bound.
+
+    `counts` is a running count, so the difference of two entries is exact for any range: no event
+    is looked at.
+    """
     count = counts[end] - counts[first]
     if count == 0:
         return False
-    last = len(bound) - 1
-    for term in range(last):
-        position = bound[term]
+    terms = len(bindings) - 1
+    # Take off each event that is bound, in the range and counted: once, even if several terms share
+    # it.
+    for term in range(terms):
+        position = bindings[term]
         if first <= position < end and counts[position + 1] > counts[position]:
             is_first = True
             for other in range(term):
-                is_first = is_first and bound[other] != position
+                is_first = is_first and bindings[other] != position
             count -= is_first
     return count > 0
 
 
 @borrowing
-def _is_one_of(
+def _scan(
     events: Events,
-    program: Conditions,
+    program: LoadedProgram,
     number: int,
-    kind: int,
+    item: int,
     event: int,
     first: int,
     end: int,
-    bound: Integers,
+    bindings: Integers,
     stacks: Stacks,
 ) -> bool:
-    """The same where all events in the range have to be looked at."""
-    last = len(bound) - 1
+    """The same by looking at each event of the range, newest first.
+
+    `number`: the condition's program, -1 = no condition.
+    """
+    terms = len(bindings) - 1
+    # No event that is skipped can count: it is of another input, superseded, or a member of the
+    # candidate.
     for position in range(end - 1, first - 1, -1):
-        if events.input[position] != kind or (len(events.superseded) > 0 and events.superseded[position] <= event):
+        if events.input[position] != item or (len(events.superseded) > 0 and events.superseded[position] <= event):
             continue
         is_bound = False
-        for term in range(last):
-            is_bound = is_bound or bound[term] == position
+        for term in range(terms):
+            is_bound = is_bound or bindings[term] == position
         if is_bound:
             continue
         if number < 0:
             return True
-        bound[last] = position
-        if holds(program, number, bound, stacks):
+        # The condition may mention the event as one more term.
+        bindings[terms] = position
+        if holds(program, number, bindings, stacks):
             return True
     return False

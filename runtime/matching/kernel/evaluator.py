@@ -1,6 +1,6 @@
-"""What a condition's program comes to: the steps of `runtime.matching.kernel.program`, one candidate at a time.
+"""Evaluate a condition's program (`runtime.matching.kernel.program`) for one candidate.
 
-Takes a program, its operands as columns and the positions of the events that are bound; gives the value on top of a stack.
+`runtime.matching.kernel.lookahead` interprets the same programs for many candidates at once.
 """
 
 from __future__ import annotations
@@ -12,20 +12,28 @@ from numpy.typing import NDArray
 
 from runtime.columns.expressions import divide, remainder
 from runtime.compiled import inlined
-from runtime.matching.kernel.program import STACK
+from runtime.matching.kernel.program import STACK, Operation
+
+LEAST_INTEGER, ABOVE_INTEGERS = -9223372036854775808.0, 9223372036854775808.0
+"""A float can become an integer if it is at least the first and below the second."""
 
 
-class Conditions(NamedTuple):
-    """A program with its operands as columns, as the kernel takes it. Operands are by (operand, position).
+class LoadedProgram(NamedTuple):
+    """A `KernelProgram` with the columns of its operands.
 
-    `integer_mask[operand]` is the row of `integer_valid` that says where the operand has a value, -1 if everywhere;
-    `is_complete`: all operands have one everywhere.
+    code, ends, integer_constants, float_constants: as in `KernelProgram`, strings replaced by their
+        ranks
+    integer_columns, float_columns: values by (operand, position)
+    integer_mask, float_mask: by operand, its row in the valid table; -1: it has a value at every
+        position
+    integer_valid, float_valid: by (row, position), whether there is a value
+    is_complete: no operand has a mask
     """
 
     code: NDArray[np.int32]
     ends: NDArray[np.int64]
-    integers: NDArray[np.int64]
-    floats: NDArray[np.float64]
+    integer_constants: NDArray[np.int64]
+    float_constants: NDArray[np.float64]
     integer_columns: NDArray[np.int64]
     integer_valid: NDArray[np.bool_]
     integer_mask: NDArray[np.int32]
@@ -36,167 +44,181 @@ class Conditions(NamedTuple):
 
 
 class Stacks(NamedTuple):
-    """Room for a program to work in: STACK + 1 entries each."""
+    """The two stacks of a program, of STACK + 1 entries each."""
 
-    whole: NDArray[np.int64]
-    real: NDArray[np.float64]
+    integers: NDArray[np.int64]
+    floats: NDArray[np.float64]
 
 
 def new_stacks() -> Stacks:
-    """Room for any program."""
+    """Stacks for any program."""
     return Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
 
 
 @inlined
-def compares(conditions: Conditions, operation: int, left: int, here: int, right: int, there: int) -> bool:
-    """Whether a comparison of the operand `left` at position `here` with `right` at `there` is true."""
-    good = conditions.is_complete or _has_both(conditions, operation, left, here, right, there)
-    if good and operation >= 40:
-        x, y = conditions.float_columns[left, here], conditions.float_columns[right, there]
-        if operation == 42:
-            good = x < y
-        elif operation == 43:
-            good = x <= y
-        elif operation == 40:
-            good = x == y
-        else:
-            good = x != y
-    elif good:
-        a, b = conditions.integer_columns[left, here], conditions.integer_columns[right, there]
-        if operation == 32:
-            good = a < b
-        elif operation == 33:
-            good = a <= b
-        elif operation == 30:
-            good = a == b
-        else:
-            good = a != b
-    return good
+def comparison_holds(program: LoadedProgram, operation: int, left: int, here: int, right: int, there: int) -> bool:
+    """Whether operand `left` at position `here` compares so with operand `right` at `there`.
 
-
-@inlined
-def _has_both(conditions: Conditions, operation: int, left: int, here: int, right: int, there: int) -> bool:
-    """Whether both operands of a comparison have a value."""
-    if operation >= 40:
-        mask, other = conditions.float_mask[left], conditions.float_mask[right]
-        good = mask < 0 or conditions.float_valid[mask, here]
-        good = good and (other < 0 or conditions.float_valid[other, there])
-    else:
-        mask, other = conditions.integer_mask[left], conditions.integer_mask[right]
-        good = mask < 0 or conditions.integer_valid[mask, here]
-        good = good and (other < 0 or conditions.integer_valid[other, there])
-    return good
-
-
-@inlined
-def holds(conditions: Conditions, condition: int, bound: NDArray[np.int64], stacks: Stacks) -> bool:
-    """Whether an expression is true of the events at the positions `bound`, by term; without a value it is false."""
-    return has_value(conditions, condition, bound, stacks) and stacks.whole[0] != 0
-
-
-@inlined
-def has_value(conditions: Conditions, condition: int, bound: NDArray[np.int64], stacks: Stacks) -> bool:
-    """Evaluates an expression over the events at the positions `bound`, by term; leaves its value on top of a stack.
-
-    An operand without a value, a division of integers by zero or a float that is no integer: there is none.
+    False if one has no value.
     """
-    code, whole, real = conditions.code, stacks.whole, stacks.real
-    at, last = conditions.ends[condition], conditions.ends[condition + 1]
+    result = program.is_complete or _both_have_values(program, operation, left, here, right, there)
+    if result and operation >= Operation.EQUAL_F:
+        x, y = program.float_columns[left, here], program.float_columns[right, there]
+        if operation == Operation.LESS_F:
+            result = x < y
+        elif operation == Operation.LESS_EQUAL_F:
+            result = x <= y
+        elif operation == Operation.EQUAL_F:
+            result = x == y
+        else:
+            result = x != y
+    elif result:
+        a, b = program.integer_columns[left, here], program.integer_columns[right, there]
+        if operation == Operation.LESS_I:
+            result = a < b
+        elif operation == Operation.LESS_EQUAL_I:
+            result = a <= b
+        elif operation == Operation.EQUAL_I:
+            result = a == b
+        else:
+            result = a != b
+    return result
+
+
+@inlined
+def _both_have_values(program: LoadedProgram, operation: int, left: int, here: int, right: int, there: int) -> bool:
+    """Whether both operands of a comparison have a value."""
+    if operation >= Operation.EQUAL_F:
+        mask, other = program.float_mask[left], program.float_mask[right]
+        result = mask < 0 or program.float_valid[mask, here]
+        result = result and (other < 0 or program.float_valid[other, there])
+    else:
+        mask, other = program.integer_mask[left], program.integer_mask[right]
+        result = mask < 0 or program.integer_valid[mask, here]
+        result = result and (other < 0 or program.integer_valid[other, there])
+    return result
+
+
+@inlined
+def holds(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> bool:
+    """Whether a condition is true for these bindings; without a value it is not."""
+    return has_value(program, number, bindings, stacks) and stacks.integers[0] != 0
+
+
+@inlined
+def has_value(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> bool:
+    """Whether a program has a value for these bindings; leaves the value at the bottom of a stack.
+
+    There is no value if an operand has none, an integer is divided by zero, or a float does not fit
+    an integer.
+    """
+    code, integers, floats = program.code, stacks.integers, stacks.floats
+    at, stop = program.ends[number], program.ends[number + 1]
+    # Invariant: i and f are the tops of the two stacks, -1 for an empty one; what is below them is
+    # what the instructions before `at` have left. Whoever has no value stops the program at once:
+    # no operation makes a value of a missing one, and what `and` or `or` need not evaluate is
+    # skipped.
     i = f = -1
-    while at < last:
-        step = code[at, 0]
-        if step == 1:
-            operand, position = code[at, 1], bound[code[at, 2]]
-            mask = conditions.float_mask[operand]
-            if mask >= 0 and not conditions.float_valid[mask, position]:
+    while at < stop:
+        operation = code[at, 0]
+        # The most frequent operations come first; the others are found by kind, then one by one.
+        if operation == Operation.PUSH_F:
+            operand, position = code[at, 1], bindings[code[at, 2]]
+            mask = program.float_mask[operand]
+            if mask >= 0 and not program.float_valid[mask, position]:
                 return False
             f += 1
-            real[f] = conditions.float_columns[operand, position]
-        elif step == 0:
-            operand, position = code[at, 1], bound[code[at, 2]]
-            mask = conditions.integer_mask[operand]
-            if mask >= 0 and not conditions.integer_valid[mask, position]:
+            floats[f] = program.float_columns[operand, position]
+        elif operation == Operation.PUSH_I:
+            operand, position = code[at, 1], bindings[code[at, 2]]
+            mask = program.integer_mask[operand]
+            if mask >= 0 and not program.integer_valid[mask, position]:
                 return False
             i += 1
-            whole[i] = conditions.integer_columns[operand, position]
-        elif step == 2:
+            integers[i] = program.integer_columns[operand, position]
+        elif operation == Operation.CONSTANT_I:
             i += 1
-            whole[i] = conditions.integers[code[at, 1]]
-        elif step == 3:
+            integers[i] = program.integer_constants[code[at, 1]]
+        elif operation == Operation.CONSTANT_F:
             f += 1
-            real[f] = conditions.floats[code[at, 1]]
-        elif step < 20:
+            floats[f] = program.float_constants[code[at, 1]]
+        # Integer arithmetic: it wraps around, and division by zero has no value.
+        elif operation <= Operation.REMAINDER_I:
             i -= 1
-            a, b = whole[i], whole[i + 1]
-            if step == 10:
-                whole[i] = a + b
-            elif step == 11:
-                whole[i] = a - b
-            elif step == 12:
-                whole[i] = a * b
+            a, b = integers[i], integers[i + 1]
+            if operation == Operation.ADD_I:
+                integers[i] = a + b
+            elif operation == Operation.SUBTRACT_I:
+                integers[i] = a - b
+            elif operation == Operation.MULTIPLY_I:
+                integers[i] = a * b
             elif b == 0:
                 return False
-            elif step == 13:
-                whole[i] = divide(a, b)
+            elif operation == Operation.DIVIDE_I:
+                integers[i] = divide(a, b)
             else:
-                whole[i] = remainder(a, b)
-        elif step < 30:
+                integers[i] = remainder(a, b)
+        # Float arithmetic as IEEE 754 has it: division by zero gives an infinity or NaN.
+        elif operation <= Operation.REMAINDER_F:
             f -= 1
-            x, y = real[f], real[f + 1]
-            if step == 20:
-                real[f] = x + y
-            elif step == 21:
-                real[f] = x - y
-            elif step == 22:
-                real[f] = x * y
-            elif step == 23:
-                real[f] = x / y
+            x, y = floats[f], floats[f + 1]
+            if operation == Operation.ADD_F:
+                floats[f] = x + y
+            elif operation == Operation.SUBTRACT_F:
+                floats[f] = x - y
+            elif operation == Operation.MULTIPLY_F:
+                floats[f] = x * y
+            elif operation == Operation.DIVIDE_F:
+                floats[f] = x / y
             else:
-                real[f] = np.fmod(x, y)
-        elif step < 40:
+                floats[f] = np.fmod(x, y)
+        # Comparisons: those of floats take two values off one stack and put one on the other.
+        elif operation <= Operation.LESS_EQUAL_I:
             i -= 1
-            a, b = whole[i], whole[i + 1]
-            if step == 30:
-                whole[i] = a == b
-            elif step == 31:
-                whole[i] = a != b
-            elif step == 32:
-                whole[i] = a < b
+            a, b = integers[i], integers[i + 1]
+            if operation == Operation.EQUAL_I:
+                integers[i] = a == b
+            elif operation == Operation.DIFFERENT_I:
+                integers[i] = a != b
+            elif operation == Operation.LESS_I:
+                integers[i] = a < b
             else:
-                whole[i] = a <= b
-        elif step < 50:
+                integers[i] = a <= b
+        elif operation <= Operation.LESS_EQUAL_F:
             f -= 2
-            x, y = real[f + 1], real[f + 2]
+            x, y = floats[f + 1], floats[f + 2]
             i += 1
-            if step == 40:
-                whole[i] = x == y
-            elif step == 41:
-                whole[i] = x != y
-            elif step == 42:
-                whole[i] = x < y
+            if operation == Operation.EQUAL_F:
+                integers[i] = x == y
+            elif operation == Operation.DIFFERENT_F:
+                integers[i] = x != y
+            elif operation == Operation.LESS_F:
+                integers[i] = x < y
             else:
-                whole[i] = x <= y
-        elif step == 50:
-            whole[i] = 1 - whole[i]
-        elif step == 51:
-            whole[i] = -whole[i]
-        elif step == 52:
-            real[f] = -real[f]
-        elif step == 53:
+                integers[i] = x <= y
+        # One value in, one value out.
+        elif operation == Operation.NOT:
+            integers[i] = 1 - integers[i]
+        elif operation == Operation.NEGATE_I:
+            integers[i] = -integers[i]
+        elif operation == Operation.NEGATE_F:
+            floats[f] = -floats[f]
+        elif operation == Operation.TO_FLOAT:
             f += 1
-            real[f] = np.float64(whole[i])
+            floats[f] = np.float64(integers[i])
             i -= 1
-        elif step == 54:
-            if not (real[f] >= -9223372036854775808.0 and real[f] < 9223372036854775808.0):
+        elif operation == Operation.TO_INTEGER:
+            if not (floats[f] >= LEAST_INTEGER and floats[f] < ABOVE_INTEGERS):
                 return False
             i += 1
-            whole[i] = np.int64(real[f])
+            integers[i] = np.int64(floats[f])
             f -= 1
-        elif step == 60:
-            if whole[i] == 0:
+        # `and`, `or`: the left value stays as the result if it decides, else it is dropped.
+        elif operation == Operation.SKIP_IF_FALSE:
+            if integers[i] == 0:
                 at += code[at, 1]
-        elif step == 61:
-            if whole[i] != 0:
+        elif operation == Operation.SKIP_IF_TRUE:
+            if integers[i] != 0:
                 at += code[at, 1]
         else:
             i -= 1

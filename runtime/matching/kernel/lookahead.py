@@ -1,9 +1,8 @@
-"""Looking ahead: of many events that may come next, the first for which one condition holds.
+"""Find the next event for which a condition holds by evaluating it for many events at once.
 
-Takes a program whose steps all lanes can take together, and where the search stands; gives the position to go on with. Each
-step is done for a block of events before the next one, so that what costs much with one event after the other, finding
-out which step it is, is paid once a block. It decides nothing: who asks for it tries that event as any other. The
-steps mean what they mean in `runtime.matching.kernel.evaluator`.
+Each instruction is executed for all events of a block before the next one, so that decoding an
+instruction is paid once per block. Looking ahead decides nothing: the search tries the event that
+is found like any other. Instructions mean what they mean in `runtime.matching.kernel.evaluator`.
 """
 
 from __future__ import annotations
@@ -16,70 +15,87 @@ from numpy.typing import NDArray
 from runtime.columns.expressions import divide, remainder
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.evaluator import Conditions
-from runtime.matching.kernel.program import STACK, KernelProgram, Operation
+from runtime.matching.kernel.evaluator import ABOVE_INTEGERS, LEAST_INTEGER, LoadedProgram
+from runtime.matching.kernel.program import STACK, KernelProgram, Operation, instructions
 
 Integers = NDArray[np.int64]
 
-FIRST_ROOM = 32
-ROOM = 128
-"""How many events a block holds; the first one of a look is smaller, as what is looked for may be near."""
+FIRST_LANES = 32
+LANES = 128
+"""How many events a block holds; the first block is smaller, as the event may be near."""
+
+SHORT_PROGRAM, AFTER_SHORT, AFTER_LONG = 3, 4, 2
+"""After how many rejected events to look ahead: AFTER_SHORT with a program of at most SHORT_PROGRAM
+instructions, else AFTER_LONG."""
 
 
-class Block(NamedTuple):
-    """Lanes of a block: the events' positions, which of them may still hold, and stacks by (place, lane).
+class Lanes(NamedTuple):
+    """A block of events, one per lane, and the events of an input that blocks are filled from.
 
-    Of each linked input the events of the key at hand that have been asked for: `listed[row]`, their positions; `rank[row, p]`,
-    how many of them stand before position p (within the key); `reach[row]`, where the key begins, how far it is listed, and how many
-    events that were.
+    position: by lane, the event's position
+    is_left: by lane, 1 while the event may satisfy the condition, else 0
+    integers, floats: stacks by (entry, lane)
+    listed: by linked input, the positions of its events in the key at hand, as far as they have
+        been listed
+    rank: by (linked input, position within the key), how many events of the input come before that
+        position
+    listed_range: by linked input, where the key begins, up to where it is listed, how many events
+        that are
     """
 
-    places: Integers
-    good: Integers
-    whole: Integers
-    real: NDArray[np.float64]
+    position: Integers
+    is_left: Integers
+    integers: Integers
+    floats: NDArray[np.float64]
     listed: NDArray[np.int32]
     rank: NDArray[np.int32]
-    reach: Integers
+    listed_range: Integers
 
 
-def new_block(links: int, widest: int) -> Block:
-    """Room for any program, so many linked inputs and keys of so many events."""
-    shape = STACK + 1, ROOM
-    listed, rank = np.empty((links, widest), np.int32), np.empty((links, widest), np.int32)
-    lanes = np.empty(ROOM, np.int64), np.empty(ROOM, np.int64), np.empty(shape, np.int64), np.empty(shape)
-    return Block(*lanes, listed, rank, np.full((links, 3), -1, np.int64))
+def new_lanes(linked_inputs: int, longest_key: int) -> Lanes:
+    """Lanes for any program, for so many linked inputs and for keys of at most so many events."""
+    stack = STACK + 1, LANES
+    listed, rank = (np.empty((linked_inputs, longest_key), np.int32) for _ in range(2))
+    lanes = np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(stack, np.int64), np.empty(stack)
+    return Lanes(*lanes, listed, rank, np.full((linked_inputs, 3), -1, np.int64))
 
 
-def patience(program: KernelProgram, number: int) -> int:
-    """How many events are tried one by one before it is looked ahead: fewer for a long expression. NEVER: all, as lanes cannot
-    take its steps together where some are skipped."""
-    steps = program.code[program.ends[number] : program.ends[number + 1], 0]
-    if (steps >= Operation.SKIP_IF_FALSE).any():
+def lookahead_after(program: KernelProgram, number: int) -> int:
+    """After how many rejected events a search looks ahead with this program: fewer for a long one.
+
+    NEVER for a program with skips: lanes execute every instruction together.
+    """
+    operations = [operation for operation, _, _ in instructions(program, number)]
+    if any(operation >= Operation.SKIP_IF_FALSE for operation in operations):
         return NEVER
-    return 4 if len(steps) <= 3 else 2
+    return AFTER_SHORT if len(operations) <= SHORT_PROGRAM else AFTER_LONG
 
 
 @inlined
-def _list_events(block: Block, input_of: NDArray[np.int16], item: int, row: int, begin: int, event: int) -> None:
+def _list_events(lanes: Lanes, input_of: NDArray[np.int16], item: int, row: int, begin: int, event: int) -> None:
     """Lists the events of an input in the key that begins at `begin`, up to position `event`."""
-    reach = block.reach[row]
-    if reach[0] != begin:
-        reach[0], reach[1], reach[2] = begin, begin, 0
-    for position in range(reach[1], event + 1):
-        block.rank[row, position - begin] = reach[2]
-        block.listed[row, reach[2]] = position
-        reach[2] += input_of[position] == item
-    reach[1] = event + 1
+    # The list grows with the events searched, so each event of a key is listed once; another key
+    # begins a new list.
+    listed_range = lanes.listed_range[row]
+    if listed_range[0] != begin:
+        listed_range[0], listed_range[1], listed_range[2] = begin, begin, 0
+    for position in range(listed_range[1], event + 1):
+        lanes.rank[row, position - begin] = listed_range[2]
+        # Written for every event, and overwritten by the next one unless this one counts: without a
+        # branch.
+        lanes.listed[row, listed_range[2]] = position
+        listed_range[2] += input_of[position] == item
+    listed_range[1] = event + 1
 
 
 @inlined
-def _first_after(time: Integers, listed: NDArray[np.int32], first: int, stop: int, horizon: int) -> int:
-    """The first entry, from `first` to before `stop`, of an event after the horizon; `stop` if there is none."""
-    if first < stop and time[listed[first]] <= horizon:
+def _first_listed(time: Integers, listed: NDArray[np.int32], first: int, stop: int, oldest_time: int) -> int:
+    """The first index from `first` on of an event at `oldest_time` or later; else `stop`."""
+    # The first one is often young enough already.
+    if first < stop and time[listed[first]] < oldest_time:
         while first < stop:
             middle = (first + stop) >> 1
-            if time[listed[middle]] > horizon:
+            if time[listed[middle]] >= oldest_time:
                 stop = middle
             else:
                 first = middle + 1
@@ -93,176 +109,207 @@ def look_ahead(
     input_of: NDArray[np.int16],
     item: int,
     row: int,
-    conditions: Conditions,
+    program: LoadedProgram,
     number: int,
     position: int,
     event: int,
     begin: int,
-    lowest: int,
-    horizon: int,
-    bound: Integers,
-    block: Block,
+    oldest_position: int,
+    oldest_time: int,
+    bindings: Integers,
+    lanes: Lanes,
 ) -> int:
-    """The first position, from this one of the input `item` backwards, for which an expression is true; -1: there is none.
+    """The newest event from `position` on, backwards, for which a condition is true; -1 = none.
 
-    `row`: of the input's links. Events stand from position `lowest` on, and their time is after `horizon`; terms that are not bound
-    are the event itself.
+    item, row: the input and its row among the linked ones
+    number: the condition's program
+    event, begin: positions of the latest event and of the key's first one
+    oldest_position, oldest_time: the oldest event that the state may take
+    bindings: by term; a term that is not bound (-1) is the event that is looked for
     """
-    if position < lowest:
+    if position < oldest_position:
         return -1
-    _list_events(block, input_of, item, row, begin, event)
-    room, places, listed, last = FIRST_ROOM, block.places, block.listed[row], block.rank[row, position - begin]
-    first = _first_after(time, listed, block.rank[row, lowest - begin], last + 1, horizon)
+    _list_events(lanes, input_of, item, row, begin, event)
+    listed, last = lanes.listed[row], lanes.rank[row, position - begin]
+    first = _first_listed(time, listed, lanes.rank[row, oldest_position - begin], last + 1, oldest_time)
+    count_at_most = FIRST_LANES
+    # Invariant: no listed event newer than the one at index `last` satisfies the condition.
     while last >= first:
-        count = min(room, last - first + 1)
+        # Fill the lanes, newest event first: the first lane that is left at the end is the answer.
+        count = min(count_at_most, last - first + 1)
         for lane in range(count):
-            places[lane] = listed[last - lane]
+            lanes.position[lane] = listed[last - lane]
         last -= count
         for lane in range(count):
-            block.good[lane] = 1
+            lanes.is_left[lane] = 1
+        # An event that a newer one has superseded by now is in no window: the search would refuse
+        # it as well.
         if len(superseded) > 0:
             for lane in range(count):
-                block.good[lane] = superseded[places[lane]] > event
-        if _any_holds(conditions, number, bound, block, count):
+                lanes.is_left[lane] = superseded[lanes.position[lane]] > event
+        if _any_holds(program, number, bindings, lanes, count):
             for lane in range(count):
-                if block.good[lane] != 0:
-                    return places[lane]
-        room = ROOM
+                if lanes.is_left[lane] != 0:
+                    return lanes.position[lane]
+        count_at_most = LANES
     return -1
 
 
 @inlined
-def _any_holds(conditions: Conditions, number: int, bound: Integers, block: Block, count: int) -> bool:
-    """Evaluates an expression for the first lanes; leaves those good for which it is true, and says whether there are any."""
-    code, whole, real, good, places = conditions.code, block.whole, block.real, block.good, block.places
+def _any_holds(program: LoadedProgram, number: int, bindings: Integers, lanes: Lanes, count: int) -> bool:
+    """Evaluates a condition for the first `count` lanes; returns whether it is true for any.
+
+    `is_left` is 1 afterwards for the lanes for which it is true.
+
+    A lane without a value keeps computing with whatever is on its stack: it is not left any more,
+    so its result is never read.
+    """
+    code, integers, floats, is_left, position = (
+        program.code,
+        lanes.integers,
+        lanes.floats,
+        lanes.is_left,
+        lanes.position,
+    )
+    # Invariant: i and f are the tops of the two stacks, the same for all lanes, -1 for an empty
+    # one.
     i = f = -1
-    for at in range(conditions.ends[number], conditions.ends[number + 1]):
-        step, operand = code[at, 0], code[at, 1]
-        if step == 1:
+    for at in range(program.ends[number], program.ends[number + 1]):
+        operation, argument = code[at, 0], code[at, 1]
+        # A term that is bound has one value for all lanes; where it is missing, no lane can hold.
+        # The other term is the event of the lane.
+        if operation == Operation.PUSH_F:
             f += 1
-            mask, position = conditions.float_mask[operand], bound[code[at, 2]]
-            if position >= 0:
-                if mask >= 0 and not conditions.float_valid[mask, position]:
+            mask, bound_position = program.float_mask[argument], bindings[code[at, 2]]
+            if bound_position >= 0:
+                if mask >= 0 and not program.float_valid[mask, bound_position]:
                     return False
                 for lane in range(count):
-                    real[f, lane] = conditions.float_columns[operand, position]
+                    floats[f, lane] = program.float_columns[argument, bound_position]
             else:
                 for lane in range(count):
-                    real[f, lane] = conditions.float_columns[operand, places[lane]]
+                    floats[f, lane] = program.float_columns[argument, position[lane]]
                 if mask >= 0:
                     for lane in range(count):
-                        good[lane] &= np.int64(conditions.float_valid[mask, places[lane]])
-        elif step == 0:
+                        is_left[lane] &= np.int64(program.float_valid[mask, position[lane]])
+        elif operation == Operation.PUSH_I:
             i += 1
-            mask, position = conditions.integer_mask[operand], bound[code[at, 2]]
-            if position >= 0:
-                if mask >= 0 and not conditions.integer_valid[mask, position]:
+            mask, bound_position = program.integer_mask[argument], bindings[code[at, 2]]
+            if bound_position >= 0:
+                if mask >= 0 and not program.integer_valid[mask, bound_position]:
                     return False
                 for lane in range(count):
-                    whole[i, lane] = conditions.integer_columns[operand, position]
+                    integers[i, lane] = program.integer_columns[argument, bound_position]
             else:
                 for lane in range(count):
-                    whole[i, lane] = conditions.integer_columns[operand, places[lane]]
+                    integers[i, lane] = program.integer_columns[argument, position[lane]]
                 if mask >= 0:
                     for lane in range(count):
-                        good[lane] &= np.int64(conditions.integer_valid[mask, places[lane]])
-        elif step == 2:
+                        is_left[lane] &= np.int64(program.integer_valid[mask, position[lane]])
+        elif operation == Operation.CONSTANT_I:
             i += 1
             for lane in range(count):
-                whole[i, lane] = conditions.integers[operand]
-        elif step == 3:
+                integers[i, lane] = program.integer_constants[argument]
+        elif operation == Operation.CONSTANT_F:
             f += 1
             for lane in range(count):
-                real[f, lane] = conditions.floats[operand]
-        elif step < 20:
+                floats[f, lane] = program.float_constants[argument]
+        # Integer arithmetic: it wraps around, and a lane that divides by zero has no value.
+        elif operation <= Operation.REMAINDER_I:
             i -= 1
-            if step == 10:
+            if operation == Operation.ADD_I:
                 for lane in range(count):
-                    whole[i, lane] += whole[i + 1, lane]
-            elif step == 11:
+                    integers[i, lane] += integers[i + 1, lane]
+            elif operation == Operation.SUBTRACT_I:
                 for lane in range(count):
-                    whole[i, lane] -= whole[i + 1, lane]
-            elif step == 12:
+                    integers[i, lane] -= integers[i + 1, lane]
+            elif operation == Operation.MULTIPLY_I:
                 for lane in range(count):
-                    whole[i, lane] *= whole[i + 1, lane]
+                    integers[i, lane] *= integers[i + 1, lane]
             else:
                 for lane in range(count):
-                    a, b = whole[i, lane], whole[i + 1, lane]
+                    a, b = integers[i, lane], integers[i + 1, lane]
                     if b == 0:
-                        good[lane] = 0
+                        is_left[lane] = 0
                     else:
-                        whole[i, lane] = divide(a, b) if step == 13 else remainder(a, b)
-        elif step < 30:
+                        integers[i, lane] = divide(a, b) if operation == Operation.DIVIDE_I else remainder(a, b)
+        # Float arithmetic as IEEE 754 has it: division by zero gives an infinity or NaN.
+        elif operation <= Operation.REMAINDER_F:
             f -= 1
-            if step == 20:
+            if operation == Operation.ADD_F:
                 for lane in range(count):
-                    real[f, lane] += real[f + 1, lane]
-            elif step == 21:
+                    floats[f, lane] += floats[f + 1, lane]
+            elif operation == Operation.SUBTRACT_F:
                 for lane in range(count):
-                    real[f, lane] -= real[f + 1, lane]
-            elif step == 22:
+                    floats[f, lane] -= floats[f + 1, lane]
+            elif operation == Operation.MULTIPLY_F:
                 for lane in range(count):
-                    real[f, lane] *= real[f + 1, lane]
-            elif step == 23:
+                    floats[f, lane] *= floats[f + 1, lane]
+            elif operation == Operation.DIVIDE_F:
                 for lane in range(count):
-                    real[f, lane] /= real[f + 1, lane]
+                    floats[f, lane] /= floats[f + 1, lane]
             else:
                 for lane in range(count):
-                    real[f, lane] = np.fmod(real[f, lane], real[f + 1, lane])
-        elif step < 40:
+                    floats[f, lane] = np.fmod(floats[f, lane], floats[f + 1, lane])
+        # Comparisons: those of floats take two values off one stack and put one on the other.
+        elif operation <= Operation.LESS_EQUAL_I:
             i -= 1
-            if step == 30:
+            if operation == Operation.EQUAL_I:
                 for lane in range(count):
-                    whole[i, lane] = whole[i, lane] == whole[i + 1, lane]
-            elif step == 31:
+                    integers[i, lane] = integers[i, lane] == integers[i + 1, lane]
+            elif operation == Operation.DIFFERENT_I:
                 for lane in range(count):
-                    whole[i, lane] = whole[i, lane] != whole[i + 1, lane]
-            elif step == 32:
+                    integers[i, lane] = integers[i, lane] != integers[i + 1, lane]
+            elif operation == Operation.LESS_I:
                 for lane in range(count):
-                    whole[i, lane] = whole[i, lane] < whole[i + 1, lane]
+                    integers[i, lane] = integers[i, lane] < integers[i + 1, lane]
             else:
                 for lane in range(count):
-                    whole[i, lane] = whole[i, lane] <= whole[i + 1, lane]
-        elif step < 50:
+                    integers[i, lane] = integers[i, lane] <= integers[i + 1, lane]
+        elif operation <= Operation.LESS_EQUAL_F:
             f -= 2
             i += 1
-            if step == 40:
+            if operation == Operation.EQUAL_F:
                 for lane in range(count):
-                    whole[i, lane] = real[f + 1, lane] == real[f + 2, lane]
-            elif step == 41:
+                    integers[i, lane] = floats[f + 1, lane] == floats[f + 2, lane]
+            elif operation == Operation.DIFFERENT_F:
                 for lane in range(count):
-                    whole[i, lane] = real[f + 1, lane] != real[f + 2, lane]
-            elif step == 42:
+                    integers[i, lane] = floats[f + 1, lane] != floats[f + 2, lane]
+            elif operation == Operation.LESS_F:
                 for lane in range(count):
-                    whole[i, lane] = real[f + 1, lane] < real[f + 2, lane]
+                    integers[i, lane] = floats[f + 1, lane] < floats[f + 2, lane]
             else:
                 for lane in range(count):
-                    whole[i, lane] = real[f + 1, lane] <= real[f + 2, lane]
-        elif step == 50:
+                    integers[i, lane] = floats[f + 1, lane] <= floats[f + 2, lane]
+        # One value in, one value out.
+        elif operation == Operation.NOT:
             for lane in range(count):
-                whole[i, lane] = 1 - whole[i, lane]
-        elif step == 51:
+                integers[i, lane] = 1 - integers[i, lane]
+        elif operation == Operation.NEGATE_I:
             for lane in range(count):
-                whole[i, lane] = -whole[i, lane]
-        elif step == 52:
+                integers[i, lane] = -integers[i, lane]
+        elif operation == Operation.NEGATE_F:
             for lane in range(count):
-                real[f, lane] = -real[f, lane]
-        elif step == 53:
+                floats[f, lane] = -floats[f, lane]
+        elif operation == Operation.TO_FLOAT:
             f += 1
             for lane in range(count):
-                real[f, lane] = np.float64(whole[i, lane])
+                floats[f, lane] = np.float64(integers[i, lane])
             i -= 1
+        # TO_INTEGER: a float that does not fit an integer has no value. Programs with skips are
+        # never run here.
         else:
             i += 1
             for lane in range(count):
-                x = real[f, lane]
-                if x >= -9223372036854775808.0 and x < 9223372036854775808.0:
-                    whole[i, lane] = np.int64(x)
+                x = floats[f, lane]
+                if x >= LEAST_INTEGER and x < ABOVE_INTEGERS:
+                    integers[i, lane] = np.int64(x)
                 else:
-                    good[lane] = 0
+                    is_left[lane] = 0
             f -= 1
+    # What is left at the bottom of the stack is the condition's value.
     found = 0
     for lane in range(count):
-        good[lane] &= np.int64(whole[0, lane] != 0)
-        found += good[lane]
+        is_left[lane] &= np.int64(integers[0, lane] != 0)
+        found += is_left[lane]
     return found > 0

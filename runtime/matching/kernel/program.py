@@ -1,9 +1,10 @@
-"""Conditions as a small stack program that the kernel matcher interprets.
+"""Conditions as programs for a small stack machine, which the kernel interprets.
 
-Takes a query's conditions; gives code, constants and the list of *operands*: expressions over one event, which are computed
-beforehand as columns (`runtime.columns.expressions`). Only what joins several events is left for the program. Integers and
-booleans live on one stack, floats on another; the types are known when the program is made. A program is data: nothing is
-compiled for a query. Expressions that it cannot say raise `NotForKernel` with the reason.
+A program is data: nothing is compiled per query. *Operands* are expressions over one event; they
+are computed beforehand, as columns (`runtime.columns.expressions`). Only what joins several events
+is left for the program. Integers and booleans are on one stack, floats on another; all types are
+known when the program is built. An expression that a program cannot express raises `NotForKernel`
+with the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from querylang.plan.expression import (
 from querylang.plan.value_types import SCALARS
 
 STACK = 64
-"""How deep a program's stacks may grow."""
+"""The most values on a program's stacks."""
 
 
 class NotForKernel(Exception):
@@ -43,7 +44,11 @@ class NotForKernel(Exception):
 
 
 class Operation(IntEnum):
-    """What a step of the program does; I: on integers (booleans and ranks of strings too), F: on floats."""
+    """What an instruction does. I: on integers, booleans and ranks of strings; F: on floats.
+
+    An instruction has two arguments, 0 where it needs fewer. Operations of one kind are neighbours:
+    evaluators compare with the last one of each kind.
+    """
 
     PUSH_I = 0  # operand, term
     PUSH_F = 1  # operand, term
@@ -72,8 +77,8 @@ class Operation(IntEnum):
     NEGATE_F = 52
     TO_FLOAT = 53
     TO_INTEGER = 54
-    SKIP_IF_FALSE = 60  # how many steps to skip; the value stays for the end of the skipped part
-    SKIP_IF_TRUE = 61
+    SKIP_IF_FALSE = 60  # how many instructions to skip; the value stays on the stack, as the result
+    SKIP_IF_TRUE = 61  # the same
     DROP = 62
 
 
@@ -84,9 +89,11 @@ _COMPARISON = {"=": "EQUAL", "!=": "DIFFERENT", "<": "LESS", "<=": "LESS_EQUAL",
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What is computed of each event beforehand: an expression over term 0, and that event's types.
+    """An expression over one event, computed as a column before the search.
 
-    There are several types if it is a field that they have in common: events of all types share columns.
+    expression: over term 0
+    events: the event types that it is computed for; several if they share a field, as all types
+        share columns
     """
 
     expression: Expression
@@ -95,26 +102,39 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class KernelProgram:
-    """Expression `c` is `code[ends[c]:ends[c + 1]]`. Operands of floats and of the rest are numbered apart."""
+    """All programs of a query, concatenated.
+
+    code: one row per instruction: `Operation` and its two arguments
+    ends: program p is `code[ends[p]:ends[p + 1]]`
+    integer_constants, float_constants: what CONSTANT_I and CONSTANT_F push
+    integer_operands, float_operands: what PUSH_I and PUSH_F push, numbered apart
+    strings: constants that are strings, each with its index in `integer_constants`, where its rank
+        goes
+    """
 
     code: NDArray[np.int32]
     ends: NDArray[np.int64]
-    integers: NDArray[np.int64]
-    floats: NDArray[np.float64]
+    integer_constants: NDArray[np.int64]
+    float_constants: NDArray[np.float64]
     integer_operands: tuple[Operand, ...]
     float_operands: tuple[Operand, ...]
     strings: tuple[tuple[int, str], ...]
-    """Constants that are strings: the place in `integers` that their rank goes to."""
+
+
+def instructions(program: KernelProgram, number: int) -> list[tuple[Operation, int, int]]:
+    """One program: its operations with their two arguments."""
+    code = program.code[program.ends[number] : program.ends[number + 1]].tolist()
+    return [(Operation(operation), first, second) for operation, first, second in code]
 
 
 def operand_of(program: KernelProgram, number: int) -> tuple[int, int] | None:
-    """The operand and the term of an expression that is no more than that."""
-    steps = program.code[program.ends[number] : program.ends[number + 1]].tolist()
-    return (steps[0][1], steps[0][2]) if len(steps) == 1 and steps[0][0] in _PUSHES else None
+    """The operand and the term of a program that only pushes it; None for any other program."""
+    steps = instructions(program, number)
+    return steps[0][1:] if len(steps) == 1 and steps[0][0] in _PUSHES else None
 
 
 class Comparison(NamedTuple):
-    """An expression that compares two operands and does nothing else, as most do; `operation` is that of its last step."""
+    """A program that only compares two operands, as most do; `operation` is its last one."""
 
     operation: int
     left: int
@@ -124,8 +144,8 @@ class Comparison(NamedTuple):
 
 
 def comparison(program: KernelProgram, number: int) -> Comparison | None:
-    """What an expression compares if that is all that it does."""
-    steps = program.code[program.ends[number] : program.ends[number + 1]].tolist()
+    """What a program compares if that is all that it does; None for any other program."""
+    steps = instructions(program, number)
     if len(steps) != 3 or not Operation.EQUAL_I <= steps[2][0] <= Operation.LESS_EQUAL_F:
         return None
     is_pushed = steps[0][0] in _PUSHES and steps[1][0] in _PUSHES
@@ -134,14 +154,20 @@ def comparison(program: KernelProgram, number: int) -> Comparison | None:
 
 @dataclass(slots=True)
 class _Builder:
+    """A `KernelProgram` in the making.
+
+    operand_numbers: by expression and event type; the type is None for a field, which all types
+        share
+    events: the event type of each term, for the program at work
+    """
+
     code: list[tuple[int, int, int]] = field(default_factory=list)
-    integers: list[int] = field(default_factory=list)
-    floats: list[float] = field(default_factory=list)
+    integer_constants: list[int] = field(default_factory=list)
+    float_constants: list[float] = field(default_factory=list)
     integer_operands: list[Operand] = field(default_factory=list)
     float_operands: list[Operand] = field(default_factory=list)
     strings: list[tuple[int, str]] = field(default_factory=list)
-    places: dict[tuple[Expression, str | None], int] = field(default_factory=dict)
-    """Of operands, by expression and event type, None: whichever it is."""
+    operand_numbers: dict[tuple[Expression, str | None], int] = field(default_factory=dict)
     events: tuple[str, ...] = ()
 
     def add(self, operation: Operation, first: int = 0, second: int = 0) -> None:
@@ -149,9 +175,10 @@ class _Builder:
 
 
 def build_program(parts: Sequence[tuple[Expression, Sequence[str]]]) -> KernelProgram:
-    """The program of these expressions, each with the event types of its terms; raises NotForKernel.
+    """The programs of expressions, each given with its terms' event types; raises NotForKernel.
 
-    The last term is an event of the partition that is always there: what is about keys only is read from it.
+    The last term is an event of the key that is always there: expressions over keys only are read
+    from it.
     """
     builder = _Builder()
     ends = [0]
@@ -162,8 +189,8 @@ def build_program(parts: Sequence[tuple[Expression, Sequence[str]]]) -> KernelPr
     return KernelProgram(
         code=np.array(builder.code or [(0, 0, 0)], np.int32),
         ends=np.array(ends, np.int64),
-        integers=np.array(builder.integers or [0], np.int64),
-        floats=np.array(builder.floats or [0.0], np.float64),
+        integer_constants=np.array(builder.integer_constants or [0], np.int64),
+        float_constants=np.array(builder.float_constants or [0.0], np.float64),
         integer_operands=tuple(builder.integer_operands),
         float_operands=tuple(builder.float_operands),
         strings=tuple(builder.strings),
@@ -171,8 +198,11 @@ def build_program(parts: Sequence[tuple[Expression, Sequence[str]]]) -> KernelPr
 
 
 def _emit(builder: _Builder, expression: Expression, room: int) -> None:
+    """Adds instructions that push the value of `expression`; `room`: free entries of the stack."""
     if room <= 0:
         raise NotForKernel(f"a condition is nested more than {STACK} deep")
+    # Whatever is about one event only is one operand: it may be anything, as a column is computed
+    # by other means.
     terms = terms_of(expression)
     if len(terms) == 1 or _is_about_keys(expression, terms):
         _operand(builder, expression, min(terms, default=len(builder.events) - 1))
@@ -181,7 +211,7 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
         case Unary(type=Type.INTEGER, operator="not") | Binary(type=Type.INTEGER, operator="and" | "or" | "xor"):
             raise NotForKernel("the bits of integers over several events")
         case Literal(type=type_, value=value) if type_.is_scalar:
-            assert not isinstance(value, Decimal), "decimals are no scalars"
+            assert not isinstance(value, Decimal), "decimals are not scalars"
             _constant(builder, type_, value)
         case Unary(operator=operator, operand=operand) if operand.type in SCALARS:
             _emit(builder, operand, room)
@@ -204,7 +234,7 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
 
 
 def _is_about_keys(expression: Expression, terms: frozenset[int]) -> bool:
-    """Whether it mentions keys and no events; an action may mention them in its body."""
+    """Whether an expression mentions keys and no events; an action may mention keys in its body."""
     return not terms and any(isinstance(node, KeyOf | Invoke) for node in walk(expression))
 
 
@@ -217,31 +247,35 @@ def _operand(builder: _Builder, expression: Expression, term: int) -> None:
         raise NotForKernel(f"a value of type {expression.type} in a condition")
     floating = expression.type == Type.FLOAT
     operands = builder.float_operands if floating else builder.integer_operands
+    # Equal operands share a column. A field has one column for all types, so it is shared among
+    # them as well.
     about, event = about_one_event(expression), builder.events[term]
     what = about, None if isinstance(about, FieldOf) else event
-    place = builder.places.setdefault(what, len(operands))
-    if place == len(operands):
+    number = builder.operand_numbers.setdefault(what, len(operands))
+    if number == len(operands):
         operands.append(Operand(about, (event,)))
-    elif event not in operands[place].events:
-        operands[place] = replace(operands[place], events=(*operands[place].events, event))
-    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, place, term)
+    elif event not in operands[number].events:
+        operands[number] = replace(operands[number], events=(*operands[number].events, event))
+    builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, number, term)
 
 
 def _constant(builder: _Builder, type_: Type, value: bool | float | str) -> None:
     if type_ == Type.FLOAT:
-        builder.floats.append(float(value))
-        builder.add(Operation.CONSTANT_F, len(builder.floats) - 1)
+        builder.float_constants.append(float(value))
+        builder.add(Operation.CONSTANT_F, len(builder.float_constants) - 1)
         return
+    # A string's rank is known per batch only: `runtime.matching.kernel.columns` fills it in.
     if isinstance(value, str):
-        builder.strings.append((len(builder.integers), value))
-    builder.integers.append(0 if isinstance(value, str) else int(value))
-    builder.add(Operation.CONSTANT_I, len(builder.integers) - 1)
+        builder.strings.append((len(builder.integer_constants), value))
+    builder.integer_constants.append(0 if isinstance(value, str) else int(value))
+    builder.add(Operation.CONSTANT_I, len(builder.integer_constants) - 1)
 
 
 def _short_circuit(builder: _Builder, expression: Binary, room: int) -> None:
+    """`and`, `or`: the right side is skipped where the left side decides; it may have no value."""
     _emit(builder, expression.left, room)
     skip = len(builder.code)
-    builder.add(Operation.DROP)
+    builder.add(Operation.DROP)  # replaced by the skip below, when its length is known
     builder.add(Operation.DROP)
     _emit(builder, expression.right, room - 1)
     kind = Operation.SKIP_IF_FALSE if expression.operator == "and" else Operation.SKIP_IF_TRUE
@@ -252,6 +286,8 @@ def _binary(builder: _Builder, expression: Binary, room: int) -> None:
     operator, type_ = expression.operator, expression.left.type
     if type_ == Type.STRING and (operator == "+" or not _ranked(expression.left) or not _ranked(expression.right)):
         raise NotForKernel("text put together from several events in a condition")
+    # There is no "greater": the sides are swapped. Their order does not matter, as neither has an
+    # effect.
     swapped = operator in (">", ">=")
     for side in (expression.right, expression.left) if swapped else (expression.left, expression.right):
         _emit(builder, side, room)
@@ -264,13 +300,13 @@ def _binary(builder: _Builder, expression: Binary, room: int) -> None:
 
 
 def _ranked(expression: Expression) -> bool:
-    """Whether a string operand is a column or a constant, so that a rank can stand for it."""
+    """Whether a string is a column or a constant, so that its rank can represent it."""
     terms = terms_of(expression)
     return len(terms) == 1 or isinstance(expression, Literal) or _is_about_keys(expression, terms)
 
 
 def about_one_event(expression: Expression) -> Expression:
-    """The same expression with term 0 for whatever term it mentions, so that equal ones compare equal."""
+    """The expression with its only term renumbered to 0: equal expressions compare equal."""
 
     def first(node: Expression) -> Expression:
         return replace(node, term=0) if isinstance(node, FieldOf | EventOf) else node

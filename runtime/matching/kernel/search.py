@@ -1,11 +1,12 @@
-"""The compiled search: for each new event, backwards in time, the first candidate that all conditions let through.
+"""The compiled search: for each new event the candidate that wins by the *recent* policy.
 
-Takes events, automaton and conditions as tables of numbers; fills arrays. Depth first, newer events first: what is found first
-is the winner by the *recent* policy, except where one event may serve different names, equally many: there all of those
-ways are gone and their results compared. A `find every` goes all ways there are, from each event of the windows.
+The search is depth first and tries newer events first, so the first candidate that fulfils all
+conditions wins. The only
+exception are ties: where one event may serve different names, equally many, all tied transitions
+    are explored and the best match is kept. `find every` enumerates all candidates.
 
-Read it from `search`, which goes through keys and new events, by way of `_go`, which takes step after step, to what a
-step is, in `runtime.matching.kernel.steps`.
+`search` iterates over keys and new events, `search_from` over the steps of one search; a step is in
+`runtime.matching.kernel.steps`.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
-from runtime.matching.kernel.aggregates import Gathering, finish, take
+from runtime.matching.kernel.aggregates import Aggregation, add_candidate, finish_match
 from runtime.matching.kernel.conditions import Events, Query
 from runtime.matching.kernel.lookahead import look_ahead
 from runtime.matching.kernel.steps import (
-    Memory,
-    advance,
-    is_hopeless,
+    is_dead_end,
     is_more_recent,
-    learn,
-    link,
-    older,
-    passes,
-    release,
+    link_events,
+    move_windows,
+    next_older,
+    next_step,
+    other_checks_hold,
+    record_dead_end,
     scope_of,
-    slide,
+    unbind,
 )
+from runtime.matching.kernel.workspace import Workspace
 
 Integers = NDArray[np.int64]
 
@@ -38,155 +39,234 @@ Integers = NDArray[np.int64]
 def search(
     events: Events,
     query: Query,
-    memory: Memory,
+    workspace: Workspace,
     is_ambiguous: bool,
-    gathering: Gathering,
+    aggregation: Aggregation,
     latest: Integers,
     members: Integers,
 ) -> int:
-    """Fills `latest` and `members`, or what is gathered, with at most one match a new event; gives how many there are."""
-    chain, moment, windows = memory.chain, memory.moment, query.windows
-    found, number = 0, 0
+    """Finds at most one match per new event; returns how many.
+
+    Fills `latest` and `members`, or the results of `aggregation`.
+
+    is_ambiguous: some transitions of the query can tie
+    """
+    links, search_state, windows = workspace.links, workspace.search_state, query.windows
+    matches, search_number = 0, 0
     for key in range(len(events.start) - 1):
         begin, fresh, end = events.start[key], events.fresh[key], events.start[key + 1]
         if fresh == end:
             continue
-        count, previous = link(events, query.automaton, chain, begin, fresh, end), begin - 1
-        moment.oldest[:] = begin
-        moment.inside[:] = 0
+        # Per key: link its events, and begin with empty windows before its first event.
+        count, previous = link_events(events, query.automaton, links, begin, fresh, end), begin - 1
+        search_state.oldest_position[:] = begin
+        search_state.size[:] = 0
+        # Invariant: the windows are as after `previous`. A new event that the first state does not
+        # take ends no match; it is added to the windows together with the next one that may.
         for index in range(count):
-            event = chain.starts[index]
-            slide(events, windows, query.followed, previous, event, moment)
-            previous, floor, least = event, event, events.time[event] - 1
-            for item in range(len(moment.edge)):
-                if windows.remembered[item]:
-                    floor, least = min(floor, moment.oldest[item]), min(least, moment.edge[item])
-            candidates, number = _go(
-                events, query, memory, is_ambiguous, gathering, members, found, event, begin, floor, least, number
+            event = links.starts[index]
+            move_windows(events, windows, query.followed, previous, event, search_state)
+            # No window holds anything older than these two, so no step of the search need look
+            # there. An input that is used as the latest event only does not count: no step after
+            # the first looks for it.
+            previous, oldest_position, oldest_time = event, event, events.time[event]
+            for item in range(len(search_state.oldest_time)):
+                if windows.is_used_later[item]:
+                    oldest_position = min(oldest_position, search_state.oldest_position[item])
+                    oldest_time = min(oldest_time, search_state.oldest_time[item])
+            candidates, search_number = search_from(
+                events,
+                query,
+                workspace,
+                is_ambiguous,
+                aggregation,
+                members,
+                matches,
+                event,
+                begin,
+                oldest_position,
+                oldest_time,
+                search_number,
             )
             if candidates > 0:
-                latest[found] = event
-                if gathering.is_every:
-                    finish(gathering, candidates, found)
-                found += 1
-    return found
+                latest[matches] = event
+                if aggregation.is_every:
+                    finish_match(aggregation, candidates, matches)
+                matches += 1
+    return matches
 
 
 @inlined
-def _go(
+def search_from(
     events: Events,
     query: Query,
-    memory: Memory,
+    workspace: Workspace,
     is_ambiguous: bool,
-    gathering: Gathering,
+    aggregation: Aggregation,
     members: Integers,
-    found: int,
+    match: int,
     event: int,
     begin: int,
-    floor: int,
-    least: int,
-    number: int,
+    oldest_position: int,
+    oldest_time: int,
+    search_number: int,
 ) -> tuple[int, int]:
-    """Goes the ways to candidates for one new event; gives how many there were, and the number of the last search.
+    """Searches the candidates of one new event; returns their number and that of the last search.
 
-    Nothing before the position `floor` and nothing at the time `least` or before is in any window. Of one search is what
-    has the same newest event: that is the new one, but for a `find every`.
+    match: the row of `members` for the best candidate
+    event, begin: positions of the new event and of the key's first one
+    oldest_position, oldest_time: no window holds anything older
+    search_number: of the search before. What has the same newest event is one search, and dead ends
+        are known for one search only. The newest event is the new event, except in `find every`,
+        which makes one search per event.
     """
     automaton, program = query.automaton, query.program
-    chain, path, lessons, moment = memory.chain, memory.path, memory.lessons, memory.moment
-    bound, states, transitions = moment.bound, automaton.states, automaton.transitions
-    is_every, terms = gathering.is_every, len(bound) - 1
-    bound[terms] = event
-    scope = scope_of(automaton, moment, 0, floor + states[0].need - 1 if is_every else event, least)
-    start, horizon, newest, candidates = scope, least, -1, 0
-    depth, state, position, transition, misses = 0, 0, event, 0, 0
-    path.won[0] = 0
-    path.only[0] = -1
+    links, path, dead_ends, search_state = (
+        workspace.links,
+        workspace.path,
+        workspace.dead_ends,
+        workspace.search_state,
+    )
+    bindings, states, transitions = search_state.bindings, automaton.states, automaton.transitions
+    is_every, terms = aggregation.is_every, len(bindings) - 1
+    # For conditions on the key alone, which any event of the key can answer.
+    bindings[terms] = event
+    # `events_needed - 1` more events must follow, one position each: with fewer positions left a
+    # state cannot succeed.
+    first_position = oldest_position + states[0].events_needed - 1 if is_every else event
+    first_scope = scope_of(automaton, search_state, 0, first_position, oldest_time)
+    # `oldest_in_match`: the pattern's `within`, counted from the candidate's newest event, may end
+    # before the windows do.
+    scope, oldest_in_match, newest, candidates = first_scope, oldest_time, -1, 0
+    depth, state, position, transition, rejected = 0, 0, event, 0, 0
+    path.has_candidate[0] = 0
+    path.tied_until[0] = -1
+    # Invariant: the entries of `path` before `depth` are bound and fulfil all conditions that they
+    # decide. `state` is next; what comes before `position` and `transition` in the order of
+    # preference has been explored.
     while True:
-        only = path.only[depth]
-        taken, position, transition, misses = advance(
-            events, automaton, program, chain, scope, only, position, transition, misses, event, begin, moment
+        # 1. The next event and transition whose comparisons hold.
+        tied_until = path.tied_until[depth]
+        is_bound, position, transition, rejected = next_step(
+            events,
+            automaton,
+            program,
+            links,
+            scope,
+            tied_until,
+            position,
+            transition,
+            rejected,
+            event,
+            begin,
+            search_state,
         )
-        if misses == scope.patience and only < 0:
-            if transition > scope.first:
-                position = older(chain, scope.link, position, begin)
-            misses, transition = 0, scope.first
+        # 2. Many events in a row were rejected: look ahead for one for which a condition of the
+        # state's only transition holds. The events in between do not fulfil it, so the transition
+        # would be refused for each of them. With a tie to explore no other event is wanted, so
+        # there is nothing to look for.
+        if rejected == scope.lookahead_after and tied_until < 0:
+            if transition > scope.first:  # the last event rejected is at `position`, by a later check
+                position = next_older(links, scope.link_row, position, begin)
+            rejected, transition = 0, scope.first
             position = look_ahead(
                 events.time,
                 events.superseded,
                 events.input,
                 scope.input,
-                scope.link,
+                scope.link_row,
                 program,
-                states[state].ahead,
+                states[state].lookahead_program,
                 position,
                 event,
                 begin,
-                scope.lowest,
-                scope.horizon,
-                bound,
-                memory.block,
+                scope.oldest_position,
+                scope.oldest_time,
+                bindings,
+                workspace.lanes,
             )
             continue
-        if not taken:
+        # 3. The state is exhausted: go back to the one before, to the transition after the one
+        # taken there. If nothing was found below, the state is a dead end. The terms are unbound
+        # after that: it may depend on one of them.
+        if not is_bound:
             if depth == 0:
                 break
             depth -= 1
-            if path.won[depth + 1] == 0:
-                learn(automaton, lessons, bound, state, path.at[depth], begin, number)
-            state, position, transition, misses = path.state[depth], path.at[depth], path.choice[depth], 0
-            release(automaton, transition - 1, bound)
-            scope = start
+            if path.has_candidate[depth + 1] == 0:
+                record_dead_end(automaton, dead_ends, bindings, state, path.event[depth], begin, search_number)
+            state, position, transition = path.state[depth], path.event[depth], path.next_transition[depth]
+            rejected = 0
+            unbind(automaton, transition - 1, bindings)
+            scope = first_scope
             if depth > 0:
-                scope = scope_of(automaton, moment, state, floor + states[state].need - 1, horizon)
+                needed = states[state].events_needed
+                scope = scope_of(automaton, search_state, state, oldest_position + needed - 1, oldest_in_match)
             continue
+        # 4. Another newest event, so another search. A `find every` reports the new event only if
+        # it is part of a candidate, and then it is the newest of that: if it has no candidate,
+        # older ones need not be enumerated.
         if depth == 0 and position != newest:
             if candidates == 0 and position < event:
-                release(automaton, transition - 1, bound)
+                unbind(automaton, transition - 1, bindings)
                 break
-            newest, number, horizon = position, number + 1, max(least, events.time[position] - query.within)
-        terms_of_ranges, leading = query.conditions.terms, query.leading
-        if not passes(
+            newest, search_number = position, search_number + 1
+            oldest_in_match = max(oldest_time, events.time[position] - query.within + 1)
+        # 5. The conditions that are not comparisons.
+        range_terms, leading = query.conditions.terms, query.leading
+        if not other_checks_hold(
             events,
             automaton,
-            terms_of_ranges,
+            range_terms,
             program,
             transition - 1,
             event,
             begin,
             leading,
-            moment,
-            memory.stacks,
+            search_state,
+            workspace.stacks,
         ):
-            misses += 1
+            rejected += 1
             continue
-        path.at[depth] = position
-        path.choice[depth] = transition
+        path.event[depth] = position
+        path.next_transition[depth] = transition
         target = transitions[transition - 1].target
+        # 6. A negative target: all terms are bound, this is a candidate.
         if target < 0:
             candidates += 1
             if is_every:
-                take(program, gathering, is_ambiguous, candidates == 1, bound, memory)
-            elif candidates == 1 or is_more_recent(bound, members[found], terms, memory.ours, memory.theirs):
+                add_candidate(program, aggregation, is_ambiguous, candidates == 1, bindings, workspace)
+            elif candidates == 1 or is_more_recent(bindings, members[match], terms, workspace.ours, workspace.theirs):
                 for term in range(terms):
-                    members[found, term] = bound[term]
-            release(automaton, transition - 1, bound)
+                    members[match, term] = bindings[term]
+            unbind(automaton, transition - 1, bindings)
+            # Newer events and transitions for more names came first: without ties nothing better
+            # can follow.
             if not is_every and not is_ambiguous:
                 break
+            # The tie rule. At each depth, what follows is worse if it takes an older event, or the
+            # same event for fewer names: positions are compared newest first, one per name. What
+            # takes it for equally many names is better or worse by what follows only, so exactly
+            # these transitions are left to be explored.
             for above in range(depth + 1):
-                path.won[above] = 1
+                path.has_candidate[above] = 1
                 if not is_every:
-                    path.only[above] = transitions[path.choice[above] - 1].equals
-        elif is_hopeless(automaton, lessons, bound, target, position, begin, number):
-            release(automaton, transition - 1, bound)
+                    path.tied_until[above] = transitions[path.next_transition[above] - 1].tied_until
+        # 7. A dead end: this search has explored the target under the same circumstances, and found
+        # nothing.
+        elif is_dead_end(automaton, dead_ends, bindings, target, position, begin, search_number):
+            unbind(automaton, transition - 1, bindings)
+        # 8. One deeper: the target looks for events older than this one.
         else:
             path.state[depth] = state
-            depth, state, misses = depth + 1, target, 0
-            scope = scope_of(automaton, moment, state, floor + states[state].need - 1, horizon)
-            position, transition = older(chain, scope.link, position, begin), scope.first
-            path.won[depth] = 0
-            path.only[depth] = -1
+            depth, state, rejected = depth + 1, target, 0
+            needed = states[state].events_needed
+            scope = scope_of(automaton, search_state, state, oldest_position + needed - 1, oldest_in_match)
+            position, transition = next_older(links, scope.link_row, position, begin), scope.first
+            path.has_candidate[depth] = 0
+            path.tied_until[depth] = -1
+    # The next search begins with nothing bound.
     while depth > 0:
         depth -= 1
-        release(automaton, path.choice[depth] - 1, bound)
-    return candidates, number
+        unbind(automaton, path.next_transition[depth] - 1, bindings)
+    return candidates, search_number

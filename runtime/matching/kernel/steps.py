@@ -1,7 +1,7 @@
-"""A step of the search: which events may come next, what taking one binds and checks, what a failure teaches.
+"""One step of the search: the next event, the transition that may take it, dead ends.
 
-Takes the tables of a query and where the search stands, as arrays that change. Whether a condition holds is said in
-`runtime.matching.kernel.conditions`, the order of steps in `runtime.matching.kernel.search`.
+Whether a condition holds is decided in `runtime.matching.kernel.conditions`; the order of the steps
+is that of `runtime.matching.kernel.search`.
 """
 
 from __future__ import annotations
@@ -13,309 +13,326 @@ from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.conditions import Events, is_free, is_shorter
-from runtime.matching.kernel.evaluator import Conditions, Stacks, compares, holds, new_stacks
-from runtime.matching.kernel.lookahead import Block, new_block
-from runtime.matching.kernel.tables import AutomatonTables
+from runtime.matching.kernel.conditions import Events, within_holds, without_holds
+from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, holds
+from runtime.matching.kernel.tables import AutomatonTables, ConditionKind
+from runtime.matching.kernel.workspace import DeadEnds, Links, SearchState
 from runtime.matching.windows import WindowColumns
 
 Integers = NDArray[np.int64]
 
-MEMORY = 1 << 26
-"""The largest memory of failed searches, in entries of eight bytes."""
-
-
-class Chain(NamedTuple):
-    """Of the key at hand: `before[row, p]`, the position of the newest event before position p (within the key) of an input
-    that is linked, -1: there is none; and `starts`, the new events that may be the latest of a match."""
-
-    before: NDArray[np.int32]
-    starts: Integers
-
-
-class Path(NamedTuple):
-    """The path of the search, an entry a depth: the state there, the event taken and the transition behind the one that took it,
-    whether a candidate was found from there, and (`only`) where the ways end that are left to be gone then, -1: all of them."""
-
-    state: Integers
-    at: Integers
-    choice: Integers
-    won: Integers
-    only: Integers
-
-
-class Lessons(NamedTuple):
-    """What failures have taught, by memory row and by position within the key, plus one, of the event on which the failure depends
-    (0: on none): the number of the search for which it is true, and the position from which on it fails."""
-
-    number: Integers
-    entry: Integers
-
-
-class Moment(NamedTuple):
-    """Where the search stands. `bound`: by term, see `runtime.matching.kernel.conditions`; by input: `oldest`, the position where its window
-    begins by `retain`, or at all if the window is followed; `edge`, the time that its events must be after; `inside`, how many events
-    a followed window holds."""
-
-    bound: Integers
-    oldest: Integers
-    edge: Integers
-    inside: Integers
-
-
-class Memory(NamedTuple):
-    """What a search works in; `ours` and `theirs` are for the comparison of two candidates."""
-
-    chain: Chain
-    path: Path
-    lessons: Lessons
-    moment: Moment
-    stacks: Stacks
-    block: Block
-    ours: Integers
-    theirs: Integers
-
-
-def new_memory(start: Integers, automaton: AutomatonTables, terms: int, inputs: int) -> Memory:
-    """Working memory for keys that begin at `start`.
-
-    Failures are not remembered where that would take more than MEMORY entries.
-    """
-    widest = int(np.diff(start).max(initial=1))
-    rows = int(automaton.states["memory"].max(initial=-1)) + 1
-    size = rows if rows * (widest + 1) <= MEMORY else 0
-    chain = Chain(np.empty((len(automaton.links), widest), np.int32), np.empty(widest, np.int64))
-    state, at, choice, won = (np.zeros(terms + 1, np.int64) for _ in range(4))
-    path = Path(state, at, choice, won, np.full(terms + 1, -1, np.int64))
-    lessons = Lessons(np.full((size, widest + 1), -1, np.int64), np.empty((size, widest + 1), np.int64))
-    oldest, edge, inside = (np.zeros(inputs, np.int64) for _ in range(3))
-    moment = Moment(np.full(terms + 1, -1, np.int64), oldest, edge, inside)
-    block = new_block(len(automaton.links), widest)
-    ours, theirs = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
-    return Memory(chain, path, lessons, moment, new_stacks(), block, ours, theirs)
-
 
 @inlined
-def link(events: Events, automaton: AutomatonTables, chain: Chain, begin: int, fresh: int, end: int) -> int:
-    """Links the events of a key, and lists those that may be the latest of a match; gives how many there are of them."""
-    for row in range(len(automaton.links)):
-        item, newest = automaton.links[row], -1
+def link_events(events: Events, automaton: AutomatonTables, links: Links, begin: int, fresh: int, end: int) -> int:
+    """Fills the links of a key and its `starts`; returns how many starts there are."""
+    # One pass per input, oldest event first: `newest` is the last event of the input before the
+    # position.
+    for row in range(len(automaton.linked_inputs)):
+        item, newest = automaton.linked_inputs[row], -1
         for position in range(begin, end):
-            chain.before[row, position - begin] = newest
+            links.previous_of_input[row, position - begin] = newest
             newest = position if events.input[position] == item else newest
     count = 0
+    # Written for every event, and overwritten by the next one unless this one counts: without a
+    # branch.
     for position in range(fresh, end):
-        chain.starts[count] = position
+        links.starts[count] = position
         count += automaton.is_first[events.input[position]]
     return count
 
 
 @inlined
-def slide(
-    events: Events, windows: WindowColumns, followed: NDArray[np.bool_], previous: int, event: int, moment: Moment
+def move_windows(
+    events: Events,
+    windows: WindowColumns,
+    followed: NDArray[np.bool_],
+    previous: int,
+    event: int,
+    search_state: SearchState,
 ) -> None:
-    """Moves the windows on from `previous`, the last event that has been added, until `event` is added."""
+    """Moves the windows on from the event `previous` to the event `event`."""
     now = events.time[event]
-    for item in range(len(moment.edge)):
-        moment.edge[item] = now - windows.within[item]
+    for item in range(len(search_state.oldest_time)):
+        search_state.oldest_time[item] = now - windows.within[item] + 1
     if len(followed) > 0:
         for position in range(previous + 1, event + 1):
-            moment.inside[events.input[position]] += 1
+            search_state.size[events.input[position]] += 1
+        # Times never decrease within a key, so a window's beginning only moves forward: each event
+        # enters and leaves a window once. Invariant: `size` is the number of the input's events
+        # from `position` to `event`.
         for item in range(len(followed)):
             if followed[item]:
-                low = moment.oldest[item]
-                while low < event and events.time[low] <= moment.edge[item]:
-                    moment.inside[item] -= events.input[low] == item
-                    low += 1
-                while moment.inside[item] > windows.retain[item]:
-                    moment.inside[item] -= events.input[low] == item
-                    low += 1
-                moment.oldest[item] = low
+                position = search_state.oldest_position[item]
+                while position < event and events.time[position] < search_state.oldest_time[item]:
+                    search_state.size[item] -= events.input[position] == item
+                    position += 1
+                while search_state.size[item] > windows.retain[item]:
+                    search_state.size[item] -= events.input[position] == item
+                    position += 1
+                search_state.oldest_position[item] = position
 
 
 @inlined
-def takes(automaton: AutomatonTables, program: Conditions, transition: int, position: int, bound: Integers) -> bool:
-    """Binds the event at `position` to the transition's names if all comparisons that this decides are true; whether they are."""
+def bind(
+    automaton: AutomatonTables, program: LoadedProgram, transition: int, position: int, bindings: Integers
+) -> bool:
+    """Binds the transition's terms to the event at `position` if its comparisons hold.
+
+    Returns whether they do. Comparisons of two operands need no stack, so they come before
+    all other checks.
+    """
     checks = automaton.checks
-    bound[automaton.transitions[transition].term] = position
+    bindings[automaton.transitions[transition].term] = position
     for index in range(automaton.transitions[transition].first_bind, automaton.transitions[transition].stop_bind):
-        bound[automaton.binds[index]] = position
-    good, check = True, automaton.transitions[transition].first_check
-    while good and check < automaton.transitions[transition].first_slow:
-        here, there = bound[checks[check].left_term], bound[checks[check].right_term]
-        good = compares(program, checks[check].operation, checks[check].left, here, checks[check].right, there)
+        bindings[automaton.binds[index]] = position
+    # All terms of a comparison are bound by now: it is checked on the transition that binds the
+    # last of them.
+    result, check = True, automaton.transitions[transition].first_check
+    while result and check < automaton.transitions[transition].first_other_check:
+        here, there = bindings[checks[check].left_term], bindings[checks[check].right_term]
+        result = comparison_holds(
+            program, checks[check].operation, checks[check].left, here, checks[check].right, there
+        )
         check += 1
-    if not good:
-        release(automaton, transition, bound)
-    return good
+    if not result:
+        unbind(automaton, transition, bindings)
+    return result
 
 
 @inlined
-def passes(
+def other_checks_hold(
     events: Events,
     automaton: AutomatonTables,
     terms: Integers,
-    program: Conditions,
+    program: LoadedProgram,
     transition: int,
     event: int,
     begin: int,
     leading: int,
-    moment: Moment,
+    search_state: SearchState,
     stacks: Stacks,
 ) -> bool:
-    """Whether all other conditions hold that taking the event by the transition decides; if not the event is not bound any more."""
-    bound, checks = moment.bound, automaton.checks
-    good, check = True, automaton.transitions[transition].first_slow
-    while good and check < automaton.transitions[transition].stop_check:
+    """Whether all other conditions hold that a transition decides; unbinds its terms if not."""
+    bindings, checks = search_state.bindings, automaton.checks
+    result, check = True, automaton.transitions[transition].first_other_check
+    while result and check < automaton.transitions[transition].stop_check:
         kind = checks[check].kind
-        if kind == 0:
-            good = holds(program, checks[check].program, bound, stacks)
-        elif kind == 1:
-            good = is_shorter(events, checks, terms, check, leading, bound)
+        if kind == ConditionKind.WHERE:
+            result = holds(program, checks[check].program, bindings, stacks)
+        elif kind == ConditionKind.WITHIN:
+            result = within_holds(events, checks, terms, check, leading, bindings)
+        # A `without`. A negative target is the end of the search: only then the leading wait has a
+        # place.
         else:
             length = leading if automaton.transitions[transition].target < 0 else NEVER
-            good = is_free(events, checks, terms, program, check, event, begin, length, moment.oldest, bound, stacks)
+            result = without_holds(
+                events,
+                checks,
+                terms,
+                program,
+                check,
+                event,
+                begin,
+                length,
+                search_state.oldest_position,
+                bindings,
+                stacks,
+            )
         check += 1
-    if not good:
-        release(automaton, transition, bound)
-    return good
+    if not result:
+        unbind(automaton, transition, bindings)
+    return result
 
 
 @inlined
-def release(automaton: AutomatonTables, transition: int, bound: Integers) -> None:
-    """Takes the transition's names off what they are bound to."""
-    bound[automaton.transitions[transition].term] = -1
+def unbind(automaton: AutomatonTables, transition: int, bindings: Integers) -> None:
+    """Unbinds the transition's terms."""
+    bindings[automaton.transitions[transition].term] = -1
     for index in range(automaton.transitions[transition].first_bind, automaton.transitions[transition].stop_bind):
-        bound[automaton.binds[index]] = -1
+        bindings[automaton.binds[index]] = -1
 
 
 class Scope(NamedTuple):
-    """Where the state at hand looks: from which transition to before which, at events of which input (-1: several), by which links
-    (-1: none), from position `lowest` on and after `horizon`. After `patience` events
-    that it may not take it looks ahead."""
+    """Where the state at hand looks for an event.
+
+    first, stop: its transitions
+    input: the only input that it takes, -1 = several
+    link_row: the row of links by which to go from event to event; -1 = through all events of the
+        key
+    oldest_position, oldest_time: the oldest event that it may take
+    lookahead_after: after how many rejected events in a row it looks ahead; NEVER = it does not
+    """
 
     first: int
     stop: int
     input: int
-    link: int
-    lowest: int
-    horizon: int
-    patience: int
+    link_row: int
+    oldest_position: int
+    oldest_time: int
+    lookahead_after: int
 
 
 @inlined
-def scope_of(automaton: AutomatonTables, moment: Moment, state: int, lowest: int, horizon: int) -> Scope:
-    """The scope of a state that has been entered; it looks at nothing before position `lowest`, at nothing at the time `horizon`
-    or before."""
+def scope_of(
+    automaton: AutomatonTables, search_state: SearchState, state: int, oldest_position: int, oldest_time: int
+) -> Scope:
+    """The scope of a state that may take no event before `oldest_position` or `oldest_time`."""
     item = automaton.states[state].input
     if item >= 0:
-        lowest, horizon = max(lowest, moment.oldest[item]), max(horizon, moment.edge[item])
-    first, stop = automaton.states[state].first, automaton.states[state].stop
-    return Scope(first, stop, item, automaton.states[state].link, lowest, horizon, automaton.states[state].patience)
+        oldest_position = max(oldest_position, search_state.oldest_position[item])
+        oldest_time = max(oldest_time, search_state.oldest_time[item])
+    return Scope(
+        automaton.states[state].first_transition,
+        automaton.states[state].stop_transition,
+        item,
+        automaton.states[state].link_row,
+        oldest_position,
+        oldest_time,
+        automaton.states[state].lookahead_after,
+    )
 
 
 @inlined
-def older(chain: Chain, row: int, position: int, begin: int) -> int:
-    """The event before that may come next."""
-    return chain.before[row, position - begin] if row >= 0 else position - 1
+def next_older(links: Links, link_row: int, position: int, begin: int) -> int:
+    """The position of the next older event that may be taken.
+
+    With links, events of other inputs are skipped. A state with a link takes one input only, so
+    none of the skipped events has a transition.
+    """
+    return links.previous_of_input[link_row, position - begin] if link_row >= 0 else position - 1
 
 
 @inlined
-def advance(
+def next_step(
     events: Events,
     automaton: AutomatonTables,
-    program: Conditions,
-    chain: Chain,
+    program: LoadedProgram,
+    links: Links,
     scope: Scope,
-    only: int,
+    tied_until: int,
     position: int,
     transition: int,
-    misses: int,
+    rejected: int,
     event: int,
     begin: int,
-    moment: Moment,
+    search_state: SearchState,
 ) -> tuple[bool, int, int, int]:
-    """Takes the next event by the next transition that may, from this event and transition on: whether there is one, and both.
+    """Binds the next event that a transition may take, from `position` and `transition` on.
 
-    `only`: just this event is left, and transitions to before this one; -1: all. Gives up after `scope.patience` events that it
-    may not take, `misses` those before included; how many there were comes last.
+    Returns whether there is one; its position; the next transition; how many events in a row have
+    been rejected, `rejected` of them before. Gives up after `scope.lookahead_after`. `tied_until`:
+    as in `Path`.
     """
-    has_places, taken = len(events.superseded) > 0, False
-    stop = scope.stop if only < 0 else only
-    while misses < scope.patience and position >= scope.lowest and events.time[position] > scope.horizon:
-        kind, is_current = scope.input, True
-        if kind < 0:
-            kind = events.input[position]
-            is_current = position >= moment.oldest[kind] and events.time[position] > moment.edge[kind]
-        if has_places:
+    has_superseded, is_bound = len(events.superseded) > 0, False
+    stop = scope.stop if tied_until < 0 else tied_until
+    # Invariant: no event of the scope newer than `position` has a transition left to try, and
+    # `position` has none before `transition`. Times never decrease with positions, so the first
+    # event that is too old ends the scope.
+    while (
+        rejected < scope.lookahead_after
+        and position >= scope.oldest_position
+        and events.time[position] >= scope.oldest_time
+    ):
+        # Is the event in its input's window? The scope of a state with one input has its window's
+        # bounds already.
+        item, is_current = scope.input, True
+        if item < 0:
+            item = events.input[position]
+            is_current = (
+                position >= search_state.oldest_position[item]
+                and events.time[position] >= search_state.oldest_time[item]
+            )
+        if has_superseded:
             is_current = is_current and events.superseded[position] > event
+        # The first transition that may take it; earlier transitions are preferred.
         if is_current:
-            while transition < stop and not taken:
-                if automaton.transitions[transition].input == kind:
-                    taken = takes(automaton, program, transition, position, moment.bound)
+            while transition < stop and not is_bound:
+                if automaton.transitions[transition].input == item:
+                    is_bound = bind(automaton, program, transition, position, search_state.bindings)
                 transition += 1
-        if taken or only >= 0:
+        # Once a candidate is known only transitions on this event can tie with it: an older event
+        # makes it worse.
+        if is_bound or tied_until >= 0:
             break
         transition = scope.first
-        position = older(chain, scope.link, position, begin)
-        misses += 1
-    return taken, position, transition, misses
+        position = next_older(links, scope.link_row, position, begin)
+        rejected += 1
+    return is_bound, position, transition, rejected
 
 
 @inlined
-def learn(
-    automaton: AutomatonTables, lessons: Lessons, bound: Integers, state: int, entry: int, begin: int, number: int
-) -> None:
-    """Remembers that the state failed when it was entered at `entry`. `number`: of the search."""
-    row, term = automaton.states[state].memory, automaton.states[state].asks
-    if row >= 0 and len(lessons.number) > 0:
-        place = 0
-        if term >= 0 and bound[term] >= 0:
-            place = bound[term] - begin + 1
-        lessons.number[row, place] = number
-        lessons.entry[row, place] = entry
-
-
-@inlined
-def is_hopeless(
+def record_dead_end(
     automaton: AutomatonTables,
-    lessons: Lessons,
-    bound: Integers,
+    dead_ends: DeadEnds,
+    bindings: Integers,
+    state: int,
+    entry: int,
+    begin: int,
+    search: int,
+) -> None:
+    """Records that the search numbered `search` failed in a state that it entered with `entry`.
+
+    Why it fails again under the same circumstances:
+    `runtime.matching.kernel.tables.dead_end_rules`.
+    """
+    # A term that is optional may not be bound: then the failure depends on no event.
+    row, term = automaton.states[state].dead_end_row, automaton.states[state].dead_end_term
+    if row >= 0 and len(dead_ends.search) > 0:
+        column = 0
+        if term >= 0 and bindings[term] >= 0:
+            column = bindings[term] - begin + 1
+        # One entry per column: the latest failure of this search replaces what other searches, or
+        # failures from older positions, have left. A state that is known to fail from a position is
+        # not entered again from there on.
+        dead_ends.search[row, column] = search
+        dead_ends.event[row, column] = entry
+
+
+@inlined
+def is_dead_end(
+    automaton: AutomatonTables,
+    dead_ends: DeadEnds,
+    bindings: Integers,
     state: int,
     position: int,
     begin: int,
-    number: int,
+    search: int,
 ) -> bool:
-    """Whether the state is known to fail when it is entered at `position`."""
-    row, term, hopeless = automaton.states[state].memory, automaton.states[state].asks, False
-    if row >= 0 and len(lessons.number) > 0:
-        place = 0
-        if term >= 0 and bound[term] >= 0:
-            place = bound[term] - begin + 1
-        hopeless = lessons.number[row, place] == number and position <= lessons.entry[row, place]
-    return hopeless
+    """Whether the state is known to fail when it is entered with the event at `position`."""
+    row, term, result = automaton.states[state].dead_end_row, automaton.states[state].dead_end_term, False
+    if row >= 0 and len(dead_ends.search) > 0:
+        column = 0
+        if term >= 0 and bindings[term] >= 0:
+            column = bindings[term] - begin + 1
+        result = dead_ends.search[row, column] == search and position <= dead_ends.event[row, column]
+    return result
 
 
 @inlined
-def _sort(bound: Integers, terms: int, into: Integers) -> None:
-    """The first positions, newest first."""
+def _sort(positions: Integers, terms: int, into: Integers) -> None:
+    """Writes the first `terms` positions, newest first."""
+    # Insertion sort: there are few terms, and they are almost sorted already.
     for term in range(terms):
-        position, place = bound[term], term
-        while place > 0 and into[place - 1] < position:
-            into[place] = into[place - 1]
-            place -= 1
-        into[place] = position
+        position, index = positions[term], term
+        while index > 0 and into[index - 1] < position:
+            into[index] = into[index - 1]
+            index -= 1
+        into[index] = position
 
 
 @borrowing
-def is_more_recent(bound: Integers, best: Integers, terms: int, ours: Integers, theirs: Integers) -> bool:
-    """Whether `bound` is to be preferred: positions newest first, one a name; then by name, the last one first."""
-    _sort(bound, terms, ours)
+def is_more_recent(bindings: Integers, best: Integers, terms: int, ours: Integers, theirs: Integers) -> bool:
+    """Whether `bindings` wins over `best` by the *recent* policy.
+
+    Compared are the positions, newest first, one per name; if these are the same, the names, the
+    last one first.
+    """
+    _sort(bindings, terms, ours)
     _sort(best, terms, theirs)
-    for place in range(terms):
-        if ours[place] != theirs[place]:
-            return ours[place] > theirs[place]
+    for index in range(terms):
+        if ours[index] != theirs[index]:
+            return ours[index] > theirs[index]
     for term in range(terms - 1, -1, -1):
-        if bound[term] != best[term]:
-            return bound[term] > best[term]
+        if bindings[term] != best[term]:
+            return bindings[term] > best[term]
     return False

@@ -1,7 +1,7 @@
-"""A query as tables of numbers, for the compiled search: its automaton, its conditions, what a failure teaches.
+"""A query as tables of numbers for the compiled search: automaton, conditions, dead ends.
 
-Takes the plan; gives arrays of records, one a state, a transition, a condition. Everything here is made once a query,
-nothing is compiled for it.
+Each table is an array of records: one per state, per transition, per condition. Everything here is
+made once per query.
 """
 
 from __future__ import annotations
@@ -17,59 +17,90 @@ from querylang.plan.automaton import ACCEPT, Automaton, Transition
 from querylang.plan.expression import terms_of
 from querylang.plan.model import Condition, QueryPlan, Where, Within, Without, known
 from runtime.instants import NEVER
-from runtime.matching.kernel.lookahead import patience
+from runtime.matching.kernel.lookahead import lookahead_after
 from runtime.matching.kernel.program import KernelProgram, comparison
 
 Integers = NDArray[np.int64]
 Records = NDArray[Any]
 
 MOST_LINKS = 8
-"""Events are linked to the one before of so many inputs at most; of others the search walks from event to event."""
+"""Events of at most so many inputs are linked; of others the search walks from event to event."""
 
 
 def _record(*names: str) -> np.dtype[Any]:
     return np.dtype([(name, np.int64) for name in names])
 
 
-STATE = _record("first", "stop", "input", "link", "need", "memory", "asks", "ahead", "patience")
-"""A state's transitions are `first` to before `stop`. `input`: the only one that it takes, -1: several, and `link`: that input's
-row in `AutomatonTables.links`, -1: none. `need`: how many events it takes at least from here to the end. `memory`: its row in the
-memory of failures, -1: none, and `asks`: the term on whose event a failure depends, -1: on none (`independence`). `ahead`: the
-program by which `runtime.matching.kernel.lookahead` looks ahead after `patience` events, -1: none."""
+STATE = _record(
+    *("first_transition", "stop_transition", "input", "link_row", "events_needed"),
+    *("dead_end_row", "dead_end_term", "lookahead_program", "lookahead_after"),
+)
+"""A state.
+
+first_transition, stop_transition: its part of the transitions
+input: the only input that it takes, -1 = several
+link_row: that input's row in the links, -1 = none
+events_needed: how many events are taken at least from here to the end
+dead_end_row: its row in the table of dead ends, -1 = none are recorded (`dead_end_rules`)
+dead_end_term: the term on whose event a dead end depends, -1 = on none
+lookahead_program: the program to look ahead with (`runtime.matching.kernel.lookahead`), -1 = none
+lookahead_after: after how many rejected events it looks ahead; NEVER = it does not
+"""
 
 TRANSITION = _record(
-    "input", "target", "equals", "term", "first_bind", "stop_bind", "first_check", "first_slow", "stop_check"
+    *("input", "target", "tied_until", "term", "first_bind", "stop_bind"),
+    *("first_check", "first_other_check", "stop_check"),
 )
-"""Binds and checks are a part of the lists of `AutomatonTables`. `equals`: where the transitions end that take the same event for
-as many names: which of those is best shows at the end only."""
+"""A transition.
+
+input: whose events it takes
+target: the state that follows; negative = none, the candidate is complete
+tied_until: end of the transitions of its state that take the same event for equally many names:
+    which of these is best is known at the end only
+term: the term that it binds
+first_bind, stop_bind: its part of `AutomatonTables.binds`, further terms that it binds
+first_check, first_other_check, stop_check: its part of `AutomatonTables.checks`, comparisons first
+"""
 
 CONDITION = _record(
-    *("kind", "program", "length", "input", "first_term", "stop_term", "is_leading", "counted"),
-    *("operation", "left", "left_term", "right", "right_term"),
+    *("kind", "program", "length", "input", "first_term", "stop_term", "is_leading", "count_row"),
+    *("operation", "left", "left_term", "right", "right_term", "condition"),
 )
-"""`kind`: a `Check`. `program`: of a `where`, or of a `without`'s own `where` (-1: none). `length`: of a `within`, microseconds.
-`input`: of a `without`. The terms of its range are a part of `ConditionTables.terms`; `is_leading`: the range begins with the leading
-wait. `counted`: the row of counts of a `without` whose own condition is about its event alone, -1: all events in the
-range are looked at. `operation` and the rest: what a comparison of two operands compares."""
+"""A condition.
+
+kind: a `ConditionKind`
+program: of a `where`, or of the condition of a `without`; -1 = none
+length: µs, of a `within`
+input: of a `without`
+first_term, stop_term: the terms of its range, a part of `ConditionTables.terms`
+is_leading: 1 if the range begins with the leading wait
+count_row: the row of counts of a `without` whose condition is about its own event only; -1 = the
+    range is scanned
+operation, left, left_term, right, right_term: of a comparison of two operands
+condition: its number in the plan
+"""
 
 
 class AutomatonTables(NamedTuple):
-    """`states` and `transitions` are records (`STATE`, `TRANSITION`), `binds` are terms, `checks` conditions (`CONDITION`), each
-    transition's own.
+    """The automaton as tables.
 
-    `links`: the inputs of which events are linked; `is_first`: by input, whether the first state takes it.
+    states, transitions: records (`STATE`, `TRANSITION`)
+    binds: terms, in parts that belong to transitions
+    checks: conditions (`CONDITION`), in parts that belong to transitions
+    linked_inputs: the inputs whose events are linked, one per row of the links
+    is_first: by input, whether the first state takes it
     """
 
     states: Records
     transitions: Records
     binds: Integers
     checks: Records
-    links: Integers
+    linked_inputs: Integers
     is_first: NDArray[np.bool_]
 
 
-class Check(IntEnum):
-    """What a condition is."""
+class ConditionKind(IntEnum):
+    """What a condition is. A `where` that only compares two operands is a comparison."""
 
     WHERE = 0
     WITHIN = 1
@@ -85,19 +116,26 @@ class ConditionTables(NamedTuple):
 
 
 def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgram) -> AutomatonTables:
-    """The automaton. Whole `within`s are left out of its checks: the search goes no further back than they allow."""
+    """The automaton's tables.
+
+    A `within` over the whole pattern is not among the checks: the search never looks further back.
+    """
     states = query.automaton.states
     transitions = [item for state in states for item in state.transitions]
     checks = [[check for check in item.checks if not is_whole(query.conditions[check])] for item in transitions]
-    quick = [sum(_is_quick(conditions, check) for check in item) for item in checks]
-    checks = [sorted(item, key=lambda check: not _is_quick(conditions, check)) for item in checks]
+    # Comparisons first: they cost least, so they refuse most events before anything else is
+    # checked.
+    comparisons = [sum(_is_comparison(conditions, check) for check in item) for item in checks]
+    checks = [sorted(item, key=lambda check: not _is_comparison(conditions, check)) for item in checks]
     takes = [{item.input for item in state.transitions} for state in states]
     only = [min(inputs) if len(inputs) == 1 else -1 for inputs in takes]
-    links = sorted({item for item in only[0 if query.every else 1 :] if item >= 0})[:MOST_LINKS]
-    memory, asks = independence(query)
-    ahead = [
-        _ahead(conditions[list(state.transitions[0].checks)], program)
-        if len(state.transitions) == 1 and item in links
+    # The first state of other queries takes the new event only, never an older one.
+    linked_inputs = sorted({item for item in only[0 if query.every else 1 :] if item >= 0})[:MOST_LINKS]
+    rows, terms = dead_end_rules(query)
+    # A state looks ahead if it has one transition only: what that refuses, the state refuses.
+    lookahead = [
+        _lookahead_program(conditions[list(state.transitions[0].checks)], program)
+        if len(state.transitions) == 1 and item in linked_inputs
         else -1
         for state, item in zip(states, only, strict=True)
     ]
@@ -106,53 +144,51 @@ def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgr
     return AutomatonTables(
         states=records(
             STATE,
-            first=ends[:-1],
-            stop=ends[1:],
+            first_transition=ends[:-1],
+            stop_transition=ends[1:],
             input=only,
-            link=[links.index(item) if item in links else -1 for item in only],
-            need=_needs(query.automaton),
-            memory=memory,
-            asks=asks,
-            ahead=ahead,
-            patience=[NEVER if number < 0 else patience(program, number) for number in ahead],
+            link_row=[linked_inputs.index(item) if item in linked_inputs else -1 for item in only],
+            events_needed=_events_needed(query.automaton),
+            dead_end_row=rows,
+            dead_end_term=terms,
+            lookahead_program=lookahead,
+            lookahead_after=[NEVER if number < 0 else lookahead_after(program, number) for number in lookahead],
         ),
         transitions=records(
             TRANSITION,
             input=[item.input for item in transitions],
             target=[item.target for item in transitions],
-            equals=list(_equals(query.automaton)),
+            tied_until=list(_tied_until(query.automaton)),
             term=[item.binds[0] for item in transitions],
             first_bind=bind_ends[:-1] + 1,
             stop_bind=bind_ends[1:],
             first_check=check_ends[:-1],
-            first_slow=check_ends[:-1] + np.array(quick, np.int64),
+            first_other_check=check_ends[:-1] + np.array(comparisons, np.int64),
             stop_check=check_ends[1:],
         ),
         binds=np.array([term for item in transitions for term in item.binds], np.int64),
         checks=conditions[[check for item in checks for check in item]],
-        links=np.array(links, np.int64),
+        linked_inputs=np.array(linked_inputs, np.int64),
         is_first=np.array([index in takes[0] for index in range(len(query.inputs))]),
     )
 
 
-def _is_quick(conditions: Records, index: int) -> bool:
-    """Whether a condition is asked before all others of a transition."""
-    return bool(conditions[index]["kind"] == Check.COMPARISON)
+def _is_comparison(conditions: Records, index: int) -> bool:
+    """Whether a condition is checked before all others of a transition."""
+    return bool(conditions[index]["kind"] == ConditionKind.COMPARISON)
 
 
-def _ahead(checks: Records, program: KernelProgram) -> int:
-    """The program of the first condition that is asked of many events at once."""
-    kinds = (Check.WHERE, Check.COMPARISON)
-    found = [
-        int(item["program"]) for item in checks if item["kind"] in kinds and patience(program, item["program"]) < NEVER
-    ]
-    return found[0] if found else -1
+def _lookahead_program(checks: Records, program: KernelProgram) -> int:
+    """The program of the first condition that lanes can evaluate together; -1 = none."""
+    kinds = (ConditionKind.WHERE, ConditionKind.COMPARISON)
+    programs = [int(item["program"]) for item in checks if item["kind"] in kinds]
+    return next((number for number in programs if lookahead_after(program, number) < NEVER), -1)
 
 
 def condition_tables(
-    query: QueryPlan, programs: Sequence[int], counted: Sequence[int], program: KernelProgram
+    query: QueryPlan, programs: Sequence[int], count_rows: Sequence[int], program: KernelProgram
 ) -> ConditionTables:
-    """The conditions; `programs`: the number of each one's expression, -1 for none; `counted` as in the records."""
+    """The conditions; `programs` and `count_rows`: by condition, as in the records."""
     everything = tuple(range(len(query.terms)))
     ranges = [
         everything if isinstance(item, Where) or item.between is None else item.between.terms
@@ -162,7 +198,7 @@ def condition_tables(
     kinds = [_kind(item) for item in query.conditions]
     compared = [None if number < 0 else comparison(program, number) for number in programs]
     kinds = [
-        Check.COMPARISON if kind == Check.WHERE and item is not None else kind
+        ConditionKind.COMPARISON if kind == ConditionKind.WHERE and item is not None else kind
         for kind, item in zip(kinds, compared, strict=True)
     ]
     table = records(
@@ -174,20 +210,21 @@ def condition_tables(
         first_term=ends[:-1],
         stop_term=ends[1:],
         is_leading=[_is_leading(item, query) for item in query.conditions],
-        counted=counted,
+        count_row=count_rows,
         operation=[item.operation if item else -1 for item in compared],
         left=[item.left if item else 0 for item in compared],
         left_term=[item.left_term if item else 0 for item in compared],
         right=[item.right if item else 0 for item in compared],
         right_term=[item.right_term if item else 0 for item in compared],
+        condition=range(len(query.conditions)),
     )
     return ConditionTables(table, np.array([term for terms in ranges for term in terms], np.int64))
 
 
 def records(dtype: np.dtype[Any], **columns: Sequence[int] | Integers) -> Records:
-    """Records of these columns, which are all that the type has."""
-    assert dtype.names is not None, "a record has names"
-    assert set(dtype.names) == set(columns), "each of its names is a column"
+    """Records made of all their columns."""
+    assert dtype.names is not None, "a record has fields"
+    assert set(dtype.names) == set(columns), "a column for each field"
     table: Records = np.zeros(len(columns[dtype.names[0]]), dtype)
     for name, column in columns.items():
         table[name] = column
@@ -200,18 +237,18 @@ def is_whole(condition: Condition) -> bool:
 
 
 def is_ambiguous(query: QueryPlan) -> bool:
-    """Whether some event may serve different names, equally many, at one place of the search."""
-    return any(end > number + 1 for number, end in enumerate(_equals(query.automaton)))
+    """Whether transitions tie: in one state an event may serve different names, equally many."""
+    return any(end > number + 1 for number, end in enumerate(_tied_until(query.automaton)))
 
 
-def _kind(condition: Condition) -> int:
+def _kind(condition: Condition) -> ConditionKind:
     match condition:
         case Where():
-            return Check.WHERE
+            return ConditionKind.WHERE
         case Within():
-            return Check.WITHIN
+            return ConditionKind.WITHIN
         case Without():
-            return Check.WITHOUT
+            return ConditionKind.WITHOUT
 
 
 def _is_leading(condition: Condition, query: QueryPlan) -> bool:
@@ -222,8 +259,8 @@ def _is_leading(condition: Condition, query: QueryPlan) -> bool:
     return condition.between.leading
 
 
-def _equals(automaton: Automaton) -> Iterator[int]:
-    """By transition, where those end that are as good as it, so far."""
+def _tied_until(automaton: Automaton) -> Iterator[int]:
+    """By transition, where those of its state end that tie with it; these are neighbours."""
     first = 0
     for state in automaton.states:
         for place, item in enumerate(state.transitions):
@@ -238,31 +275,51 @@ def _rank(item: Transition) -> tuple[int, int]:
     return item.input, len(item.binds)
 
 
-def _needs(automaton: Automaton) -> list[int]:
-    """The length of the shortest way from each state to the end; states only lead to later ones."""
-    needs = [0] * len(automaton.states)
-    for index in reversed(range(len(needs))):
+def _events_needed(automaton: Automaton) -> list[int]:
+    """By state, the length of the shortest path to the end; a target is a later state."""
+    needed = [0] * len(automaton.states)
+    for index in reversed(range(len(needed))):
         targets = [item.target for item in automaton.states[index].transitions]
-        needs[index] = 1 + min(0 if target == ACCEPT else needs[target] for target in targets)
-    return needs
+        needed[index] = 1 + min(0 if target == ACCEPT else needed[target] for target in targets)
+    return needed
 
 
-def independence(query: QueryPlan) -> tuple[list[int], list[int]]:
-    """What a failure from a state means for other tries with the same latest event, so that none is made twice.
+def dead_end_rules(query: QueryPlan) -> tuple[list[int], list[int]]:
+    """Which failures of the search are dead ends, so that nothing is searched twice. By state:
 
-    By state, its row in the memory (-1: none) and the term that a failure depends on. Where nothing that is checked from here
-    on asks for an event bound before, the latest of all left aside (that one is the same for all tries), it depends on none (-1):
-    failing from a position, the search fails from every older one. Where one such event is asked for, the same is true
-    of tries with that event; the event bound last, as by a condition on neighbours, is one. A pattern of n terms over
-    a window of w events then costs n * w steps, or n * w * w, and not w to the n. What depends on more is not remembered; states
-    that are entered in one way only need no memory.
+    - its row in the table of dead ends, -1: none are recorded;
+    - the term on whose event a dead end depends, -1: on none.
+
+    Why nothing is lost. A state fails if no choice of older events completes the candidate. Which
+    choices there are depends on the position from which it searches. Whether they pass depends on
+    the events bound before that the conditions from here on read. Terms that are bound to the
+    latest event on every path are left aside: they have the same event in the whole search. So
+
+    - if no other event is read, a state that failed from a position fails from every older
+      one: it has a subset of the choices;
+    - if the event of one term is read, the same is true as long as that term has the same
+      event;
+    - if the events read are those of the transition that enters the state, they are one event:
+      that is the same case.
+
+    A pattern of n terms over a window of w events then costs n * w steps, or n * w * w, not w to
+    the n. What depends on more events is not recorded. States that are entered once per search need
+    no row.
     """
     states = query.automaton.states
-    before: list[set[int]] = [set() for _ in states]  # terms bound when a state is entered
-    last: list[set[int] | None] = [None for _ in states]  # by the transition that enters it; none where they differ
-    fixed: list[set[int] | None] = [None for _ in states]  # to the latest event, on every way to it
-    asked = [
-        {term for item in state.transitions for check in item.checks for term in _asks(query, query.conditions[check])}
+    # By state: the terms that may be bound when it is entered; of these, the ones bound by the
+    # transition that enters it (none if transitions differ); and the ones bound to the latest event
+    # on every path.
+    before: list[set[int]] = [set() for _ in states]
+    last: list[set[int] | None] = [None for _ in states]
+    fixed: list[set[int] | None] = [None for _ in states]
+    read = [
+        {
+            term
+            for item in state.transitions
+            for check in item.checks
+            for term in _terms_read(query, query.conditions[check])
+        }
         for state in states
     ]
     for index, state in enumerate(states):
@@ -273,29 +330,35 @@ def independence(query: QueryPlan) -> tuple[list[int], list[int]]:
                 fixed[item.target] = ours if known_fixed is None else known_fixed & ours
                 known_last = last[item.target]
                 last[item.target] = set(item.binds) if known_last is None or known_last == set(item.binds) else set()
+    # What a state reads includes what the states after it read.
     for index in reversed(range(len(states))):
         for item in states[index].transitions:
             if item.target != ACCEPT:
-                asked[index] |= asked[item.target]
-    repeated = _repeated(query.automaton)
-    memory, asks = [-1] * len(states), [-1] * len(states)
-    for index in sorted(repeated):
-        varying = asked[index] & before[index] - (fixed[index] or set())
+                read[index] |= read[item.target]
+    rows, terms = [-1] * len(states), [-1] * len(states)
+    # The argument above: no event, or events that are one and the same whenever the state is
+    # entered.
+    for index in sorted(_entered_repeatedly(query.automaton)):
+        varying = read[index] & before[index] - (fixed[index] or set())
         if len(varying) <= 1 or varying <= (last[index] or set()):
-            memory[index], asks[index] = max(memory) + 1, min(varying, default=-1)
-    return memory, asks
+            rows[index], terms[index] = max(rows) + 1, min(varying, default=-1)
+    return rows, terms
 
 
-def _repeated(automaton: Automaton) -> set[int]:
+def _entered_repeatedly(automaton: Automaton) -> set[int]:
     """The states that a search for one latest event may enter more than once."""
-    ways = [(index, item.target) for index, state in enumerate(automaton.states) for item in state.transitions]
-    from_start = [target for index, target in ways if index == 0]
-    once = {target for target in from_start if [to for _, to in ways].count(target) == 1}
+    edges = [(index, item.target) for index, state in enumerate(automaton.states) for item in state.transitions]
+    from_start = [target for index, target in edges if index == 0]
+    once = {target for target in from_start if [to for _, to in edges].count(target) == 1}
     return set(range(1, len(automaton.states))) - once
 
 
-def _asks(query: QueryPlan, condition: Condition) -> set[int]:
-    """The terms whose events a check looks at; a range without names ends at the latest event and at the one bound last."""
+def _terms_read(query: QueryPlan, condition: Condition) -> set[int]:
+    """The terms whose events a check reads.
+
+    A range without names needs none of its own: it ends at the latest event and at the one bound
+    last.
+    """
     match condition:
         case Where(condition=expression):
             return set(terms_of(expression))
@@ -303,8 +366,8 @@ def _asks(query: QueryPlan, condition: Condition) -> set[int]:
             if between is None:
                 return set()
             return set(range(len(query.terms))) if between.leading else set(between.terms)
-        case Without(input=taken, condition=expression, between=between):
-            own = {index for index, term in enumerate(query.terms) if term.input == taken}
+        case Without(input=item, condition=expression, between=between):
+            own = {index for index, term in enumerate(query.terms) if term.input == item}
             named = set() if between is None else set(between.terms)
             leading = set(range(len(query.terms))) if _is_leading(condition, query) else set()
             return own | named | leading | (set() if expression is None else set(terms_of(expression)))
@@ -312,15 +375,19 @@ def _asks(query: QueryPlan, condition: Condition) -> set[int]:
 
 
 def ends_of(lengths: Sequence[int]) -> Integers:
-    """Where each of so many lists one behind the other begins, and where the last one ends."""
+    """Where each of several concatenated lists begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def followed_windows(query: QueryPlan, remembered: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """By input, whether its window is followed event by event: all are where events are counted, else those in which a `without`
-    looks; of the others only the time of an event is looked at. Empty: none is. `remembered`: as in `runtime.matching.windows`."""
+def followed_windows(query: QueryPlan, is_used_later: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """By input, whether the first position of its window is kept up to date; empty = of none.
+
+    With `retain` it must be known where windows begin, so all are followed. A `without` looks for
+    all events of a range, so it needs the position too. Of other events it is enough to compare the
+    time when they are found. `is_used_later`: as in `runtime.matching.windows`.
+    """
     inputs = range(len(query.inputs))
-    if any(remembered[index] and query.inputs[index].retain is not None for index in inputs):
-        return remembered
+    if any(is_used_later[index] and query.inputs[index].retain is not None for index in inputs):
+        return is_used_later
     looked_at = {item.input for item in query.conditions if isinstance(item, Without)}
     return np.array([index in looked_at for index in inputs] if looked_at else [], np.bool_)

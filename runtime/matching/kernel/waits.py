@@ -1,6 +1,6 @@
-"""Which trailing waits no condition has ended, by the events that there are.
+"""Decide which trailing waits no condition has ended yet, by the events that there are.
 
-Takes ordered events, a query's tables and the waits; what a wait is, and when it is over, stands in `runtime.matching.trailing_waits`.
+What a trailing wait is, and when its timer expires: `runtime.matching.trailing_waits`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,29 @@ from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.conditions import Events, Query, after, blocks, lead, range_of
-from runtime.matching.kernel.evaluator import Conditions, Stacks
-from runtime.matching.kernel.steps import Memory
-from runtime.matching.kernel.tables import Records
+from runtime.matching.kernel.conditions import (
+    Events,
+    Query,
+    first_after,
+    has_without_event,
+    leading_wait_start,
+    range_of,
+)
+from runtime.matching.kernel.evaluator import LoadedProgram, Stacks
+from runtime.matching.kernel.tables import ConditionKind, Records
+from runtime.matching.kernel.workspace import Workspace
 from runtime.matching.windows import WindowColumns
 
 Integers = NDArray[np.int64]
 
 
-class Late(NamedTuple):
-    """The conditions that reach the trailing wait: their numbers, and the terms that each mentions, with ends alike."""
+class LateConditions(NamedTuple):
+    """The conditions whose range ends with the trailing wait.
+
+    conditions: their numbers
+    first: where each one's part of `mentions` begins; one more entry for the end
+    mentions: the terms that each mentions
+    """
 
     conditions: Integers
     first: Integers
@@ -30,7 +42,7 @@ class Late(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Waits as the kernel takes them: see `runtime.matching.interface.Waiting`."""
+    """Pending waits as the kernel reads them: `runtime.matching.interface.Waiting`."""
 
     key: Integers
     members: Integers
@@ -40,8 +52,10 @@ class Waits(NamedTuple):
 
 
 @borrowing
-def outlive(events: Events, query: Query, late: Late, waits: Waits, memory: Memory, result: NDArray[np.bool_]) -> None:
-    """Fills `result` (true before): which waits no condition has ended, by the events that there are."""
+def outlive(
+    events: Events, query: Query, late: LateConditions, waits: Waits, workspace: Workspace, result: NDArray[np.bool_]
+) -> None:
+    """Sets `result`, by wait, to false where an event so far has ended it; it was true before."""
     conditions, ranges, program, windows = (
         query.conditions.conditions,
         query.conditions.terms,
@@ -49,24 +63,27 @@ def outlive(events: Events, query: Query, late: Late, waits: Waits, memory: Memo
         query.windows,
     )
     count, terms = waits.members.shape
-    bound, stacks = memory.moment.bound, memory.stacks
+    bindings, stacks = workspace.search_state.bindings, workspace.stacks
     for wait in range(count):
         for term in range(terms):
-            bound[term] = waits.members[wait, term]
-        bound[terms] = waits.latest[wait]
+            bindings[term] = waits.members[wait, term]
+        bindings[terms] = waits.latest[wait]
+        # Each condition, until one ends the wait; one that mentions a name that is unset ends none.
         for index in range(len(late.conditions)):
             is_unset = False
             for at in range(late.first[index], late.first[index + 1]):
-                is_unset = is_unset or bound[late.mentions[at]] < 0
+                is_unset = is_unset or bindings[late.mentions[at]] < 0
             if result[wait] and not is_unset:
                 condition = late.conditions[index]
-                if conditions[condition].kind == 1:
+                # A `within` depends on nothing that is still to come: it is decided once, when the
+                # wait begins.
+                if conditions[condition].kind == ConditionKind.WITHIN:
                     due = waits.due[wait]
                     ends = waits.is_new[wait] and _is_too_long(
-                        events, conditions, ranges, condition, query.leading, bound, due
+                        events, conditions, ranges, condition, query.leading, bindings, due
                     )
                 else:
-                    ends = _is_broken(
+                    ends = _has_without_event(
                         events,
                         conditions,
                         ranges,
@@ -76,7 +93,7 @@ def outlive(events: Events, query: Query, late: Late, waits: Waits, memory: Memo
                         query.leading,
                         waits,
                         wait,
-                        bound,
+                        bindings,
                         stacks,
                     )
                 result[wait] = not ends
@@ -84,59 +101,66 @@ def outlive(events: Events, query: Query, late: Late, waits: Waits, memory: Memo
 
 @inlined
 def _is_too_long(
-    events: Events, conditions: Records, ranges: Integers, condition: int, leading: int, bound: Integers, due: int
+    events: Events, conditions: Records, ranges: Integers, condition: int, leading: int, bindings: Integers, due: int
 ) -> bool:
-    """Whether a `within` that ends with the trailing wait is over before it."""
-    low, _ = range_of(ranges, conditions[condition].first_term, conditions[condition].stop_term, bound)
+    """Whether the range of a `within` that ends with the trailing wait is too long."""
+    oldest, _ = range_of(ranges, conditions[condition].first_term, conditions[condition].stop_term, bindings)
     since = due
-    if low < NEVER:
-        since = events.time[low]
+    if oldest < NEVER:
+        since = events.time[oldest]
     if conditions[condition].is_leading:
-        since = min(since, lead(events.time, leading, bound))
+        since = min(since, leading_wait_start(events.time, leading, bindings))
     return due - since >= conditions[condition].length
 
 
 @inlined
-def _is_broken(
+def _has_without_event(
     events: Events,
     conditions: Records,
     ranges: Integers,
-    program: Conditions,
+    program: LoadedProgram,
     windows: WindowColumns,
     condition: int,
     leading: int,
     waits: Waits,
     wait: int,
-    bound: Integers,
+    bindings: Integers,
     stacks: Stacks,
 ) -> bool:
-    """Whether an event of a `without` lies in a range that ends with the trailing wait.
+    """Whether an event of a `without` is in a range that ends with the trailing wait.
 
-    Of a new wait the windows are looked at as they are at its latest event, and all that came later.
+    For a new wait these are the events in the windows at its latest event, and all later ones. For
+    the other waits only
+    new events are checked: all others were there, and did not end it, when it was checked before.
     """
-    key, latest, is_broken = waits.key[wait], waits.latest[wait], False
+    key, latest, found = waits.key[wait], waits.latest[wait], False
+    # The wait's end is outside of the range, so events at `due` or later do not count.
     later = latest + 1 if waits.is_new[wait] else events.fresh[key]
-    over = after(events.time, later, events.start[key + 1], waits.due[wait] - 1)
+    end = first_after(events.time, later, events.start[key + 1], waits.due[wait] - 1)
+    # Up to the latest event: from the range's beginning, and only what was in the window then.
     if waits.is_new[wait]:
         begin = events.start[key]
-        low, _ = range_of(ranges, conditions[condition].first_term, conditions[condition].stop_term, bound)
-        first = low + 1
+        oldest, _ = range_of(ranges, conditions[condition].first_term, conditions[condition].stop_term, bindings)
+        first = oldest + 1
         if conditions[condition].is_leading:
-            first = after(events.time, begin, later, lead(events.time, leading, bound))
+            first = first_after(events.time, begin, later, leading_wait_start(events.time, leading, bindings))
         if first < later:
-            first = _window(events, windows, conditions[condition].input, first, latest)
-        is_broken = blocks(events, conditions, program, condition, latest, first, later, bound, stacks)
-    return is_broken or blocks(events, conditions, program, condition, -1, later, over, bound, stacks)
+            first = _window_start(events, windows, conditions[condition].input, first, latest)
+        found = has_without_event(events, conditions, program, condition, latest, first, later, bindings, stacks)
+    # After it: any event, whether or not a later one supersedes it, since it has happened within
+    # the range.
+    return found or has_without_event(events, conditions, program, condition, -1, later, end, bindings, stacks)
 
 
 @borrowing
-def _window(events: Events, windows: WindowColumns, item: int, begin: int, latest: int) -> int:
-    """From which position on, not before `begin`, an input's events are in its window at the moment of the event `latest`."""
-    oldest = after(events.time, begin, latest + 1, events.time[latest] - windows.within[item])
+def _window_start(events: Events, windows: WindowColumns, item: int, begin: int, latest: int) -> int:
+    """The first position from `begin` on in an input's window just after the event `latest`."""
+    oldest = first_after(events.time, begin, latest + 1, events.time[latest] - windows.within[item])
     if windows.retain[item] < NEVER:
-        seen = 0
+        # Newest first: the first event beyond the `retain` most recent ends the window.
+        count = 0
         for position in range(latest, oldest - 1, -1):
-            seen += events.input[position] == item
-            if seen > windows.retain[item]:
+            count += events.input[position] == item
+            if count > windows.retain[item]:
                 return position + 1
     return oldest
