@@ -23,6 +23,9 @@ def explain(
     svg: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Draw the automaton, with graphviz; of several queries each.")
     ] = None,
+    program: Annotated[
+        bool, typer.Option("--program", help="Print what the kernel interprets: tables, and each condition's program.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """What a query compiles to: automaton, conditions and where each is checked, state, matcher, pushdown."""
@@ -44,6 +47,8 @@ def explain(
             print_text(str(path))
     elif dot:
         print_text("\n\n".join(map(to_dot, plan.queries)))
+    elif program:
+        print_text(explanation.programs(plan))
     elif as_json:
         print_json(explanation.plain(plan))
     else:

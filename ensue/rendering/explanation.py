@@ -18,7 +18,10 @@ from querylang.parameters.instances import needed
 from querylang.plan.describe import to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from runtime.matching.choose import why_not_kernel
+from runtime.matching.kernel.listing import listing
 from spark_backend.sources.pushdown import describe_pushdown
+
+_UNKNOWN = "known when the parameters have values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,20 @@ def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
 
 def _matcher(query: QueryPlan) -> str:
     if needed(query):
-        return "known when the parameters have values"
+        return _UNKNOWN
     reason = why_not_kernel(bind(query, {}, query.instance))
     return "kernel" if reason is None else f"reference: {reason}"
+
+
+def programs(plan: Plan) -> str:
+    """What the kernel interprets for each query: its tables, and the program of each condition."""
+    return "\n\n".join(_program(query) for query in plan.queries)
+
+
+def _program(query: QueryPlan) -> str:
+    if needed(query):
+        return f"query {query.title}\n  {_UNKNOWN}"
+    return listing(bind(query, {}, query.instance))
 
 
 def plain(plan: Plan) -> dict[str, Any]:

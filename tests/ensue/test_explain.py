@@ -106,3 +106,29 @@ def test_for_machines_it_is_one_object_with_the_plan(ensue: Run) -> None:
         ("Least", "", "known when the parameters have values"),
     ]
     assert [query.name for query in from_dict(found).queries] == ["Rising", "Least"]
+
+
+def test_program_prints_what_the_kernel_interprets(ensue: Run) -> None:
+    done = ensue("explain", "two.query", "--program")
+    assert done.returncode == 0
+    assert (
+        done.stdout
+        == """query Rising
+  states
+    state  transitions  input  linked  events needed  dead ends  looks ahead
+    0      0            A      yes     2              -          -
+    1      1            A      yes     1              -          program 0 after 4 events
+  transitions
+    transition  takes  for  comparisons  other checks  then     ties with
+    0           A      b    -            -             state 1  -
+    1           A      a    1            -             match    -
+  conditions
+    1  where b.n > a.n: a comparison, program 0
+         0 PUSH_I a.n
+         1 PUSH_I b.n
+         2 LESS_I
+
+query Least
+  known when the parameters have values
+"""
+    )
