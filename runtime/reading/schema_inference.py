@@ -20,7 +20,8 @@ from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
 from runtime.reading.conversion import NO_PLAN, convert, is_moment
-from runtime.reading.files import RawTable, read_raw
+from runtime.reading.files import read_raw
+from runtime.reading.formats.raw_table import RawTable
 
 _WHOLE_DIGITS = 38 - DECIMAL_PLACES
 

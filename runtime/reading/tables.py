@@ -35,7 +35,8 @@ from runtime.interpreter.values import Event
 from runtime.policies.per_input import uses_source_time
 from runtime.reading.conversion import agrees, convert
 from runtime.reading.event_column import event_index, read_event_column
-from runtime.reading.files import RawTable, cell_of, iter_raw, read_raw
+from runtime.reading.files import iter_raw, read_raw
+from runtime.reading.formats.raw_table import RawTable, cell_of
 from runtime.reading.intervals import read_shapes
 from runtime.reading.plausibility import warning_of
 from runtime.reading.schema_inference import PLACES, infer_schemas
@@ -85,7 +86,7 @@ class Rows:
 
 def read_rows(table: Any, plan: Plan, columns: ColumnNames, source: str | None = None) -> Rows:
     """As `read_arrivals`, with what else there is to know about the table."""
-    reading = _Reading(read_raw(table, source, words=(columns.type or EVENT,)), plan, columns)
+    reading = _Reading(read_raw(table, source, few_values=(columns.type or EVENT,)), plan, columns)
     arrivals = reading.arrivals()
     return Rows(arrivals, reading.rows, reading.warning)
 
@@ -104,7 +105,7 @@ def iter_arrivals(
     History comes in parts too: each is in order of source time, but only within itself.
     """
     floor = NO_TIME
-    for part in iter_raw(table, source, words=(type or EVENT,)):
+    for part in iter_raw(table, source, few_values=(type or EVENT,)):
         reading = _Reading(part, plan, ColumnNames(arrival, type, source_time), floor)
         arrivals = reading.arrivals()
         if len(arrivals) and not reading.is_history:

@@ -93,7 +93,7 @@ MALFORMED = [
     ("1,A,then,1,n,1,true", "line 3: 'then' in 'ts' is not a time: 1,A,then,1,n,1,true"),
     ("1,A,1", "line 3: 3 cells where the header has 7: 1,A,1"),
     ("1,A,1,1,n,1,true,9", "line 3: 8 cells where the header has 7: 1,A,1,1,n,1,true,9"),
-    ('1,A,1,1,"n,1,true', 'line 3: a quote is not closed, or stands inside a cell: 1,A,1,1,"n,1,true'),
+    ('1,A,1,1,"n,1,true', 'line 3: a quote is not closed, or occurs inside a cell: 1,A,1,1,"n,1,true'),
     ("1,A(1),1,,,,", "line 3: 'A' has 4 fields, 1 given: 1,A(1),1,,,,"),
     ("1,A(1,1,,,,,", "line 3: 8 cells where the header has 7: 1,A(1,1,,,,,"),
 ]
@@ -271,15 +271,15 @@ def test_a_table_without_types_for_several_inputs_is_refused() -> None:
     ("name", "content", "told"),
     [
         ("e.csv", "", "is empty; a CSV table begins with a row of column names"),
-        ("e.csv", "at,at\n1,2\n", "the column 'at' stands twice in the header"),
-        ("e.txt", "x", ".txt is not a kind of table"),
+        ("e.csv", "at,at\n1,2\n", "duplicate column 'at' in the header"),
+        ("e.txt", "x", "unknown table format .txt; known: "),
         ("e.parquet", "x", "cannot be read as a table"),
         ("e.json", "[1,", "is not JSON"),
         ("e.yaml", "a: [", "is not YAML"),
         ("e.yaml", "a: 1", "a YAML table is a list of rows"),
         ("e.yaml", "[" * 3000, "is nested too deeply"),
         ("e.json", "[" * 100_000, "is not JSON"),
-        ("e.yaml", "- {at: 2013-13-01}", "holds a date or number that does not exist"),
+        ("e.yaml", "- {at: 2013-13-01}", "has a date or number that does not exist"),
     ],
 )
 def test_a_file_that_cannot_be_a_table_is_refused(name: str, content: str, told: str, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""One file per table format; each reads into a `RawTable`."""

@@ -1,0 +1,59 @@
+"""Tables in memory: Arrow, Polars and pandas."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from querylang.errors import InputError
+from runtime.reading.formats.mappings import column_of
+from runtime.reading.formats.raw_table import RawTable, of_columns
+
+
+def read_frame(table: Any, name: str) -> RawTable:
+    """A table in memory; raises InputError for any other object."""
+    columns = _as_arrow(table)
+    return of_columns(name, columns, _declared(table, columns))
+
+
+def _as_arrow(table: Any) -> pa.Table:
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if hasattr(table, "to_arrow"):
+        return pa.table(table.to_arrow())
+    if _is_pandas(table):
+        return _of_pandas(table)
+    raise InputError(f"a {type(table).__name__} is not a table; give a path or a pandas, Polars or Arrow table")
+
+
+def _declared(table: Any, columns: pa.Table) -> frozenset[str]:
+    """All columns except those of a pandas frame that hold arbitrary objects."""
+    objects = table.select_dtypes("object").columns if _is_pandas(table) else ()
+    return frozenset(columns.column_names) - set(map(str, objects))
+
+
+def _is_pandas(table: Any) -> bool:
+    return hasattr(table, "iloc")
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    columns = {}
+    for position, name in enumerate(frame.columns):
+        values = frame.iloc[:, position]
+        if values.dtype == object:
+            columns[str(name)] = column_of([None if _is_missing(value) else value for value in values])
+        else:
+            columns[str(name)] = pa.array(values, from_pandas=True)
+    return pa.table(columns)
+
+
+def _is_missing(value: Any) -> bool:
+    """None, pandas' NaT and NA, NaN. An array is a value."""
+    if isinstance(value, float | np.floating | Decimal):
+        return bool(value != value)  # noqa: PLR0124  NaN differs from itself
+    return value is None or type(value).__name__ in ("NaTType", "NAType")
