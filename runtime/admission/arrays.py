@@ -1,4 +1,10 @@
-"""What admission takes and gives, as tables of numbers: see `runtime.admission.per_key`."""
+"""The arrays that admission reads and fills, and the steps on them that both of its kernels share.
+
+Two ways to number things are used throughout. A *row* is an index into the columns of a call: stored events first, then
+its new records in order of arrival. A *place* is an index into `KeyedRows.key_rows`, where rows are grouped by key; a *new
+record* is numbered from `KeyedRows.first_new`. An *entry* is what waits for its release: the place of an event, or
+`Timers.first + t` for timer t.
+"""
 
 from __future__ import annotations
 
@@ -13,97 +19,133 @@ from runtime.compiled import inlined, kernel
 Integers = NDArray[np.int64]
 
 
-class Standing(IntEnum):
-    """What a row is before admission."""
+class RowOrigin(IntEnum):
+    """Where a row of a call comes from."""
 
-    WINDOW = 0  # released in an earlier call
-    PENDING = 1  # admitted in an earlier call, not definitive then
+    WINDOW = 0  # stored, and released by an earlier call
+    PENDING = 1  # stored, and not definitive yet
     NEW = 2
 
 
 class Waited(IntEnum):
     """Why an event was not definitive when it arrived."""
 
-    NONE = 0  # released in the step of its own record
+    NONE = 0  # it was: its own record released it
     WAIT = 1  # for definitive time: the clock, another record, a heartbeat
     REORDER = 2  # for the end of a reorder buffer
-    LEEWAY = 3  # it was delayed and held; something prompt released it before its buffer ended
+    LEEWAY = 3  # it was delayed, and a record in time released it before its buffer ended
 
 
-class Rows(NamedTuple):
-    """All rows of a call, kept ones first; `key_rows[start[k]:start[k + 1]]` are those of key k, in order of arrival.
+TIMER = -1
+"""In place of a new record's number: no record, arrival time alone."""
 
-    The other columns are by row: `key` (-1: none), `standing`, `input` (-1: none), `beats` (bits of the inputs that the record is a heartbeat of; empty:
-    of none at all), `time`, `arrival`, and `ripe`: when the buffer of a held event ends, NO_TIME for all others.
+
+class KeyedRows(NamedTuple):
+    """All rows of a call, stored ones first.
+
+    start: by key; `key_rows[start[k]:start[k + 1]]` are the rows of key k, in order of arrival
+    key_rows: rows, grouped by key
+    key: by row; -1 = no key
+    origin: by row; a `RowOrigin`
+    input: by row; the input that the record is an event of, -1 = none
+    heartbeats: by row; bits of the inputs that the record is a heartbeat of; empty = no record is one
+    time: by row; source time, µs
+    arrival: by row; µs
+    buffer_end: by row; when the reorder buffer of a delayed event ends, µs; NO_TIME = not delayed
+    first_new: the first row that is a new record
     """
 
     start: Integers
     key_rows: NDArray[np.int32]
     key: Integers
-    standing: NDArray[np.int8]
+    origin: NDArray[np.int8]
     input: NDArray[np.int16]
-    beats: Integers
+    heartbeats: Integers
     time: Integers
     arrival: Integers
-    ripe: Integers
+    buffer_end: Integers
     first_new: int
 
 
 class Punctuation(NamedTuple):
-    """Heartbeats for every key, and the leeway in force: from row `leeway_row[j]` on, `leeway[j]` and `reorder[j]`, by input."""
+    """What concerns all keys at once, in order of arrival.
 
-    beat_row: Integers
-    beat_mask: Integers
-    beat_time: Integers
-    beat_arrival: Integers
+    heartbeat_row: the row of each heartbeat without a key
+    heartbeat_mask: bits of the inputs that it is for
+    heartbeat_time: the time up to which they are complete, µs
+    heartbeat_arrival: µs
+    leeway_row: the row from which on `leeway[j]` and `reorder[j]` hold
+    leeway: by change and input, how far behind its arrival a record is still in time, µs
+    reorder: by change and input, how long a delayed event is buffered, µs; NEVER = until a record in time releases it
+    """
+
+    heartbeat_row: Integers
+    heartbeat_mask: Integers
+    heartbeat_time: Integers
+    heartbeat_arrival: Integers
     leeway_row: Integers
     leeway: Integers
     reorder: Integers
 
 
 class Ready(NamedTuple):
-    """When the clocks that keys share have reached each row's time, and each timer's: a moment and the number of the new
-    record that brings it, -1 for a timer; NEVER: not before another record. Empty where there are no such clocks."""
+    """When the clocks that keys share reach the time of each row and timer; all empty = there are no such clocks.
+
+    moment: by row, µs; NEVER = not before a record of a later call
+    record: by row, the new record that advances the last clock there; TIMER = none
+    timer_moment, timer_record: the same by timer
+    """
 
     moment: Integers
-    row: Integers
+    record: Integers
     timer_moment: Integers
-    timer_row: Integers
+    timer_record: Integers
 
 
 class Timers(NamedTuple):
-    """Moments that the query waits for: those of key k are `start[k]` to `start[k + 1]`; `time`: when each is due.
+    """Times of which a query wants to know when they become definitive.
 
-    `emitted`, `definitive`, `step` are filled as those of released events, where `time` has become definitive; `emitted`
-    of the others is NO_TIME. Timer t is number `first + t`: at equal times it stands behind all events.
+    start: by key; the timers of key k are `start[k]` to `start[k + 1]`
+    time: by timer, µs
+    emitted: by timer, the moment at which `time` became definitive; NO_TIME = not yet
+    definitive: by timer, definitive time then, by the key's own timelines
+    record: by timer, the new record that brought it; TIMER = none
+    first: the entry of timer 0, above all places: at equal times a timer comes after all events
     """
 
     start: Integers
     time: Integers
     emitted: Integers
     definitive: Integers
-    step: Integers
+    record: Integers
     first: int
 
 
 def no_timers(keys: int, rows: int) -> Timers:
-    """None at all, for so many keys and rows."""
+    """No timers, for so many keys and rows."""
     none = np.empty(0, np.int64)
     return Timers(np.zeros(keys + 1, np.int64), none, none, none, none, rows)
 
 
 NO_CLOCKS = Ready(*(np.empty(0, np.int64) for _ in range(4)))
-"""What there is to say where every timeline belongs to one key."""
+"""For queries of which every timeline belongs to one key."""
 
 
 class Released(NamedTuple):
-    """Events by position: `order[start[k]:fresh[k]]` are key k's window rows, from `fresh[k]` to `start[k + 1]` the released ones;
-    `time` and `input` are those of the events, so that nobody has to look them up by row.
+    """The outcome of admission: released events by position, refused records, pending events.
 
-    `emitted`, `definitive`, `waited`, `step` stand at the positions of released rows. `step` is the number of the new
-    row whose step released it, -1 for a timer. `pending[pending_start[k]:...]` are the rows still pending, in order.
-    `due`, by key: when time alone does something to it, NEVER: not at all.
-    `verdict` and the bound that refused stand by new row. `definitive` is that of the key's own timelines, NEVER without any.
+    start: by key; `order[start[k]:start[k + 1]]` are the events of key k in total order (time, arrival, number)
+    fresh: by key; the first position that this call released; those before it are the stored window
+    order: by position, the event's row
+    time, input: by position, the event's
+    emitted: by released position, the moment of release, µs
+    definitive: by released position, definitive time then, by the key's own timelines; NEVER = it has none
+    waited: by released position, a `Waited`
+    record: by released position, the new record that released the event; TIMER = none
+    verdict: by new record, the `Outcome` of a refused one; USED = admitted
+    verdict_bound: by new record, the bound that refused it, µs
+    pending_start: by key; `pending[pending_start[k]:pending_start[k + 1]]` are the rows that are still pending, in total order
+    next_timer: by key, when arrival time alone releases something, µs; NEVER = nothing waits for it
     """
 
     start: Integers
@@ -114,16 +156,16 @@ class Released(NamedTuple):
     emitted: Integers
     definitive: Integers
     waited: NDArray[np.int8]
-    step: Integers
+    record: Integers
     verdict: NDArray[np.int8]
     verdict_bound: Integers
     pending_start: Integers
     pending: NDArray[np.int32]
-    due: Integers
+    next_timer: Integers
 
 
-class Came(NamedTuple):
-    """Arrival, time and input of rows, one key after the other: `Rows.key_rows` looked up."""
+class Places(NamedTuple):
+    """Arrival, time and input of rows, by place: grouped by key."""
 
     arrival: Integers
     time: Integers
@@ -131,67 +173,94 @@ class Came(NamedTuple):
 
 
 @kernel
-def in_key_order(rows: Rows) -> Came:
-    """Arrival, time and input one key after the other, so that the loop over keys reads memory in order."""
+def by_place(rows: KeyedRows) -> Places:
+    """Arrival, time and input grouped by key, so that the loops over keys read memory in order."""
     count = len(rows.key_rows)
-    came = Came(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16))
+    places = Places(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16))
     next_of = rows.start[:-1].copy()
-    for row in range(len(rows.key)):  # writing here and there is faster than reading so
+    for row in range(len(rows.key)):  # scattered writes are faster here than scattered reads
         if rows.key[row] >= 0:
-            at = next_of[rows.key[row]]
-            next_of[rows.key[row]] = at + 1
-            came.arrival[at] = rows.arrival[row]
-            came.time[at] = rows.time[row]
-            came.input[at] = rows.input[row]
-    return came
+            place = next_of[rows.key[row]]
+            next_of[rows.key[row]] = place + 1
+            places.arrival[place] = rows.arrival[row]
+            places.time[place] = rows.time[row]
+            places.input[place] = rows.input[row]
+    return places
 
 
 @inlined
-def ready_of(ready: Ready, rows: Rows, timers: Timers, number: int) -> tuple[int, int]:
-    """When the shared clocks let the oldest pending event go, or the timer."""
-    if number >= timers.first:
-        return ready.timer_moment[number - timers.first], ready.timer_row[number - timers.first]
-    return ready.moment[rows.key_rows[number]], ready.row[rows.key_rows[number]]
+def ready_of(ready: Ready, rows: KeyedRows, timers: Timers, entry: int) -> tuple[int, int]:
+    """When the shared clocks release an entry: the moment, and the new record that brings it."""
+    if entry >= timers.first:
+        return ready.timer_moment[entry - timers.first], ready.timer_record[entry - timers.first]
+    return ready.moment[rows.key_rows[entry]], ready.record[rows.key_rows[entry]]
 
 
 @inlined
-def is_ready(ready: Ready, rows: Rows, timers: Timers, number: int, now: int, row: int) -> bool:
-    """Whether the shared clocks let an event or timer go at (now, row)."""
+def is_ready(ready: Ready, rows: KeyedRows, timers: Timers, entry: int, now: int, record: int) -> bool:
+    """Whether the shared clocks release an entry at `now`, after the new record `record`."""
     if len(ready.moment) == 0:
         return True
-    moment, by = ready_of(ready, rows, timers, number)
-    return moment < now or (moment == now and by <= row)
+    moment, by = ready_of(ready, rows, timers, entry)
+    return moment < now or (moment == now and by <= record)
+
+
+@inlined
+def leeway_at(punctuation: Punctuation, change: int, row: int) -> int:
+    """The last change of leeway at or before a row; rows go up from one query to the next, from `change` of the last one."""
+    while change + 1 < len(punctuation.leeway_row) and punctuation.leeway_row[change + 1] <= row:
+        change += 1
+    return change
+
+
+@inlined
+def copy_window(rows: KeyedRows, places: Places, released: Released, begin: int, end: int, out: int) -> int:
+    """Copies the stored window of a key, the places from `begin` to `end`, to the positions from `out`; gives the next one."""
+    for place in range(begin, end):
+        released.order[out] = rows.key_rows[place]
+        released.time[out] = places.time[place]
+        released.input[out] = places.input[place]
+        out += 1
+    return out
+
+
+@inlined
+def end_of_window(rows: KeyedRows, key: int) -> int:
+    """The first place of a key behind its stored window."""
+    place, end = rows.start[key], rows.start[key + 1]
+    while (
+        place < end and rows.key_rows[place] < rows.first_new and rows.origin[rows.key_rows[place]] == RowOrigin.WINDOW
+    ):
+        place += 1
+    return place
 
 
 @inlined
 def release(
-    rows: Rows,
-    came: Came,
+    rows: KeyedRows,
+    places: Places,
     released: Released,
     timers: Timers,
-    number: int,
+    entry: int,
     out: int,
     now: int,
-    reached: int,
+    definitive: int,
     waited: int,
-    step: int,
+    record: int,
 ) -> int:
-    """Writes down the release of an event, or that a timer is over; gives the next free position.
-
-    `number`: the event's place among `Rows.key_rows`, or the timer's.
-    """
-    if number >= timers.first:
-        timer = number - timers.first
+    """Writes the release of an event to position `out`, or that a timer has expired; gives the next free position."""
+    if entry >= timers.first:
+        timer = entry - timers.first
         timers.emitted[timer] = now
-        timers.definitive[timer] = reached
-        timers.step[timer] = step
+        timers.definitive[timer] = definitive
+        timers.record[timer] = record
     else:
-        released.order[out] = rows.key_rows[number]
-        released.time[out] = came.time[number]
-        released.input[out] = came.input[number]
+        released.order[out] = rows.key_rows[entry]
+        released.time[out] = places.time[entry]
+        released.input[out] = places.input[entry]
         released.emitted[out] = now
-        released.definitive[out] = reached
+        released.definitive[out] = definitive
         released.waited[out] = waited
-        released.step[out] = step
+        released.record[out] = record
         out += 1
     return out

@@ -1,4 +1,7 @@
-"""A heap of (time, number) pairs in two arrays, the least on top; for kernels, which may not make arrays."""
+"""Binary heaps of (time, number) pairs, the least pair on top.
+
+A heap is two arrays and a size that the caller keeps, because kernels without reference counts cannot allocate.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ Integers = NDArray[np.int64]
 
 @borrowing
 def push(times: Integers, numbers: Integers, size: int, time: int, number: int) -> None:
-    """Adds to the heap of `size` entries, least (time, number) on top."""
+    """Adds a pair to a heap of `size` pairs."""
     at = size
+    # invariant: the pair belongs at `at` or above it; everything below `at` is in heap order
     while at > 0:
         above = (at - 1) >> 1
         if times[above] < time or (times[above] == time and numbers[above] < number):
@@ -27,10 +31,11 @@ def push(times: Integers, numbers: Integers, size: int, time: int, number: int) 
 
 @borrowing
 def pop(times: Integers, numbers: Integers, size: int) -> None:
-    """Takes the top from the heap of `size` entries."""
+    """Removes the top pair from a heap of `size` pairs."""
     last = size - 1
     time, number = times[last], numbers[last]
     at = 0
+    # invariant: the last pair belongs at `at` or below it; `at` is free
     while True:
         below = 2 * at + 1
         if below >= last:

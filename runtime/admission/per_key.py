@@ -1,13 +1,13 @@
-"""Who is admitted, and when it is definitive: the rules of time, key by key.
+"""Per-key admission: late and out-of-order checks, timers, and the order in which events are released.
 
-Takes the records of a batch grouped by key, in order of arrival, with what earlier calls left pending; gives for each key its
-events in the partition's total order (time, arrival, arrival number) with the moment at which each was released, the verdict on
-each refused record, and what stays pending. Matching is none of its business. Timers are logical: before a record
-is judged, everything due by its arrival is run, in due order, stamped with the moment at which it was due; so the
-answer does not depend on how records are cut into calls.
+The new records of a call, grouped by key and in order of arrival, are judged against the timelines of their key. An event
+is pending until all timelines of its key have reached its time; then it is released, in the key's total order (time,
+arrival, arrival number). At equal times the smaller row number comes first, which is that order.
 
-A record's number is its row in [rows kept from before, new rows in order of arrival]; at equal times the smaller number is
-first, which is the total order.
+Timers are logical. Before a record is judged, every timer that expires by its arrival is run, in order, and stamped with
+the moment at which it expires. So the answer does not depend on how records are cut into calls.
+
+Keys without delayed events, in calls without heartbeats, go to `runtime.admission.per_key_sorted`, which is faster.
 """
 
 from __future__ import annotations
@@ -19,71 +19,116 @@ from numpy.typing import NDArray
 
 from runtime.admission.arrays import (
     NO_CLOCKS,
+    TIMER,
+    Integers,
+    KeyedRows,
     Punctuation,
     Ready,
     Released,
-    Rows,
     Timers,
-    in_key_order,
+    Waited,
+    by_place,
+    copy_window,
+    end_of_window,
     is_ready,
+    leeway_at,
     no_timers,
     ready_of,
     release,
 )
 from runtime.admission.heaps import pop, push
-from runtime.admission.per_key_sorted import admit_simply
-from runtime.admission.rules import Settings, judge
-from runtime.admission.workspace import Case, Facts, Progress, Room, facts_of, new_room
+from runtime.admission.per_key_sorted import admit_sorted
+from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import judge, own_settings
+from runtime.admission.workspace import (
+    Admission,
+    Facts,
+    Progress,
+    Timelines,
+    Workspace,
+    advanced_by_punctuation,
+    facts_of,
+    new_workspace,
+    times_to_fill,
+)
+from runtime.columns.arrivals import Shape
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
-Integers = NDArray[np.int64]
-
 
 class Admitted(NamedTuple):
-    """What `admit` gives; `next_due`: when time alone will do something (NEVER: nothing waits), `last_due`: when it did last, or a
-    record let go what had waited."""
+    """The outcome of `admit`.
+
+    released: released events, refused records, pending events
+    timelines: how far the timelines have come
+    times: by row, the time at which the event happened, µs: its arrival for inputs without wait
+    buffer_end: by row, when the buffer of a delayed event ends, µs; NO_TIME = not delayed
+    timers: those given, filled in
+    next_timer: the earliest pending timer, µs; NEVER = none
+    last_release: the latest moment at which a timer, or a later record, released something, µs; NO_TIME = none
+    """
 
     released: Released
-    next_due: int
-    last_due: int
-
-
-class _Partition(NamedTuple):
-    """Working memory for the key at hand. `bound`, `common`: what each input's timeline has reached by its own records and heartbeats,
-    and by heartbeats for every key; `held`: how many entries the heap of held times has, by input; `pending`: a heap."""
-
-    delay: Integers
-    bound: Integers
-    common: Integers
-    held_time: Integers
-    held_ripe: Integers
-    held: Integers
-    pending_time: Integers
-    pending_number: Integers
-    longest: int
+    timelines: Timelines
+    times: Integers
+    buffer_end: Integers
+    timers: Timers
+    next_timer: int
+    last_release: int
 
 
 def admit(
-    rows: Rows,
+    rows: KeyedRows,
     punctuation: Punctuation,
     policies: PolicyColumns,
-    bounds: Integers,
-    everywhere: Integers,
+    timelines: Timelines,
     limit: int,
     judged: tuple[NDArray[np.int8], Integers],
     timers: Timers | None = None,
     ready: Ready = NO_CLOCKS,
 ) -> Admitted:
-    """Judges and releases; runs timers up to `limit` (NEVER: until nothing is due).
+    """Judges the new records and releases what becomes definitive; changes nothing that it is given.
 
-    `judged`: verdicts, and the bounds that refused, of new rows that a shared clock has judged; `ready`: when it lets them go.
-    Changes in place: `bounds` (keys, inputs), `rows.time` of inputs without wait (their arrival), `rows.ripe` of records that
-    are held, `everywhere` (inputs), and what came of `timers`.
+    limit: timers run up to this moment, µs; NEVER = until none is pending
+    judged: by new record, the verdicts of shared clocks, and the bounds that refused
+    timers: times of which the caller wants to know when they become definitive
+    ready: when shared clocks allow a release
     """
-    count, keys, delay = len(rows.key_rows), len(rows.start) - 1, policies.delay
-    released = Released(
+    keys = len(rows.start) - 1
+    timers = no_timers(keys, len(rows.time)) if timers is None else timers
+    times, buffer_end = times_to_fill(rows, policies)
+    admission = Admission(
+        rows=rows,
+        places=by_place(rows),
+        punctuation=punctuation,
+        policies=policies,
+        bounds=timelines.bounds.copy(),
+        everywhere=timelines.everywhere,
+        limit=limit,
+        times=times,
+        buffer_end=buffer_end,
+        timers=timers._replace(
+            emitted=timers.emitted.copy(), definitive=timers.definitive.copy(), record=timers.record.copy()
+        ),
+        ready=ready,
+        released=_nothing_released(keys, len(rows.key_rows), judged),
+    )
+    next_timer, last_release = _admit_all(admission, facts_of(admission), new_workspace(admission))
+    return Admitted(
+        released=_trimmed(admission.released),
+        timelines=Timelines(admission.bounds, advanced_by_punctuation(timelines.everywhere, punctuation)),
+        times=times,
+        buffer_end=buffer_end,
+        timers=admission.timers,
+        next_timer=int(next_timer),
+        last_release=int(last_release),
+    )
+
+
+def _nothing_released(keys: int, count: int, judged: tuple[NDArray[np.int8], Integers]) -> Released:
+    """Room for the outcome: each of `count` rows is released or pending, if it is not refused."""
+    return Released(
         start=np.zeros(keys + 1, np.int64),
         fresh=np.zeros(keys, np.int64),
         order=np.empty(count, np.int32),
@@ -92,27 +137,163 @@ def admit(
         emitted=np.empty(count, np.int64),
         definitive=np.empty(count, np.int64),
         waited=np.zeros(count, np.int8),
-        step=np.empty(count, np.int64),
+        record=np.empty(count, np.int64),
         verdict=judged[0].copy(),
         verdict_bound=judged[1].copy(),
         pending_start=np.zeros(keys + 1, np.int64),
         pending=np.empty(count, np.int32),
-        due=np.full(keys, NEVER, np.int64),
+        next_timer=np.full(keys, NEVER, np.int64),
     )
-    awaited = no_timers(keys, len(rows.time)) if timers is None else timers
-    case = Case(rows, in_key_order(rows), punctuation, policies, bounds, everywhere, limit, awaited, ready, released)
-    next_due, last_due = _admit_all(case, facts_of(case), new_room(case))
-    for at in range(len(punctuation.beat_row)):
-        for item in range(len(delay)):
-            if punctuation.beat_mask[at] >> item & 1:
-                everywhere[item] = max(everywhere[item], punctuation.beat_time[at])
+
+
+_BY_POSITION = ("order", "time", "input", "emitted", "definitive", "waited", "record")
+
+
+def _trimmed(released: Released) -> Released:
+    """The outcome without the room that was not needed."""
     positions = int(released.start[-1])
-    trimmed = {name: getattr(released, name)[:positions] for name in _BY_POSITION}
-    pending = released.pending[: released.pending_start[-1]]
-    return Admitted(released._replace(**trimmed, pending=pending), int(next_due), int(last_due))
+    columns = {name: getattr(released, name)[:positions] for name in _BY_POSITION}
+    return released._replace(**columns, pending=released.pending[: released.pending_start[-1]])
 
 
-_BY_POSITION = ("order", "time", "input", "emitted", "definitive", "waited", "step")
+class Partition(NamedTuple):
+    """The timelines of the key at work, and its heaps; how many entries `pending_time` has is in `KeyState`.
+
+    delay: by input, the largest delay, µs; NO_WAIT, BY_CLOCK
+    bound: by input, the bound by the key's own records and heartbeats
+    others: as in `Workspace`
+    """
+
+    delay: Integers
+    bound: Integers
+    common: Integers
+    delayed_time: Integers
+    delayed_until: Integers
+    delayed_count: Integers
+    pending_time: Integers
+    pending_entry: Integers
+
+
+class KeyState(NamedTuple):
+    """How far the work on a key has come.
+
+    place: its next record
+    heartbeat: the next heartbeat for every key
+    change: the change of leeway in force
+    pending: the size of the heap of pending entries
+    follows_clock: only the clock has moved the timelines, no event is delayed: definitive time is `longest` behind the clock
+    has_other_timers: something may be released before its time plus the least delay: an event is delayed, or a clock shared
+    out: the next free position of released events
+    last_release: as in `Progress`
+    """
+
+    place: int
+    heartbeat: int
+    change: int
+    pending: int
+    follows_clock: bool
+    has_other_timers: bool
+    out: int
+    last_release: int
+
+
+class Incoming(NamedTuple):
+    """What is processed next for a key.
+
+    row: a record of the key, or a heartbeat for every key; -1 = neither, the call is at its end
+    now: its arrival, µs; at the end the limit of timers
+    is_heartbeat: it is for every key
+    """
+
+    row: int
+    now: int
+    is_heartbeat: bool
+
+
+@borrowing
+def _admit_all(admission: Admission, facts: Facts, workspace: Workspace) -> tuple[int, int]:
+    """Fills the outcome, key by key; gives `next_timer` and `last_release`."""
+    keys = len(admission.rows.start) - 1
+    progress = Progress(0, 0, 0, NEVER, NO_TIME)
+    # the sorted path stops at a key with delayed events; the general path takes that key alone, if the other may go on
+    while progress.key < keys:
+        if facts.may_sort:
+            progress = admit_sorted(admission, facts, workspace, progress)
+        if progress.key < keys:
+            stop = progress.key + 1 if facts.may_sort else keys
+            progress = _admit_keys(admission, facts, workspace, progress, stop)
+    admission.released.start[keys] = progress.out
+    admission.released.pending_start[keys] = progress.pending_out
+    return progress.next_timer, progress.last_release
+
+
+@borrowing
+def _admit_keys(admission: Admission, facts: Facts, workspace: Workspace, progress: Progress, stop: int) -> Progress:
+    """The general path: the keys up to the one before `stop`, record by record.
+
+    Invariant: when a record is processed, the heaps hold what is pending and delayed just before its arrival; everything
+    that is definitive by then has been released, in total order.
+    """
+    for key in range(progress.key, stop):
+        part = _timelines_of(admission, workspace, key)
+        state = _load_key(admission, facts, part, key, progress)
+        while True:
+            incoming = _next_incoming(admission, state, key)
+            # timers that expire up to its arrival come first: they do not depend on it
+            state = _run_timers(admission, facts, part, state, incoming)
+            if incoming.row < 0:
+                break
+            newest = -1
+            if incoming.is_heartbeat:
+                state = _take_heartbeat(admission, part, state)
+            else:
+                newest = state.place
+                state = _take_record(admission, facts, part, state, incoming)
+            state = _release_due(admission, facts, part, state, incoming, newest)
+        progress = _keep_pending(admission, part, state, progress, key)
+    return progress
+
+
+@inlined
+def _timelines_of(admission: Admission, workspace: Workspace, key: int) -> Partition:
+    """The timelines of a key, and empty heaps."""
+    return Partition(
+        admission.policies.delay,
+        admission.bounds[key],
+        workspace.common,
+        workspace.delayed_time,
+        workspace.delayed_until,
+        workspace.delayed_count,
+        workspace.pending_time,
+        workspace.pending_entry,
+    )
+
+
+@inlined
+def _load_key(admission: Admission, facts: Facts, part: Partition, key: int, progress: Progress) -> KeyState:
+    """What earlier calls have stored of a key: its window goes to the outcome, pending events and timers to the heaps."""
+    rows, places, timers, released = admission.rows, admission.places, admission.timers, admission.released
+    for item in range(len(part.delay)):
+        part.delayed_count[item] = 0
+        part.common[item] = admission.everywhere[item]
+    follows_clock, has_other_timers = facts.may_follow_clock and _is_unmoved(part.bound), facts.is_shared
+    place = end_of_window(rows, key)
+    released.start[key] = progress.out
+    out = copy_window(rows, places, released, rows.start[key], place, progress.out)
+    released.fresh[key] = out
+    pending = 0
+    while place < rows.start[key + 1] and rows.key_rows[place] < rows.first_new:
+        push(part.pending_time, part.pending_entry, pending, places.time[place], place)
+        pending += 1
+        until = admission.buffer_end[rows.key_rows[place]]
+        if until != NO_TIME:
+            _buffer_delayed(part, places.input[place], places.time[place], until)
+            follows_clock, has_other_timers = False, True
+        place += 1
+    for timer in range(timers.start[key], timers.start[key + 1]):
+        push(part.pending_time, part.pending_entry, pending, timers.time[timer], timers.first + timer)
+        pending += 1
+    return KeyState(place, 0, 0, pending, follows_clock, has_other_timers, out, progress.last_release)
 
 
 @borrowing
@@ -125,249 +306,260 @@ def _is_unmoved(bounds: Integers) -> bool:
 
 
 @inlined
-def _settle(partition: _Partition, now: int) -> tuple[int, bool]:
-    """Lets ripe held times move the bounds; the query's definitive time at `now`, and whether a held time was ripe.
+def _next_incoming(admission: Admission, state: KeyState, key: int) -> Incoming:
+    """A record of the key or a heartbeat for every key, whichever arrived first; or the end of the call."""
+    rows, punctuation = admission.rows, admission.punctuation
+    row, now, is_heartbeat = -1, admission.limit, False
+    if state.place < rows.start[key + 1]:
+        row, now = rows.key_rows[state.place], admission.places.arrival[state.place]
+    if state.heartbeat < len(punctuation.heartbeat_row):
+        heartbeat_row = punctuation.heartbeat_row[state.heartbeat]
+        if row < 0 or heartbeat_row < row:
+            row, now, is_heartbeat = heartbeat_row, punctuation.heartbeat_arrival[state.heartbeat], True
+    return Incoming(row, now, is_heartbeat)
 
-    A held time is ripe when its buffer is over and no older one is held; at or below its input's bound it is not held.
+
+@inlined
+def _run_timers(admission: Admission, facts: Facts, part: Partition, state: KeyState, incoming: Incoming) -> KeyState:
+    """Runs the timers that expire up to the arrival of what comes next, each at its own moment."""
+    rows, timers, ready = admission.rows, admission.timers, admission.ready
+    now, pending, out, last_release = incoming.now, state.pending, state.out, state.last_release
+    record = incoming.row - rows.first_new
+    # Short cut: with no record since, no timeline reaches a time before that time plus its delay. So the oldest pending
+    # entry needs no look before that moment, unless a buffer ends earlier or a shared clock decides. A key that follows
+    # the clock is looked at in any case: there the moment is just a sum.
+    while pending > 0 and (
+        state.follows_clock or state.has_other_timers or part.pending_time[0] + facts.shortest <= now
+    ):
+        moment, by = part.pending_time[0] + facts.longest, TIMER
+        if not state.follows_clock:
+            moment, by = _next_change(part, ready, rows, timers)
+        # what a record of this moment or a later one brings to a shared clock comes after the record at hand
+        is_behind = by >= 0 and moment == now and incoming.row >= 0 and by >= record
+        if moment > now or moment >= NEVER or is_behind:
+            break
+        last_release = max(last_release, moment)
+        definitive, buffer_ended = moment - facts.longest, False
+        if not state.follows_clock:
+            definitive, buffer_ended = _advance_timelines(part, moment)
+        while (
+            pending > 0
+            and part.pending_time[0] <= definitive
+            and is_ready(ready, rows, timers, part.pending_entry[0], moment, by)
+        ):
+            waited = Waited.REORDER if buffer_ended else Waited.WAIT
+            entry = part.pending_entry[0]
+            out = release(
+                rows, admission.places, admission.released, timers, entry, out, moment, definitive, waited, by
+            )
+            pop(part.pending_time, part.pending_entry, pending)
+            pending -= 1
+    return KeyState(
+        state.place,
+        state.heartbeat,
+        state.change,
+        pending,
+        state.follows_clock,
+        state.has_other_timers,
+        out,
+        last_release,
+    )
+
+
+@inlined
+def _take_heartbeat(admission: Admission, part: Partition, state: KeyState) -> KeyState:
+    """Advances the key's timelines by the next heartbeat for every key."""
+    punctuation, number = admission.punctuation, state.heartbeat
+    _advance_by_heartbeat(part.common, punctuation.heartbeat_mask[number], punctuation.heartbeat_time[number])
+    return KeyState(
+        state.place,
+        number + 1,
+        state.change,
+        state.pending,
+        False,
+        state.has_other_timers,
+        state.out,
+        state.last_release,
+    )
+
+
+@inlined
+def _take_record(admission: Admission, facts: Facts, part: Partition, state: KeyState, incoming: Incoming) -> KeyState:
+    """Judges the key's next record; if it is admitted, it is pending, and advances its timeline or is delayed."""
+    rows, places, policies, released = admission.rows, admission.places, admission.policies, admission.released
+    place, row, now, pending = state.place, incoming.row, incoming.now, state.pending
+    item, time, change = places.input[place], places.time[place], state.change
+    follows_clock, has_other_timers = state.follows_clock, state.has_other_timers
+    if facts.has_heartbeats and rows.heartbeats[row] != 0:
+        follows_clock = False
+        _advance_by_heartbeat(part.bound, rows.heartbeats[row], time)
+    is_admitted = item >= 0
+    if is_admitted and part.delay[item] == NO_WAIT:
+        time = now
+        admission.times[row] = now
+        places.time[place] = now
+    elif is_admitted and part.delay[item] == BY_CLOCK:
+        is_admitted = released.verdict[row - rows.first_new] == Outcome.USED
+    elif is_admitted:
+        bound = max(part.bound[item], part.common[item], now - part.delay[item])
+        judged = judge(own_settings(policies, item), bound, time, now, Shape.POINT, NO_TIME)
+        if not judged.is_admitted:
+            is_admitted = False
+            released.verdict[row - rows.first_new] = judged.reason
+            released.verdict_bound[row - rows.first_new] = judged.bound
+        elif policies.moves[item]:
+            follows_clock = False
+            change = leeway_at(admission.punctuation, change, row)
+            if now - time > admission.punctuation.leeway[change, item]:
+                buffer = admission.punctuation.reorder[change, item]
+                until = NEVER if buffer >= NEVER else now + buffer
+                admission.buffer_end[row] = until
+                _buffer_delayed(part, item, time, until)
+                has_other_timers = True
+            else:
+                part.bound[item] = time
+    if is_admitted:
+        push(part.pending_time, part.pending_entry, pending, time, place)
+        pending += 1
+    return KeyState(
+        place + 1,
+        state.heartbeat,
+        change,
+        pending,
+        follows_clock,
+        has_other_timers,
+        state.out,
+        state.last_release,
+    )
+
+
+@inlined
+def _release_due(
+    admission: Admission, facts: Facts, part: Partition, state: KeyState, incoming: Incoming, newest: int
+) -> KeyState:
+    """Releases what a record or a heartbeat has made definitive; `newest`: the place of the record, -1 = a heartbeat."""
+    rows, timers, ready = admission.rows, admission.timers, admission.ready
+    now, record, pending, out = incoming.now, incoming.row - rows.first_new, state.pending, state.out
+    definitive = now - facts.longest
+    if not state.follows_clock:
+        definitive, _ = _advance_timelines(part, now)
+    # invariant: the heap's top is the first in total order, so releases leave in that order
+    while (
+        pending > 0
+        and part.pending_time[0] <= definitive
+        and is_ready(ready, rows, timers, part.pending_entry[0], now, record)
+    ):
+        entry = part.pending_entry[0]
+        waited = Waited.WAIT
+        if entry == newest:
+            waited = Waited.NONE
+        elif entry < timers.first and admission.buffer_end[rows.key_rows[entry]] != NO_TIME:
+            waited = Waited.LEEWAY
+        out = release(rows, admission.places, admission.released, timers, entry, out, now, definitive, waited, record)
+        pop(part.pending_time, part.pending_entry, pending)
+        pending -= 1
+    return KeyState(
+        state.place,
+        state.heartbeat,
+        state.change,
+        pending,
+        state.follows_clock,
+        state.has_other_timers,
+        out,
+        state.last_release,
+    )
+
+
+@inlined
+def _keep_pending(admission: Admission, part: Partition, state: KeyState, progress: Progress, key: int) -> Progress:
+    """Writes what is still pending of a key, in total order, and its next timer."""
+    rows, timers, released = admission.rows, admission.timers, admission.released
+    pending, next_timer, pending_out = state.pending, progress.next_timer, progress.pending_out
+    if pending > 0:
+        released.next_timer[key] = _next_change(part, admission.ready, rows, timers)[0]
+        next_timer = min(next_timer, released.next_timer[key])
+    released.pending_start[key] = pending_out
+    while pending > 0:
+        if part.pending_entry[0] < timers.first:
+            released.pending[pending_out] = rows.key_rows[part.pending_entry[0]]
+            pending_out += 1
+        pop(part.pending_time, part.pending_entry, pending)
+        pending -= 1
+    return Progress(key + 1, state.out, pending_out, next_timer, state.last_release)
+
+
+@inlined
+def _buffer_delayed(part: Partition, item: int, time: int, until: int) -> None:
+    """Adds a delayed event to its input's heap; `until`: when its buffer ends, µs."""
+    push(part.delayed_time[item], part.delayed_until[item], part.delayed_count[item], time, until)
+    part.delayed_count[item] += 1
+
+
+@inlined
+def _advance_by_heartbeat(bounds: Integers, mask: int, time: int) -> None:
+    """A heartbeat advances the inputs in `mask` at once, however late it is."""
+    for item in range(len(bounds)):
+        if mask >> item & 1:
+            bounds[item] = max(bounds[item], time)
+
+
+@inlined
+def _advance_timelines(part: Partition, now: int) -> tuple[int, bool]:
+    """Lets buffers that have ended advance the bounds; gives definitive time at `now`, and whether a buffer advanced one.
+
+    A delayed event advances its bound when its buffer has ended and no older one is delayed. One at or below the bound is
+    not delayed any more. So an input's heap has to be looked at from its top only.
     """
-    delay, held, least, ripened = partition.delay, partition.held, NEVER, False
+    delay, definitive, buffer_ended = part.delay, NEVER, False
     for item in range(len(delay)):
         reached = now
         if delay[item] == BY_CLOCK:
             continue
         if delay[item] != NO_WAIT:
-            reached = max(partition.bound[item], partition.common[item], now - delay[item])
-        while held[item] > 0:
-            oldest = partition.held_time[item, 0]
+            reached = max(part.bound[item], part.common[item], now - delay[item])
+        while part.delayed_count[item] > 0:
+            oldest = part.delayed_time[item, 0]
             if oldest > reached:
-                if partition.held_ripe[item, 0] > now:
+                if part.delayed_until[item, 0] > now:
                     break
-                partition.bound[item] = oldest
+                part.bound[item] = oldest
                 reached = oldest
-                ripened = True
-            pop(partition.held_time[item], partition.held_ripe[item], held[item])
-            held[item] -= 1
-        least = min(least, reached)
-    return least, ripened
+                buffer_ended = True
+            pop(part.delayed_time[item], part.delayed_until[item], part.delayed_count[item])
+            part.delayed_count[item] -= 1
+        definitive = min(definitive, reached)
+    return definitive, buffer_ended
 
 
 @inlined
-def _next_due(partition: _Partition) -> tuple[int, int]:
-    """The earliest moment at which time alone brings the key's own timelines to the oldest pending event; and one at
-    which it ends a held time."""
-    time, delay = partition.pending_time[0], partition.delay
-    release, soonest = NO_TIME, NEVER
+def _next_timer(part: Partition) -> tuple[int, int]:
+    """Two moments: when arrival time alone brings the key's timelines to the oldest pending entry; when it changes a heap of
+    delayed events, NEVER = there are none."""
+    time, delay = part.pending_time[0], part.delay
+    release_at, delayed_end = NO_TIME, NEVER
     for item in range(len(delay)):
         if delay[item] == BY_CLOCK:
             continue
         if delay[item] == NO_WAIT:
-            release = max(release, time)
-        elif max(partition.bound[item], partition.common[item]) < time:
-            release = max(release, time + delay[item])
-        if partition.held[item] > 0:
-            over = partition.held_time[item, 0] + delay[item]
-            soonest = min(soonest, partition.held_ripe[item, 0], over)
-    return release, soonest
+            release_at = max(release_at, time)
+        elif max(part.bound[item], part.common[item]) < time:
+            release_at = max(release_at, time + delay[item])
+        if part.delayed_count[item] > 0:
+            passed = part.delayed_time[item, 0] + delay[item]
+            delayed_end = min(delayed_end, part.delayed_until[item, 0], passed)
+    return release_at, delayed_end
 
 
 @inlined
-def _due(partition: _Partition, ready: Ready, rows: Rows, timers: Timers) -> tuple[int, int]:
-    """When something happens to the oldest pending event of a key: the moment, and the number of the new record that brings it, -1
-    for a timer."""
-    moment, soonest = _next_due(partition)
-    row = -1
+def _next_change(part: Partition, ready: Ready, rows: KeyedRows, timers: Timers) -> tuple[int, int]:
+    """When something happens to the key next without a record of its own: the moment, and the new record that brings it to a
+    shared clock, TIMER = none."""
+    moment, delayed_end = _next_timer(part)
+    by = TIMER
     if len(ready.moment) > 0:
-        shared, by = ready_of(ready, rows, timers, partition.pending_number[0])
+        shared, record = ready_of(ready, rows, timers, part.pending_entry[0])
         if shared >= moment:
-            moment, row = shared, by
-    if soonest < moment:
-        moment, row = soonest, -1
-    return moment, row
-
-
-@inlined
-def _hold(partition: _Partition, item: int, time: int, ripe: int) -> None:
-    """Adds a held time to its input's."""
-    push(partition.held_time[item], partition.held_ripe[item], partition.held[item], time, ripe)
-    partition.held[item] += 1
-
-
-@inlined
-def _beat(timelines: Integers, mask: int, time: int) -> None:
-    """A heartbeat moves the timelines of the inputs in `mask` at once, however late it is."""
-    for item in range(len(timelines)):
-        if mask >> item & 1:
-            timelines[item] = max(timelines[item], time)
-
-
-@inlined
-def _why(released_by_own_record: bool, was_held: bool) -> int:
-    """Why an event that a record released had waited (`Waited`)."""
-    if released_by_own_record:
-        return 0
-    return 3 if was_held else 1
-
-
-@borrowing
-def _admit_all(case: Case, facts: Facts, room: Room) -> tuple[int, int]:
-    """Fills `released`, key by key; gives the next moment at which something is due, and the last one at which something was."""
-    keys = len(case.rows.start) - 1
-    progress = Progress(0, 0, 0, NEVER, NO_TIME)
-    while progress.key < keys:
-        if facts.may_be_simple:
-            progress = admit_simply(case, facts, room, progress)
-        if progress.key < keys:
-            stop = progress.key + 1 if facts.may_be_simple else keys
-            progress = _admit(case, facts, room, progress, stop)
-    case.released.start[keys] = progress.out
-    case.released.pending_start[keys] = progress.left
-    return progress.next_due, progress.last_due
-
-
-@borrowing
-def _admit(case: Case, facts: Facts, room: Room, progress: Progress, stop: int) -> Progress:
-    """Fills `released` up to the key before `stop`: record by record, with heaps of what waits and of what is held."""
-    rows, came, punctuation, policies, bounds, everywhere, limit, timers, ready, released = case
-    first, out, left, next_due, last_due = progress
-    beat_count, first_new, key_rows = len(punctuation.beat_row), rows.first_new, rows.key_rows
-    delay, moves, early = policies.delay, policies.moves, policies.early
-    common, held_time, held_ripe, held = room.common, room.held_time, room.held_ripe, room.held
-    pending_time, pending_number = room.pending_time, room.pending_number
-    longest, any_beats = facts.longest, facts.any_beats
-    times, inputs_of = came.time, came.input
-
-    for key in range(first, stop):
-        partition = _Partition(
-            delay, bounds[key], common, held_time, held_ripe, held, pending_time, pending_number, longest
-        )
-        at, end, size, next_beat, era = rows.start[key], rows.start[key + 1], 0, 0, 0
-        for item in range(len(delay)):
-            held[item] = 0
-            common[item] = everywhere[item]
-        # quiet: only the clock has moved this key's timelines, and nothing is held: definitive time is now - longest
-        quiet, may_be_sooner = facts.may_be_quiet and _is_unmoved(bounds[key]), facts.is_shared
-
-        # what earlier calls have left: the window's rows, then the pending ones
-        released.start[key] = out
-        while at < end and key_rows[at] < first_new and rows.standing[key_rows[at]] == 0:
-            released.order[out] = key_rows[at]
-            released.time[out] = times[at]
-            released.input[out] = inputs_of[at]
-            out += 1
-            at += 1
-        released.fresh[key] = out
-        while at < end and key_rows[at] < first_new:
-            row = key_rows[at]
-            push(pending_time, pending_number, size, times[at], at)
-            size += 1
-            if rows.ripe[row] != NO_TIME:
-                _hold(partition, inputs_of[at], times[at], rows.ripe[row])
-                quiet, may_be_sooner = False, True
-            at += 1
-        for timer in range(timers.start[key], timers.start[key + 1]):
-            push(pending_time, pending_number, size, timers.time[timer], timers.first + timer)
-            size += 1
-
-        while True:
-            # what is next: a record of this key, a heartbeat for every key, or the end
-            row, current = key_rows[at] if at < end else -1, at
-            is_beat = next_beat < beat_count and (row < 0 or punctuation.beat_row[next_beat] < row)
-            now, before = limit, row
-            if is_beat:
-                now, before = punctuation.beat_arrival[next_beat], punctuation.beat_row[next_beat]
-            elif row >= 0:
-                now = came.arrival[at]
-
-            # timers first; nothing that waits is due before the least delay is over, but for held times and shared clocks
-            while size > 0 and (quiet or may_be_sooner or pending_time[0] + facts.shortest <= now):
-                due, by = pending_time[0] + longest, -1
-                if not quiet:
-                    due, by = _due(partition, ready, rows, timers)
-                if due > now or due >= NEVER or (by >= 0 and due == now and before >= 0 and by >= before - first_new):
-                    break
-                last_due = max(last_due, due)
-                reached, ripened = due - longest, False
-                if not quiet:
-                    reached, ripened = _settle(partition, due)
-                while (
-                    size > 0
-                    and pending_time[0] <= reached
-                    and is_ready(ready, rows, timers, pending_number[0], due, by)
-                ):
-                    waited = 2 if ripened else 1
-                    out = release(rows, came, released, timers, pending_number[0], out, due, reached, waited, by)
-                    pop(pending_time, pending_number, size)
-                    size -= 1
-
-            # then the heartbeat, or the record
-            if is_beat:
-                quiet = False
-                _beat(common, punctuation.beat_mask[next_beat], punctuation.beat_time[next_beat])
-                row, current = punctuation.beat_row[next_beat], -1
-                next_beat += 1
-            elif row < 0:
-                break
-            else:
-                item, moment = inputs_of[at], times[at]
-                at += 1
-                if any_beats and rows.beats[row] != 0:
-                    quiet = False
-                    _beat(partition.bound, rows.beats[row], moment)
-                admitted = item >= 0
-                if admitted and delay[item] == NO_WAIT:
-                    moment = now
-                    rows.time[row] = now
-                    times[current] = now
-                elif admitted and delay[item] == BY_CLOCK:
-                    admitted = released.verdict[row - first_new] == 0
-                elif admitted:
-                    floor = max(partition.bound[item], common[item], now - delay[item])
-                    judged = judge(
-                        Settings(early[item], delay[item], 0, 1, 0, NEVER, 0), floor, moment, now, 0, NO_TIME
-                    )
-                    if not judged.is_admitted:
-                        admitted = False
-                        released.verdict[row - first_new] = judged.reason
-                        released.verdict_bound[row - first_new] = judged.bound
-                    elif moves[item]:
-                        quiet = False
-                        while era + 1 < len(punctuation.leeway_row) and punctuation.leeway_row[era + 1] <= row:
-                            era += 1
-                        if now - moment > punctuation.leeway[era, item]:
-                            buffer = punctuation.reorder[era, item]
-                            rows.ripe[row] = NEVER if buffer >= NEVER else now + buffer
-                            _hold(partition, item, moment, rows.ripe[row])
-                            may_be_sooner = True
-                        else:
-                            partition.bound[item] = moment
-                if admitted:
-                    push(pending_time, pending_number, size, moment, current)
-                    size += 1
-
-            # and what that made definitive
-            reached = now - longest
-            if not quiet:
-                reached, _ = _settle(partition, now)
-            while (
-                size > 0
-                and pending_time[0] <= reached
-                and is_ready(ready, rows, timers, pending_number[0], now, row - first_new)
-            ):
-                other = pending_number[0]
-                held_back = other < timers.first and rows.ripe[key_rows[other]] != NO_TIME
-                waited = _why(other == current, held_back)
-                out = release(rows, came, released, timers, other, out, now, reached, waited, row - first_new)
-                pop(pending_time, pending_number, size)
-                size -= 1
-
-        if size > 0:
-            released.due[key] = _due(partition, ready, rows, timers)[0]
-            next_due = min(next_due, released.due[key])
-        released.pending_start[key] = left
-        while size > 0:
-            if pending_number[0] < timers.first:
-                released.pending[left] = key_rows[pending_number[0]]
-                left += 1
-            pop(pending_time, pending_number, size)
-            size -= 1
-    return Progress(stop, out, left, next_due, last_due)
+            moment, by = shared, record
+    if delayed_end < moment:
+        moment, by = delayed_end, TIMER
+    return moment, by

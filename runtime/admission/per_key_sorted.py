@@ -1,245 +1,283 @@
-"""Admission of keys whose timelines go with the arrival clock and with records that come in order.
+"""The fast path of per-key admission: sorts a key's events once instead of keeping them in heaps.
 
-Then the moment of each event's release is known from the events alone: an event is released when all of the key's timelines have
-reached it, each by the clock or by the first record that is as new. Events are sorted once, and a pointer for each
-timeline goes along. It gives what `runtime.admission.per_key` gives for all other keys as well, at several times the cost: for those
-with delayed events that are held, and in calls with heartbeats.
+It takes keys without delayed events, in calls without heartbeats; `runtime.admission.per_key` takes all others, at several
+times the cost. It gives what the general path would give, for these reasons:
+
+1. A bound rises only with the clock, `arrival - delay`, and with admitted records. The general path lets every admitted
+   record advance its input's bound at once unless it is delayed. So the bound is a step function of the records' arrival.
+   One pass over the records finds its steps (`Advances`), and judges each record against the step before it.
+2. The general path releases an event at the first moment at which all timelines have reached its time. That is the latest of
+   the moments at which each timeline does so: by its clock, or by the first record at or above that time. Both are known
+   after the pass, and so are the moments of shared clocks.
+3. The general path takes the least pending entry (time, number) first. Here entries are sorted by the same two. The moments
+   never go back along that order: timelines that have reached a time have reached every earlier one. And no event arrives
+   later than a release that it should precede, because it would be below the bound. So events leave in the same order.
+4. At one moment the clock comes before the records, and these in order of arrival: (moment, record) pairs are compared, with
+   `TIMER`, -1, before every record.
 """
 
 from __future__ import annotations
 
 from runtime.admission.arrays import (
-    Came,
+    TIMER,
     Integers,
-    Punctuation,
-    Released,
-    Rows,
-    Timers,
+    KeyedRows,
+    Places,
+    Waited,
+    copy_window,
+    end_of_window,
     is_ready,
+    leeway_at,
     ready_of,
     release,
 )
 from runtime.admission.heaps import pop, push
-from runtime.admission.rules import Settings, judge
-from runtime.admission.workspace import Case, Facts, Progress, Room, Steps
+from runtime.admission.outcomes import Outcome
+from runtime.admission.rules import judge, own_settings
+from runtime.admission.workspace import Admission, Advances, Facts, Progress, Workspace
+from runtime.columns.arrivals import Shape
 from runtime.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
-from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
+from runtime.policies.per_input import BY_CLOCK, NO_WAIT
 
-PATIENCE = 16
-"""Sorting by insertion is given up for a heap when it takes so many moves a record: arrivals are nearly in order, or not at all."""
+MAX_MOVES = 16
+"""Insertion sort is given up for a heap after so many moves per entry: arrivals are nearly in order, or not at all."""
+
+HAS_DELAYED = -1
+"""Instead of a number of entries: the key has a delayed event, which only the general path can take."""
 
 
 @borrowing
-def _sort(times: Integers, numbers: Integers, size: int) -> bool:
-    """Sorts by (time, number), where numbers go up; False: it is a heap now, least on top."""
-    moves, most = 0, PATIENCE * size
-    for at in range(1, size):
-        time, number, place = times[at], numbers[at], at
-        while place > 0 and times[place - 1] > time:
-            times[place] = times[place - 1]
-            numbers[place] = numbers[place - 1]
-            place -= 1
-        times[place] = time
-        numbers[place] = number
-        moves += at - place
-        if moves > most:
-            for entry in range(size):
-                push(times, numbers, entry, times[entry], numbers[entry])
-            return False
-    return True
+def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progress: Progress) -> Progress:
+    """Fills the outcome and the bounds key by key, up to the first key that has a delayed event."""
+    rows, places, released, bounds = admission.rows, admission.places, admission.released, admission.bounds
+    everywhere, advances = admission.everywhere, workspace.advances
+    key, out, pending_out, next_timer, last_release = progress
+    # if only the clock moves timelines, there are no bounds to look at
+    inputs = 0 if facts.only_clock else len(everywhere)
+    while key < len(rows.start) - 1:
+        bound, is_moved = bounds[key], False
+        for item in range(inputs):
+            advances.count[item] = 0
+            advances.next_reaching[item] = 0
+            advances.next_after[item] = 0
+            is_moved = is_moved or bound[item] != NO_TIME or everywhere[item] != NO_TIME
+
+        # judge the records: what they advance, and what waits for its release
+        window_end = end_of_window(rows, key)
+        size = _collect(admission, workspace, bound, key, window_end)
+        if size == HAS_DELAYED:
+            break
+        for item in range(inputs):
+            is_moved = is_moved or advances.count[item] > 0
+
+        # the stored window, then the releases in total order, then what is left
+        released.start[key] = out
+        out = copy_window(rows, places, released, rows.start[key], window_end, out)
+        released.fresh[key] = out
+        released.pending_start[key] = pending_out
+        done = Progress(key, out, pending_out, next_timer, last_release)
+        key, out, pending_out, next_timer, last_release = _release_sorted(
+            admission, facts, workspace, bound, size, is_moved, done
+        )
+
+        # later calls begin with the bounds of the last steps
+        for item in range(inputs):
+            if advances.count[item] > 0:
+                bound[item] = advances.time[item, advances.count[item] - 1]
+    return Progress(key, out, pending_out, next_timer, last_release)
 
 
 @inlined
-def _collect(
-    rows: Rows,
-    came: Came,
-    timers: Timers,
-    key: int,
-    at: int,
-    policies: PolicyColumns,
-    punctuation: Punctuation,
-    floor: Integers,
-    everywhere: Integers,
-    released: Released,
-    steps: Steps,
-    times: Integers,
-    numbers: Integers,
-) -> int:
-    """A key's pending rows, its new ones that are admitted, its timers, in this order; gives how many there are, -1: an event is held.
+def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: int, begin: int) -> int:
+    """A key's pending events, its new ones that are admitted, and its timers, in this order; gives how many there are.
 
-    `floor`: how far earlier calls have brought the timelines. What it has written down of a key with held events is written again.
+    `bound`: by input, of earlier calls; `begin`: the first place behind the window. After HAS_DELAYED the general path
+    writes all of the key again, verdicts too.
     """
-    size, first_new, delay, era = 0, rows.first_new, policies.delay, 0
-    for place in range(at, rows.start[key + 1]):
-        row, item, time = rows.key_rows[place], came.input[place], came.time[place]
-        admitted = item >= 0
+    rows, places, policies, timers = admission.rows, admission.places, admission.policies, admission.timers
+    punctuation, released, everywhere = admission.punctuation, admission.released, admission.everywhere
+    advances, times, entries = workspace.advances, workspace.pending_time, workspace.pending_entry
+    size, first_new, change = 0, rows.first_new, 0
+    for place in range(begin, rows.start[key + 1]):
+        row, item, time = rows.key_rows[place], places.input[place], places.time[place]
+        is_admitted = item >= 0
         if row < first_new:
-            if rows.ripe[row] != NO_TIME:
-                return -1
-        elif admitted:
-            now = came.arrival[place]
-            if delay[item] == NO_WAIT:
+            if admission.buffer_end[row] != NO_TIME:
+                return HAS_DELAYED
+        elif is_admitted:
+            now = places.arrival[place]
+            if policies.delay[item] == NO_WAIT:
                 time = now
-                rows.time[row] = now
-                came.time[place] = now
-            elif delay[item] == BY_CLOCK:
-                admitted = released.verdict[row - first_new] == 0
+                admission.times[row] = now
+                places.time[place] = now
+            elif policies.delay[item] == BY_CLOCK:
+                is_admitted = released.verdict[row - first_new] == Outcome.USED
             else:
-                reached = max(floor[item], everywhere[item])
-                if steps.size[item] > 0:
-                    reached = max(reached, steps.time[item, steps.size[item] - 1])
-                settings = Settings(policies.early[item], delay[item], 0, 1, 0, NEVER, 0)
-                judged = judge(settings, max(reached, now - delay[item]), time, now, 0, NO_TIME)
-                admitted = judged.is_admitted
-                if not admitted:
+                # the bound that records have brought, then the clock's
+                reached = max(bound[item], everywhere[item])
+                if advances.count[item] > 0:
+                    reached = max(reached, advances.time[item, advances.count[item] - 1])
+                floor = max(reached, now - policies.delay[item])
+                judged = judge(own_settings(policies, item), floor, time, now, Shape.POINT, NO_TIME)
+                is_admitted = judged.is_admitted
+                if not is_admitted:
                     released.verdict[row - first_new] = judged.reason
                     released.verdict_bound[row - first_new] = judged.bound
                 elif policies.moves[item]:
-                    while era + 1 < len(punctuation.leeway_row) and punctuation.leeway_row[era + 1] <= row:
-                        era += 1
-                    if now - time > punctuation.leeway[era, item]:
-                        return -1
+                    change = leeway_at(punctuation, change, row)
+                    if now - time > punctuation.leeway[change, item]:
+                        return HAS_DELAYED
                     if time > reached:
-                        steps.time[item, steps.size[item]] = time
-                        steps.place[item, steps.size[item]] = place
-                        steps.size[item] += 1
-        if admitted:
+                        advances.time[item, advances.count[item]] = time
+                        advances.place[item, advances.count[item]] = place
+                        advances.count[item] += 1
+        if is_admitted:
             times[size] = time
-            numbers[size] = place
+            entries[size] = place
             size += 1
     for timer in range(timers.start[key], timers.start[key + 1]):
         times[size] = timers.time[timer]
-        numbers[size] = timers.first + timer
+        entries[size] = timers.first + timer
         size += 1
     return size
 
 
 @inlined
-def _reached_at(
-    rows: Rows, came: Came, delay: Integers, floor: Integers, everywhere: Integers, steps: Steps, time: int
-) -> tuple[int, int]:
-    """When all timelines have reached a time: the moment, NO_TIME if earlier calls had brought them there, and the new record that
-    brings it, -1: the clock."""
-    moment, by = NO_TIME, -1
-    for item in range(len(delay)):
-        if delay[item] != BY_CLOCK and (delay[item] == NO_WAIT or max(floor[item], everywhere[item]) < time):
-            due, row = time, -1
-            if delay[item] != NO_WAIT:
-                due = time + delay[item]
-                while steps.next[item] < steps.size[item] and steps.time[item, steps.next[item]] < time:
-                    steps.next[item] += 1
-                if steps.next[item] < steps.size[item]:
-                    place = steps.place[item, steps.next[item]]
-                    if came.arrival[place] < due:
-                        due, row = came.arrival[place], rows.key_rows[place] - rows.first_new
-            if due > moment or (due == moment and row > by):
-                moment, by = due, row
-    return moment, by
+def _release_sorted(
+    admission: Admission,
+    facts: Facts,
+    workspace: Workspace,
+    bound: Integers,
+    size: int,
+    is_moved: bool,
+    progress: Progress,
+) -> Progress:
+    """Releases a key's entries in total order, each at its moment, up to the limit; the others stay pending."""
+    rows, places, timers, ready = admission.rows, admission.places, admission.timers, admission.ready
+    released, limit, advances = admission.released, admission.limit, workspace.advances
+    times, entries, longest = workspace.pending_time, workspace.pending_entry, facts.longest_own
+    key, out, pending_out, next_timer, last_release = progress
+    is_sorted = _sort(times, entries, size)
+    is_past_limit = False
+    for number in range(size):
+        at = number if is_sorted else 0
+        time, entry = times[at], entries[at]
+        if not is_sorted:
+            pop(times, entries, size - number)
+
+        # the moment of release: the latest of its own arrival, the key's timelines, the shared clocks
+        own, own_record = NO_TIME, TIMER
+        if entry < timers.first and rows.key_rows[entry] >= rows.first_new:
+            own, own_record = places.arrival[entry], rows.key_rows[entry] - rows.first_new
+        moment, record = own, own_record
+        if is_moved:
+            reached_at, by = _reached_at(admission, advances, bound, time)
+            if reached_at > moment or (reached_at == moment and by > record):
+                moment, record = reached_at, by
+        elif longest >= 0 and time + longest > moment:
+            # only the clock moves the timelines: the slowest one is `longest` behind it
+            moment, record = time + longest, TIMER
+        if len(ready.moment) > 0 and not is_ready(ready, rows, timers, entry, moment, record):
+            moment, record = ready_of(ready, rows, timers, entry)
+
+        # moments never go back: once one is past the limit, all that follow are
+        is_past_limit = is_past_limit or moment > limit or moment >= NEVER
+        if is_past_limit:
+            released.next_timer[key] = min(released.next_timer[key], moment)
+            if entry < timers.first:
+                released.pending[pending_out] = rows.key_rows[entry]
+                pending_out += 1
+            continue
+        waited = Waited.NONE if moment == own and record == own_record and own != NO_TIME else Waited.WAIT
+        if waited != Waited.NONE:
+            last_release = max(last_release, moment)
+        if is_moved:
+            definitive = _definitive_at(admission, advances, bound, moment, record)
+        else:
+            definitive = NEVER if longest < 0 else moment - longest
+        out = release(rows, places, released, timers, entry, out, moment, definitive, waited, record)
+    next_timer = min(next_timer, released.next_timer[key])
+    return Progress(key + 1, out, pending_out, next_timer, last_release)
+
+
+@borrowing
+def _sort(times: Integers, entries: Integers, size: int) -> bool:
+    """Sorts by (time, entry), where entries go up already; False: it is a heap now, the least pair on top."""
+    moves, most = 0, MAX_MOVES * size
+    # invariant: the pairs before `at` are sorted; equal times keep their order, which is that of entries
+    for at in range(1, size):
+        time, entry, to = times[at], entries[at], at
+        while to > 0 and times[to - 1] > time:
+            times[to] = times[to - 1]
+            entries[to] = entries[to - 1]
+            to -= 1
+        times[to] = time
+        entries[to] = entry
+        moves += at - to
+        if moves > most:
+            for number in range(size):
+                push(times, entries, number, times[number], entries[number])
+            return False
+    return True
 
 
 @inlined
-def _definitive_at(
-    rows: Rows,
-    came: Came,
-    delay: Integers,
-    floor: Integers,
-    everywhere: Integers,
-    steps: Steps,
-    moment: int,
-    by: int,
-) -> int:
-    """How far all timelines have come at a moment, after the new record `by` if it is one."""
-    least = NEVER
+def _reached_at(admission: Admission, advances: Advances, bound: Integers, time: int) -> tuple[int, int]:
+    """When all timelines have reached a time: the moment, NO_TIME if they had before this call; and the new record that
+    brings it, TIMER = the clock.
+
+    Times go up from one query to the next, so `next_reaching` only goes forward.
+    """
+    rows, places = admission.rows, admission.places
+    delay, everywhere = admission.policies.delay, admission.everywhere
+    moment, record = NO_TIME, TIMER
+    for item in range(len(delay)):
+        if delay[item] != BY_CLOCK and (delay[item] == NO_WAIT or max(bound[item], everywhere[item]) < time):
+            its_moment, its_record = time, TIMER
+            if delay[item] != NO_WAIT:
+                its_moment = time + delay[item]
+                at = advances.next_reaching[item]
+                while at < advances.count[item] and advances.time[item, at] < time:
+                    at += 1
+                advances.next_reaching[item] = at
+                if at < advances.count[item]:
+                    place = advances.place[item, at]
+                    if places.arrival[place] < its_moment:
+                        its_moment, its_record = places.arrival[place], rows.key_rows[place] - rows.first_new
+            if its_moment > moment or (its_moment == moment and its_record > record):
+                moment, record = its_moment, its_record
+    return moment, record
+
+
+@inlined
+def _definitive_at(admission: Admission, advances: Advances, bound: Integers, moment: int, record: int) -> int:
+    """Definitive time at a moment, after the new record `record` if it is one.
+
+    Moments go up from one query to the next, so `next_after` only goes forward.
+    """
+    delay, everywhere = admission.policies.delay, admission.everywhere
+    definitive = NEVER
     for item in range(len(delay)):
         reached = moment
         if delay[item] == BY_CLOCK:
             reached = NEVER
         elif delay[item] != NO_WAIT:
-            reached = max(floor[item], everywhere[item], moment - delay[item])
-            goes_on = True
-            while goes_on and steps.seen[item] < steps.size[item]:
-                place = steps.place[item, steps.seen[item]]
-                row = rows.key_rows[place] - rows.first_new
-                goes_on = came.arrival[place] < moment or (came.arrival[place] == moment and row <= by)
-                steps.seen[item] += goes_on
-            if steps.seen[item] > 0:
-                reached = max(reached, steps.time[item, steps.seen[item] - 1])
-        least = min(least, reached)
-    return least
+            reached = max(bound[item], everywhere[item], moment - delay[item])
+            at = advances.next_after[item]
+            while at < advances.count[item] and _is_by(
+                admission.rows, admission.places, advances.place[item, at], moment, record
+            ):
+                at += 1
+            advances.next_after[item] = at
+            if at > 0:
+                reached = max(reached, advances.time[item, at - 1])
+        definitive = min(definitive, reached)
+    return definitive
 
 
-@borrowing
-def admit_simply(case: Case, facts: Facts, room: Room, progress: Progress) -> Progress:
-    """Fills `released` and `bounds` from key to key, up to one that has a held event."""
-    rows, came, punctuation, policies, bounds, everywhere, limit, timers, ready, released = case
-    steps, times, numbers = room.steps, room.pending_time, room.pending_number
-    longest, is_still = facts.longest_own, facts.is_still
-    key, out, left, next_due, last_due = progress
-    first_new, is_shared, delay = rows.first_new, len(ready.moment) > 0, policies.delay
-    inputs = 0 if is_still else len(delay)
-    while key < len(rows.start) - 1:
-        begin, end = rows.start[key], rows.start[key + 1]
-        at, floor, is_moved = begin, bounds[key], False
-        for item in range(inputs):
-            steps.size[item] = 0
-            steps.next[item] = 0
-            steps.seen[item] = 0
-            is_moved = is_moved or floor[item] != NO_TIME or everywhere[item] != NO_TIME
-        while at < end and rows.key_rows[at] < first_new and rows.standing[rows.key_rows[at]] == 0:
-            at += 1
-        size = _collect(
-            rows, came, timers, key, at, policies, punctuation, floor, everywhere, released, steps, times, numbers
-        )
-        if size < 0:
-            break
-        released.start[key] = out
-        for place in range(begin, at):
-            released.order[out] = rows.key_rows[place]
-            released.time[out] = came.time[place]
-            released.input[out] = came.input[place]
-            out += 1
-        released.fresh[key] = out
-        for item in range(inputs):
-            is_moved = is_moved or steps.size[item] > 0
-        is_sorted = _sort(times, numbers, size)
-        released.pending_start[key] = left
-        is_over = False
-        for turn in range(size):
-            place = turn if is_sorted else 0
-            time, number = times[place], numbers[place]
-            if not is_sorted:
-                pop(times, numbers, size - turn)
-            own, row = NO_TIME, -1
-            if number < timers.first and rows.key_rows[number] >= first_new:
-                own, row = came.arrival[number], rows.key_rows[number] - first_new
-            moment, by = own, row
-            if is_moved:
-                due, other = _reached_at(rows, came, delay, floor, everywhere, steps, time)
-                if due > moment or (due == moment and other > by):
-                    moment, by = due, other
-            elif longest >= 0 and time + longest > moment:
-                moment, by = time + longest, -1
-            if is_shared and not is_ready(ready, rows, timers, number, moment, by):
-                moment, by = ready_of(ready, rows, timers, number)
-            is_over = is_over or moment > limit or moment >= NEVER
-            if is_over:
-                released.due[key] = min(released.due[key], moment)
-                if number < timers.first:
-                    released.pending[left] = rows.key_rows[number]
-                    left += 1
-                continue
-            waited = 0 if moment == own and by == row and own != NO_TIME else 1
-            if waited:
-                last_due = max(last_due, moment)
-            if is_moved:
-                reached = _definitive_at(rows, came, delay, floor, everywhere, steps, moment, by)
-            else:
-                reached = NEVER if longest < 0 else moment - longest
-            out = release(rows, came, released, timers, number, out, moment, reached, waited, by)
-        next_due = min(next_due, released.due[key])
-        for item in range(inputs):
-            if steps.size[item] > 0:
-                floor[item] = steps.time[item, steps.size[item] - 1]
-        key += 1
-    return Progress(key, out, left, next_due, last_due)
+@inlined
+def _is_by(rows: KeyedRows, places: Places, place: int, moment: int, record: int) -> bool:
+    """Whether the record at `place` has arrived by `moment`, and at that moment is not after the new record `record`."""
+    arrival = places.arrival[place]
+    return arrival < moment or (arrival == moment and rows.key_rows[place] - rows.first_new <= record)

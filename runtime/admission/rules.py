@@ -1,7 +1,8 @@
-"""The model of time, step by step: whether a record is admitted, with which time, and how far it moves its timeline.
+"""The rules of event time for one record: is it admitted, with which time, and does it advance its timeline?
 
-Pure functions over numbers, compiled into the kernels of `runtime.admission.per_key` (timelines by key) and `runtime.admission.shared_clock`
-(timelines of a source). A timeline's bound says that no record admitted from now on has an earlier time; it never goes back.
+Pure functions over numbers, inlined into the kernels of `runtime.admission.per_key` (timelines per key),
+`runtime.admission.per_key_sorted` and `runtime.admission.shared_clock` (timelines of a source). A timeline's bound is its
+watermark: no record admitted from now on has an earlier time. A bound never goes back.
 """
 
 from __future__ import annotations
@@ -9,21 +10,32 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from runtime.admission.outcomes import Outcome
+from runtime.columns.arrivals import Shape
 from runtime.compiled import inlined
 from runtime.instants import NEVER, NO_TIME
+from runtime.policies.per_input import PolicyColumns
 
 
 class Action(IntEnum):
-    """What becomes of a record below the bound."""
+    """What happens to a record below the bound."""
 
     DROP = 0
     ADJUST = 1  # its time becomes the bound
-    CLIP = 2  # the same, if it reaches beyond the bound
+    CLIP = 2  # its start becomes the bound if it is an interval that ends above the bound; otherwise it is dropped
 
 
 class Settings(NamedTuple):
-    """A timeline's settings as numbers, µs. `early`, `late`: NEVER: no limit. `every`: records from one move of the bound to
-    the next, 0: by `span` of event time; both 0: records move nothing. `idle`: NEVER: quiet moves nothing."""
+    """A timeline's settings; lengths in µs.
+
+    early: how far a time may be ahead of its arrival; NEVER = no limit
+    late: how far a time may be behind its arrival; NEVER = no limit
+    disorder: how far the bound stays behind the newest record
+    every: the bound advances with every so many records; 0 = see `span`
+    span: the bound advances once per so much event time; 0 with `every` 0 = records do not advance it
+    idle: idle timeout; NEVER = none
+    action: an `Action`
+    """
 
     early: int
     late: int
@@ -35,7 +47,13 @@ class Settings(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """`is_admitted` with `time`; `reason`: an `Outcome`, 0: none; `bound`: what the record was measured against."""
+    """The outcome for one record.
+
+    is_admitted: whether it becomes an event
+    reason: the `Outcome` of a refused or adjusted record; USED = none
+    time: its time, possibly adjusted
+    bound: what it was measured against
+    """
 
     is_admitted: bool
     reason: int
@@ -44,36 +62,54 @@ class Judged(NamedTuple):
 
 
 @inlined
-def judge(settings: Settings, floor: int, time: int, arrival: int, shape: int, end: int) -> Judged:
-    """Measures a record against its timeline's bound `floor`, in which `arrival - settings.late` is contained.
+def judge(settings: Settings, bound: int, time: int, arrival: int, shape: int, end: int) -> Judged:
+    """Measures a record against its timeline's bound, which is never below `arrival - settings.late`.
 
-    Comparisons are strict: exactly early, exactly late and exactly at the bound are admitted. An end edge is measured by its end.
+    Comparisons are strict: exactly early, exactly late and exactly at the bound are admitted. `shape` is a `Shape`; an
+    end edge is measured by its end.
     """
     oldest = NO_TIME
     if settings.late < NEVER:
         oldest = arrival - settings.late
-    moment = time
-    if shape == 3:
-        moment = end
-    result = Judged(True, 0, time, floor)
-    if moment - arrival > settings.early:
-        result = Judged(False, 3, time, arrival + settings.early)
-    elif moment < floor:
-        reason = 2
-        if moment < oldest:
-            reason = 1
-        if settings.action == 1:
-            result = Judged(True, reason, floor, floor)
+    measured = time
+    if shape == Shape.END_EDGE:
+        measured = end
+    result = Judged(True, Outcome.USED, time, bound)
+    if measured - arrival > settings.early:
+        result = Judged(False, Outcome.EARLY, time, arrival + settings.early)
+    elif measured < bound:
+        reason = Outcome.OUT_OF_ORDER
+        if measured < oldest:
+            reason = Outcome.LATE
+        if settings.action == Action.ADJUST:
+            result = Judged(True, reason, bound, bound)
         else:
-            clips = settings.action == 2 and (shape == 2 or (shape == 1 and end > floor))
-            result = Judged(clips, reason, floor if clips else time, floor)
+            ends_above = shape == Shape.START_EDGE or (shape == Shape.INTERVAL and end > bound)
+            clips = settings.action == Action.CLIP and ends_above
+            result = Judged(clips, reason, bound if clips else time, bound)
     return result
 
 
 @inlined
 def moves(settings: Settings, counted: int, since: int, time: int) -> bool:
-    """Whether an admitted record of this time moves its timeline's bound: it is number `counted` since the last that did, which had
-    the time `since`."""
+    """Whether an admitted record advances its timeline's bound.
+
+    `counted`: its number since the last record that did; `since`: that record's time, NO_TIME before there is one.
+    """
     if settings.every > 0:
         return counted >= settings.every
     return settings.span > 0 and (since == NO_TIME or time - since >= settings.span)
+
+
+@inlined
+def own_settings(policies: PolicyColumns, item: int) -> Settings:
+    """The settings of an input's timelines per key: every record in time advances its bound to its own time."""
+    return Settings(
+        early=policies.early[item],
+        late=policies.delay[item],
+        disorder=0,
+        every=1,
+        span=0,
+        idle=NEVER,
+        action=Action.DROP,
+    )

@@ -1,6 +1,6 @@
-"""What admission works on, and in: a case with its facts, and room for one key at a time.
+"""What one run of admission works on: its arguments, facts that hold for all keys, and memory for one key at a time.
 
-All tuples of arrays and numbers: kernels take them apart at their beginning.
+All of it is tuples of arrays and numbers, because that is what kernels take.
 """
 
 from __future__ import annotations
@@ -9,110 +9,185 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runtime.admission.arrays import Came, Integers, Punctuation, Ready, Released, Rows, Timers
+from runtime.admission.arrays import Integers, KeyedRows, Places, Punctuation, Ready, Released, Timers
 from runtime.instants import NO_TIME
-from runtime.policies.per_input import BY_CLOCK, PolicyColumns
+from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 
-class Case(NamedTuple):
-    """What is to be admitted, and where the answer goes: see `runtime.admission.per_key.admit`. `came`: rows one key after the other."""
+class Timelines(NamedTuple):
+    """How far the timelines of keys have come, µs; NO_TIME = only as far as the clock takes them.
 
-    rows: Rows
-    came: Came
+    bounds: by key and input, by the key's records and heartbeats
+    everywhere: by input, by heartbeats for every key
+    """
+
+    bounds: Integers
+    everywhere: Integers
+
+
+class Admission(NamedTuple):
+    """One run of admission. It reads all but `bounds`, `times`, `buffer_end`, `places.time`, `timers` and `released`.
+
+    rows: all rows of the call
+    places: their arrival, time and input grouped by key
+    punctuation: heartbeats without a key, changes of leeway
+    policies: the inputs' settings
+    bounds: `Timelines.bounds`, advanced by this run
+    everywhere: `Timelines.everywhere` before this call
+    limit: timers run up to this moment, µs; NEVER = all of them
+    times: by row; filled in for inputs without wait, whose events happen when they arrive
+    buffer_end: by row; filled in for new events that are delayed
+    timers: filled in as they expire
+    ready: when shared clocks allow a release
+    released: the outcome, filled in key by key
+    """
+
+    rows: KeyedRows
+    places: Places
     punctuation: Punctuation
     policies: PolicyColumns
     bounds: Integers
     everywhere: Integers
     limit: int
+    times: Integers
+    buffer_end: Integers
     timers: Timers
     ready: Ready
     released: Released
 
 
 class Progress(NamedTuple):
-    """How far admission has come: the next key, the next free positions, and as `runtime.admission.per_key.Admitted` has it."""
+    """How far a run of admission has come.
+
+    key: the next key
+    out: the next free position of released events
+    pending_out: the next free one of `Released.pending`
+    next_timer: the earliest pending timer of the keys so far, µs; NEVER = none
+    last_release: the latest moment at which a timer, or a later record, released something, µs; NO_TIME = none
+    """
 
     key: int
     out: int
-    left: int
-    next_due: int
-    last_due: int
+    pending_out: int
+    next_timer: int
+    last_release: int
 
 
 class Facts(NamedTuple):
-    """`longest` and `shortest`: the largest and the least delay, an input without `wait`, or with a shared clock, has none;
-    `longest_own`: of the keys' own timelines, -1: they have none; `is_still`: only the clock moves them. Whether any record is a
-    heartbeat; whether a key may be simple (`runtime.admission.per_key_sorted`); whether definitive time may be just `longest` behind the
-    clock: no heartbeat was for every key so far, and no clock is shared; `is_shared`: one is."""
+    """What holds for all keys of a run.
+
+    longest: the largest delay of an input, µs; inputs without wait and those with a shared clock count as 0
+    shortest: the least delay, counted the same way
+    longest_own: the largest delay of the keys' own timelines; -1 = all clocks are shared
+    only_clock: no record advances a bound, and none has: timelines follow the clock
+    has_heartbeats: some record is a heartbeat for its key
+    may_sort: keys without delayed events may go to `runtime.admission.per_key_sorted`
+    may_follow_clock: some keys' definitive time may be just `longest` behind the clock: no heartbeat for every key so far,
+        no shared clock
+    is_shared: some input has a shared clock
+    """
 
     longest: int
     shortest: int
     longest_own: int
-    is_still: bool
-    any_beats: bool
-    may_be_simple: bool
-    may_be_quiet: bool
+    only_clock: bool
+    has_heartbeats: bool
+    may_sort: bool
+    may_follow_clock: bool
     is_shared: bool
 
 
-def facts_of(case: Case) -> Facts:
-    """What holds for all keys of a case."""
-    delay, everywhere = case.policies.delay, case.everywhere
-    may_move = bool((case.policies.moves & (delay >= 0)).any())
+def facts_of(admission: Admission) -> Facts:
+    """What holds for all keys of a run, before it begins."""
+    delay, everywhere = admission.policies.delay, admission.everywhere
+    records_advance = bool((admission.policies.moves & (delay >= 0)).any())
+    is_advanced = max(int(everywhere.max()), int(admission.bounds.max(initial=NO_TIME))) != NO_TIME
     is_shared = bool(delay.min() == BY_CLOCK)
     own = delay[delay != BY_CLOCK]
-    any_beats = bool(case.rows.beats.any())
+    has_heartbeats = bool(admission.rows.heartbeats.any())
     return Facts(
         longest=max(0, int(delay.max())),
         shortest=int(np.maximum(delay, 0).min()),
         longest_own=max(0, int(own.max())) if len(own) else -1,
-        is_still=not may_move and max(int(everywhere.max()), int(case.bounds.max(initial=NO_TIME))) == NO_TIME,
-        any_beats=any_beats,
-        may_be_simple=not any_beats and not len(case.punctuation.beat_row),
-        may_be_quiet=bool(everywhere.max() == NO_TIME) and not is_shared,
+        only_clock=not records_advance and not is_advanced,
+        has_heartbeats=has_heartbeats,
+        may_sort=not has_heartbeats and not len(admission.punctuation.heartbeat_row),
+        may_follow_clock=bool(everywhere.max() == NO_TIME) and not is_shared,
         is_shared=is_shared,
     )
 
 
-class Steps(NamedTuple):
-    """How the timelines of the key at hand go up by records, by input: step n is to `time[item, n]`, by the record at
-    `place[item, n]`; `size`: how many steps there are. `next`, `seen`: how far two pointers have come along them."""
+class Advances(NamedTuple):
+    """How records advance the bounds of the key at work: what `runtime.admission.per_key_sorted` goes along.
+
+    time: by input and number; the bound after this advance, µs; strictly increasing
+    place: by input and number; the record that advances it
+    count: by input, how many there are
+    next_reaching: by input, how far the search for the first bound at or above a time has come
+    next_after: by input, how far the search for the last bound at a moment has come
+    """
 
     time: Integers
     place: Integers
-    size: Integers
-    next: Integers
-    seen: Integers
+    count: Integers
+    next_reaching: Integers
+    next_after: Integers
 
 
-class Room(NamedTuple):
-    """Room for one key at a time: `common` to `pending_number` as `runtime.admission.per_key` has them, `steps` as `runtime.admission.per_key_sorted`."""
+class Workspace(NamedTuple):
+    """Memory for one key at a time, for the key that has most rows and timers.
+
+    common: by input, the bound by heartbeats for every key
+    delayed_time: by input, a heap: times of delayed events
+    delayed_until: by input, the same heap: when their buffers end
+    delayed_count: by input, the size of the heap
+    pending_time: a heap (or sorted): times of pending events and timers
+    pending_entry: their entries
+    advances: of `runtime.admission.per_key_sorted`
+    """
 
     common: Integers
-    held_time: Integers
-    held_ripe: Integers
-    held: Integers
+    delayed_time: Integers
+    delayed_until: Integers
+    delayed_count: Integers
     pending_time: Integers
-    pending_number: Integers
-    steps: Steps
+    pending_entry: Integers
+    advances: Advances
 
 
-def new_room(case: Case) -> Room:
-    """Room for the key of the case that has most rows and timers."""
-    inputs = len(case.everywhere)
-    widest = int((np.diff(case.rows.start) + np.diff(case.timers.start)).max(initial=1))
-    return Room(
+def new_workspace(admission: Admission) -> Workspace:
+    """Memory for a run of admission, allocated once."""
+    inputs = len(admission.everywhere)
+    sizes = np.diff(admission.rows.start) + np.diff(admission.timers.start)
+    widest = int(sizes.max(initial=1))
+    return Workspace(
         common=np.empty(inputs, np.int64),
-        held_time=np.empty((inputs, widest), np.int64),
-        held_ripe=np.empty((inputs, widest), np.int64),
-        held=np.zeros(inputs, np.int64),
+        delayed_time=np.empty((inputs, widest), np.int64),
+        delayed_until=np.empty((inputs, widest), np.int64),
+        delayed_count=np.zeros(inputs, np.int64),
         pending_time=np.empty(widest, np.int64),
-        pending_number=np.empty(widest, np.int64),
-        steps=_new_steps(inputs, widest),
+        pending_entry=np.empty(widest, np.int64),
+        advances=_new_advances(inputs, widest),
     )
 
 
-def _new_steps(inputs: int, widest: int) -> Steps:
-    """Room for one key of so many rows."""
+def _new_advances(inputs: int, widest: int) -> Advances:
     time, place = np.empty((inputs, widest), np.int64), np.empty((inputs, widest), np.int64)
-    return Steps(time, place, *(np.zeros(inputs, np.int64) for _ in range(3)))
+    return Advances(time, place, *(np.zeros(inputs, np.int64) for _ in range(3)))
+
+
+def advanced_by_punctuation(everywhere: Integers, punctuation: Punctuation) -> Integers:
+    """`Timelines.everywhere` after the heartbeats of a call that are for every key."""
+    advanced = everywhere.copy()
+    for mask, time in zip(punctuation.heartbeat_mask.tolist(), punctuation.heartbeat_time.tolist(), strict=True):
+        for item in range(len(advanced)):
+            if mask >> item & 1:
+                advanced[item] = max(advanced[item], time)
+    return advanced
+
+
+def times_to_fill(rows: KeyedRows, policies: PolicyColumns) -> tuple[Integers, Integers]:
+    """`Admission.times` and `.buffer_end`: the columns of `rows`, copied where a run may change them."""
+    fills_times = bool((policies.delay == NO_WAIT).any())
+    fills_ends = bool((policies.moves & (policies.delay >= 0)).any())
+    return rows.time.copy() if fills_times else rows.time, rows.buffer_end.copy() if fills_ends else rows.buffer_end

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
-from runtime.admission.arrays import Punctuation, Ready, Released, Rows, Standing
+from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin
 from runtime.admission.interval_edges import ends
 from runtime.admission.query_clocks import ClocksRun, QueryClocks
 from runtime.admission.selection import Selection, Selector
@@ -70,7 +70,7 @@ class Call:
     table: pa.Table
     keys: list[pa.Array]
     numbers: Integers
-    rows: Rows
+    rows: KeyedRows
     bounds: Integers
     punctuation: Punctuation
     clocks: ClocksRun
@@ -136,16 +136,16 @@ class Calls:
         inputs = [self._selector.input_of(kinds[:first_new]), _chosen(selection.input, rows)]
         times = [kept.column("_time").to_numpy(), _chosen(selection.time, rows)]
         beats = _chosen(selection.beats, rows) if len(selection.beats) else selection.beats
-        everything = Rows(
+        everything = KeyedRows(
             start=start,
             key_rows=key_rows,
             key=numbers[:judged],
-            standing=np.concatenate([pending.astype(np.int8), np.full(fresh, Standing.NEW, np.int8)]),
+            origin=np.concatenate([pending.astype(np.int8), np.full(fresh, RowOrigin.NEW, np.int8)]),
             input=np.concatenate([*inputs, self._selector.input_of(kinds[judged:])]),
-            beats=np.concatenate([np.zeros(first_new, np.int64), beats]) if len(beats) else beats,
+            heartbeats=np.concatenate([np.zeros(first_new, np.int64), beats]) if len(beats) else beats,
             time=np.concatenate([*times, self._waits.members.column("_time").to_numpy()]),
             arrival=table.column("_arrival").to_numpy(),
-            ripe=np.concatenate([kept.column("_ripe").to_numpy(), np.full(fresh + waiting, NO_TIME, np.int64)]),
+            buffer_end=np.concatenate([kept.column("_ripe").to_numpy(), np.full(fresh + waiting, NO_TIME, np.int64)]),
             first_new=first_new,
         )
         punctuation = self._punctuation(clocked, everything, numbers, rows)
@@ -157,7 +157,7 @@ class Calls:
     def _run_clocks(
         self,
         clocked: Clocked,
-        everything: Rows,
+        everything: KeyedRows,
         new: pa.Table,
         kinds: Integers,
         keys: list[pa.Array],
@@ -203,18 +203,18 @@ class Calls:
         place = table.schema.get_field_index("_adjusted")
         return table.set_column(place, "_adjusted", adjusted.combine_chunks())
 
-    def _punctuation(self, clocked: Clocked, everything: Rows, numbers: Integers, rows: Integers) -> Punctuation:
+    def _punctuation(self, clocked: Clocked, everything: KeyedRows, numbers: Integers, rows: Integers) -> Punctuation:
         everywhere = np.empty(0, np.int64)
-        if len(everything.beats):
+        if len(everything.heartbeats):
             is_new = slice(everything.first_new, everything.first_new + len(rows))
-            keyless = (everything.beats[is_new] != 0) & (numbers[is_new] < 0)
+            keyless = (everything.heartbeats[is_new] != 0) & (numbers[is_new] < 0)
             everywhere = everything.first_new + np.flatnonzero(keyless)
         changes = [everything.first_new + int(np.searchsorted(rows, row)) for row, _ in clocked.leeways]
         return Punctuation(
-            beat_row=everywhere,
-            beat_mask=everything.beats[everywhere],
-            beat_time=everything.time[everywhere],
-            beat_arrival=everything.arrival[everywhere],
+            heartbeat_row=everywhere,
+            heartbeat_mask=everything.heartbeats[everywhere],
+            heartbeat_time=everything.time[everywhere],
+            heartbeat_arrival=everything.arrival[everywhere],
             leeway_row=np.array(changes, np.int64),
             leeway=self._by_input(
                 [None if era is None else era.leeway for _, era in clocked.leeways], self._policies.leeway
@@ -230,7 +230,7 @@ class Calls:
         return np.array([standard if length is None else np.full_like(standard, length) for length in lengths])
 
 
-def with_ends(table: pa.Table, plan: Plan, rows: Rows, released: Released) -> pa.Table:
+def with_ends(table: pa.Table, plan: Plan, rows: KeyedRows, released: Released) -> pa.Table:
     """The rows with the ends that end edges have brought to events that were still waiting."""
     if "_end" not in table.column_names:
         return table
@@ -238,9 +238,9 @@ def with_ends(table: pa.Table, plan: Plan, rows: Rows, released: Released) -> pa
     is_admitted = np.zeros(len(table), np.bool_)
     is_admitted[first : first + len(released.verdict)] = released.verdict == 0
     gone = np.full((2, len(table)), NEVER, np.int64)
-    gone[0][:first] = np.where(rows.standing[:first] == Standing.WINDOW, NO_TIME, NEVER)
+    gone[0][:first] = np.where(rows.origin[:first] == RowOrigin.WINDOW, NO_TIME, NEVER)
     window = np.repeat(released.fresh, np.diff(released.start))
     fresh = np.flatnonzero(np.arange(len(window)) >= window)
-    gone[:, released.order[fresh]] = released.emitted[fresh], released.step[fresh]
+    gone[:, released.order[fresh]] = released.emitted[fresh], released.record[fresh]
     place = table.schema.get_field_index("_end")
     return table.set_column(place, "_end", ends(table, plan, is_admitted, gone, first))

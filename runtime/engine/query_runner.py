@@ -21,6 +21,7 @@ from runtime.admission.outcomes import Outcome, after_admission, reason_words
 from runtime.admission.per_key import Admitted, admit
 from runtime.admission.query_clocks import ClocksRun, QueryClocks
 from runtime.admission.selection import Selection, Selector
+from runtime.admission.workspace import Timelines
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import AT_THE_END, SYSTEM_FIELDS, field_columns
 from runtime.columns.keys import key_columns, key_identity, plain_columns, unique_numbers
@@ -135,26 +136,20 @@ class QueryRunner:
         work = self._admit(self._calls.prepare(clocked, selection, rows, new), clocked.limit)
         matches = self._match(clocked, work, rows)
         work = self._work or work
-        self._own_due = work.admitted.next_due
+        self._own_due = work.admitted.next_timer
         account = self._account(clocked, selection, rows, work, was_pending)
         return QueryOutcome(
             matches=matches,
             outputs=OUTPUT_SCHEMA.empty_table() if matches is None else run_block(self._plan, self.query, matches),
             discarded=self._discarded(clocked, selection, rows, work.admitted.released),
             account=account,
-            last_due=work.admitted.last_due,
+            last_due=work.admitted.last_release,
             adjusted=self._adjusted(work.call.clocks, rows),
         )
 
     def _admit(self, call: Call, limit: int) -> _Work:
         """What is released by the records and by time; of a query with a trailing wait `_match` says the last word."""
-        if self.query.trailing is None:
-            admitted = self._judge(call, self._everywhere, limit)
-        else:
-            copied = call.rows._replace(time=call.rows.time.copy(), ripe=call.rows.ripe.copy())
-            trial = replace(call, rows=copied, bounds=call.bounds.copy())
-            admitted = self._judge(trial, self._everywhere.copy(), limit)
-            call.rows.time[:] = copied.time
+        admitted = self._judge(call, limit)
         superseded = self._superseded(call.table, call.rows.input, admitted.released)
         table = with_ends(call.table, self._plan, call.rows, admitted.released)
         self._work = _Work(replace(call, table=table), admitted, superseded)
@@ -167,10 +162,17 @@ class QueryRunner:
         columns = [query, reasons, pa.array(clocks.verdicts.time[places]), pa.array(rows[places])]
         return pa.table(columns, schema=ADJUSTED_SCHEMA)
 
-    def _judge(self, call: Call, everywhere: Integers, limit: int, timers: Timers | None = None) -> Admitted:
+    def _judge(self, call: Call, limit: int, timers: Timers | None = None) -> Admitted:
         judged = call.clocks.verdicts.refused, call.clocks.verdicts.bound
         return admit(
-            call.rows, call.punctuation, self._policies, call.bounds, everywhere, limit, judged, timers, call.ready
+            call.rows,
+            call.punctuation,
+            self._policies,
+            Timelines(call.bounds, self._everywhere),
+            limit,
+            judged,
+            timers,
+            call.ready,
         )
 
     def _superseded(self, table: pa.Table, input_of: NDArray[np.int16], released: Released) -> Integers:
@@ -187,9 +189,9 @@ class QueryRunner:
             fresh=released.fresh,
             row=np.concatenate([released.order, extra]) if members else released.order,
             input=np.concatenate([released.input, work.call.rows.input[extra]]) if members else released.input,
-            time=np.concatenate([released.time, work.call.rows.time[extra]]) if members else released.time,
+            time=np.concatenate([released.time, work.admitted.times[extra]]) if members else released.time,
             superseded=work.superseded,
-            table=work.call.table.append_column("_time", pa.array(work.call.rows.time)),
+            table=work.call.table.append_column("_time", pa.array(work.admitted.times)),
         )
         found = self._matcher.match(ordered)
         if self.query.trailing is None:
@@ -198,7 +200,7 @@ class QueryRunner:
             matched = self._waited(clocked, work, ordered, found, rows)
         if not len(matched):
             return None
-        return match_table(self._plan, self.query, work.call.table, work.call.rows.time, matched)
+        return match_table(self._plan, self.query, work.call.table, work.admitted.times, matched)
 
     def _matched(self, work: _Work, found: Found, rows: Integers) -> Matched:
         """The matches of the call, as their latest events were released."""
@@ -216,7 +218,7 @@ class QueryRunner:
             definitive=self._definitive(work, released.order[latest], released, latest),
             emitted=released.emitted[latest],
             waited=released.waited[latest],
-            step=self._steps(released.step[latest], rows),
+            step=self._steps(released.record[latest], rows),
             rank=latest,
             selected=chosen,
         )
@@ -225,14 +227,15 @@ class QueryRunner:
         """The matches whose trailing wait is over. Judges the call a second time, now that the moments are known."""
         waiting = self._waits.all_of(ordered, found, work.call.numbers)
         waiting = waiting.only(self._matcher.outlives(ordered, waiting))
-        clock = timers_of(waiting, len(work.call.bounds), len(work.call.rows.time))
+        clock = timers_of(waiting, len(work.call.bounds), len(work.admitted.times))
         keys = np.repeat(np.arange(len(work.call.bounds)), np.diff(clock.timers.start))
         timed = Ready(*work.call.ready[:2], *work.call.clocks.ready(keys, clock.timers.time))
-        admitted = self._judge(replace(work.call, ready=timed), self._everywhere, clocked.limit, clock.timers)
+        admitted = self._judge(replace(work.call, ready=timed), clocked.limit, clock.timers)
+        clock = replace(clock, timers=admitted.timers)
         self._work = replace(work, admitted=admitted)
         over, timers = clock.expired, clock.timers
         definitive = work.call.clocks.lowered(
-            keys[over], timers.emitted[over], timers.step[over], timers.definitive[over]
+            keys[over], timers.emitted[over], timers.record[over], timers.definitive[over]
         )
         done = waiting.only(clock.wait[over])
         self._waits.keep(ordered, waiting.only(clock.pending))
@@ -243,7 +246,7 @@ class QueryRunner:
             definitive=definitive,
             emitted=timers.emitted[over],
             waited=np.full(len(over), Waited.WAIT, np.int8),
-            step=self._steps(timers.step[over], rows),
+            step=self._steps(timers.record[over], rows),
             rank=ordered.start[-1] + np.arange(len(over)),
         )
 
@@ -253,7 +256,7 @@ class QueryRunner:
         reached = released.definitive[positions]
         if not work.call.clocks.runs:
             return reached
-        emitted, step = released.emitted[positions], released.step[positions]
+        emitted, step = released.emitted[positions], released.record[positions]
         return work.call.clocks.lowered(work.call.numbers[rows], emitted, step, reached)
 
     @staticmethod
@@ -304,15 +307,16 @@ class QueryRunner:
         if work is None or clock == NO_TIME:
             return
         admitted, delay = work.admitted.released, self._policies.delay
-        definitive = definitive_times(work.call.bounds, self._everywhere, delay, clock)
+        self._everywhere = work.admitted.timelines.everywhere
+        definitive = definitive_times(work.admitted.timelines.bounds, self._everywhere, delay, clock)
         definitive = np.minimum(definitive, self._clocks.definitive(work.call.clocks, clock, len(definitive)))
         kept = rows_to_keep(admitted, work.superseded, definitive, self._windows)
         rows = np.concatenate([kept, admitted.pending])
-        own = [work.call.rows.time[rows], work.call.rows.ripe[rows], np.arange(len(rows)) >= len(kept)]
+        own = [work.admitted.times[rows], work.admitted.buffer_end[rows], np.arange(len(rows)) >= len(kept)]
         table = work.call.table.take(pa.array(rows))
         for field, values in zip(_OWN_FIELDS, own, strict=True):
             table = table.append_column(field, pa.array(values))
-        due = admitted.due[work.call.numbers[rows]]
+        due = admitted.next_timer[work.call.numbers[rows]]
         self._memory.remember(table.combine_chunks(), self._remembered_bounds(work, clock), due)
         self._clocks.evict(clock)
         self._work = None
@@ -322,10 +326,11 @@ class QueryRunner:
         delay = self._policies.delay
         has_none = (delay == NO_WAIT) | (delay == BY_CLOCK)
         anyway = np.maximum(np.where(has_none, NEVER, clock - delay), self._everywhere)
-        number, item = np.nonzero(work.call.bounds > anyway)
+        bounds = work.admitted.timelines.bounds
+        number, item = np.nonzero(bounds > anyway)
         index = pa.array(_rows_of(number, work.call.numbers, len(work.call.bounds)))
         columns = {f"key{place}": column.take(index) for place, column in enumerate(work.call.keys)}
-        columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(work.call.bounds[number, item])}
+        columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(bounds[number, item])}
         return pa.table(columns)
 
     def _keys_of(self, table: pa.Table) -> list[pa.Array]:
