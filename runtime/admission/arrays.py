@@ -88,6 +88,17 @@ class Punctuation(NamedTuple):
     reorder: Integers
 
 
+class Timelines(NamedTuple):
+    """How far the timelines of keys have come, µs; NO_TIME = only as far as the clock takes them.
+
+    bounds: by key and input, by the key's records and heartbeats
+    everywhere: by input, by heartbeats for every key
+    """
+
+    bounds: Integers
+    everywhere: Integers
+
+
 class Ready(NamedTuple):
     """When the clocks that keys share reach the time of each row and timer; all empty = there are no such clocks.
 

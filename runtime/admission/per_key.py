@@ -25,6 +25,7 @@ from runtime.admission.arrays import (
     Punctuation,
     Ready,
     Released,
+    Timelines,
     Timers,
     Waited,
     by_place,
@@ -37,14 +38,13 @@ from runtime.admission.arrays import (
     release,
 )
 from runtime.admission.heaps import pop, push
-from runtime.admission.per_key_sorted import admit_sorted
 from runtime.admission.outcomes import Outcome
+from runtime.admission.per_key_sorted import admit_sorted
 from runtime.admission.rules import judge, own_settings
 from runtime.admission.workspace import (
     Admission,
     Facts,
     Progress,
-    Timelines,
     Workspace,
     advanced_by_punctuation,
     facts_of,
@@ -157,7 +157,7 @@ def _trimmed(released: Released) -> Released:
 
 
 class Partition(NamedTuple):
-    """The timelines of the key at work, and its heaps; how many entries `pending_time` has is in `KeyState`.
+    """The timelines of the key at work, and its heaps; how many entries `pending_time` has is in `KeyProgress`.
 
     delay: by input, the largest delay, µs; NO_WAIT, BY_CLOCK
     bound: by input, the bound by the key's own records and heartbeats
@@ -174,7 +174,7 @@ class Partition(NamedTuple):
     pending_entry: Integers
 
 
-class KeyState(NamedTuple):
+class KeyProgress(NamedTuple):
     """How far the work on a key has come.
 
     place: its next record
@@ -270,7 +270,7 @@ def _timelines_of(admission: Admission, workspace: Workspace, key: int) -> Parti
 
 
 @inlined
-def _load_key(admission: Admission, facts: Facts, part: Partition, key: int, progress: Progress) -> KeyState:
+def _load_key(admission: Admission, facts: Facts, part: Partition, key: int, progress: Progress) -> KeyProgress:
     """What earlier calls have stored of a key: its window goes to the outcome, pending events and timers to the heaps."""
     rows, places, timers, released = admission.rows, admission.places, admission.timers, admission.released
     for item in range(len(part.delay)):
@@ -293,7 +293,7 @@ def _load_key(admission: Admission, facts: Facts, part: Partition, key: int, pro
     for timer in range(timers.start[key], timers.start[key + 1]):
         push(part.pending_time, part.pending_entry, pending, timers.time[timer], timers.first + timer)
         pending += 1
-    return KeyState(place, 0, 0, pending, follows_clock, has_other_timers, out, progress.last_release)
+    return KeyProgress(place, 0, 0, pending, follows_clock, has_other_timers, out, progress.last_release)
 
 
 @borrowing
@@ -306,7 +306,7 @@ def _is_unmoved(bounds: Integers) -> bool:
 
 
 @inlined
-def _next_incoming(admission: Admission, state: KeyState, key: int) -> Incoming:
+def _next_incoming(admission: Admission, state: KeyProgress, key: int) -> Incoming:
     """A record of the key or a heartbeat for every key, whichever arrived first; or the end of the call."""
     rows, punctuation = admission.rows, admission.punctuation
     row, now, is_heartbeat = -1, admission.limit, False
@@ -320,7 +320,9 @@ def _next_incoming(admission: Admission, state: KeyState, key: int) -> Incoming:
 
 
 @inlined
-def _run_timers(admission: Admission, facts: Facts, part: Partition, state: KeyState, incoming: Incoming) -> KeyState:
+def _run_timers(
+    admission: Admission, facts: Facts, part: Partition, state: KeyProgress, incoming: Incoming
+) -> KeyProgress:
     """Runs the timers that expire up to the arrival of what comes next, each at its own moment."""
     rows, timers, ready = admission.rows, admission.timers, admission.ready
     now, pending, out, last_release = incoming.now, state.pending, state.out, state.last_release
@@ -354,7 +356,7 @@ def _run_timers(admission: Admission, facts: Facts, part: Partition, state: KeyS
             )
             pop(part.pending_time, part.pending_entry, pending)
             pending -= 1
-    return KeyState(
+    return KeyProgress(
         state.place,
         state.heartbeat,
         state.change,
@@ -367,11 +369,11 @@ def _run_timers(admission: Admission, facts: Facts, part: Partition, state: KeyS
 
 
 @inlined
-def _take_heartbeat(admission: Admission, part: Partition, state: KeyState) -> KeyState:
+def _take_heartbeat(admission: Admission, part: Partition, state: KeyProgress) -> KeyProgress:
     """Advances the key's timelines by the next heartbeat for every key."""
     punctuation, number = admission.punctuation, state.heartbeat
     _advance_by_heartbeat(part.common, punctuation.heartbeat_mask[number], punctuation.heartbeat_time[number])
-    return KeyState(
+    return KeyProgress(
         state.place,
         number + 1,
         state.change,
@@ -384,7 +386,9 @@ def _take_heartbeat(admission: Admission, part: Partition, state: KeyState) -> K
 
 
 @inlined
-def _take_record(admission: Admission, facts: Facts, part: Partition, state: KeyState, incoming: Incoming) -> KeyState:
+def _take_record(
+    admission: Admission, facts: Facts, part: Partition, state: KeyProgress, incoming: Incoming
+) -> KeyProgress:
     """Judges the key's next record; if it is admitted, it is pending, and advances its timeline or is delayed."""
     rows, places, policies, released = admission.rows, admission.places, admission.policies, admission.released
     place, row, now, pending = state.place, incoming.row, incoming.now, state.pending
@@ -421,7 +425,7 @@ def _take_record(admission: Admission, facts: Facts, part: Partition, state: Key
     if is_admitted:
         push(part.pending_time, part.pending_entry, pending, time, place)
         pending += 1
-    return KeyState(
+    return KeyProgress(
         place + 1,
         state.heartbeat,
         change,
@@ -435,8 +439,8 @@ def _take_record(admission: Admission, facts: Facts, part: Partition, state: Key
 
 @inlined
 def _release_due(
-    admission: Admission, facts: Facts, part: Partition, state: KeyState, incoming: Incoming, newest: int
-) -> KeyState:
+    admission: Admission, facts: Facts, part: Partition, state: KeyProgress, incoming: Incoming, newest: int
+) -> KeyProgress:
     """Releases what a record or a heartbeat has made definitive; `newest`: the place of the record, -1 = a heartbeat."""
     rows, timers, ready = admission.rows, admission.timers, admission.ready
     now, record, pending, out = incoming.now, incoming.row - rows.first_new, state.pending, state.out
@@ -458,7 +462,7 @@ def _release_due(
         out = release(rows, admission.places, admission.released, timers, entry, out, now, definitive, waited, record)
         pop(part.pending_time, part.pending_entry, pending)
         pending -= 1
-    return KeyState(
+    return KeyProgress(
         state.place,
         state.heartbeat,
         state.change,
@@ -471,7 +475,7 @@ def _release_due(
 
 
 @inlined
-def _keep_pending(admission: Admission, part: Partition, state: KeyState, progress: Progress, key: int) -> Progress:
+def _keep_pending(admission: Admission, part: Partition, state: KeyProgress, progress: Progress, key: int) -> Progress:
     """Writes what is still pending of a key, in total order, and its next timer."""
     rows, timers, released = admission.rows, admission.timers, admission.released
     pending, next_timer, pending_out = state.pending, progress.next_timer, progress.pending_out

@@ -1,7 +1,7 @@
-"""What each query makes of a record: an event of an input, a heartbeat, or nothing; with which source time.
+"""Selection: what each query makes of a record, an event of an input, a heartbeat or nothing, and its source time.
 
-Takes records of any kind as a table; gives columns by row. It looks at one record at a time, needs no state and no order: it may run
-before records are shipped anywhere, and what no query wants need not be shipped (only counted).
+It looks at one record at a time and needs neither state nor order. So it can run before records are shipped; those that no
+query selects are only counted.
 """
 
 from __future__ import annotations
@@ -33,38 +33,43 @@ class Selection:
 
     outcome: an `Outcome`; USED = an event of an input, which admission may still adjust or refuse
     input: the input of that event; -1 = none
-    beats: bits of the inputs that the record is a heartbeat of; empty if the query has no heartbeats
-    time: source time
+    heartbeats: bits of the inputs that the record is a heartbeat of; empty if the query has no heartbeats
+    time: source time, µs; NO_TIME = none
     """
 
     outcome: NDArray[np.int8]
     input: NDArray[np.int16]
-    beats: NDArray[np.int64]
+    heartbeats: NDArray[np.int64]
     time: NDArray[np.int64]
+
+    @property
+    def is_selected(self) -> NDArray[np.bool_]:
+        """By row, whether the record is an event of an input or a heartbeat."""
+        return _is_selected(self.outcome)
 
 
 class Selector:
-    """The roles of a plan's event types in one query."""
+    """The roles of a plan's event types in one query: as inputs, as heartbeats, as sources of another input's time."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
         numbers = {event.name: number for number, event in enumerate(plan.events)}
         self._time_from = [(numbers[event], source) for event, source in query.time_sources()]
         self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
-        # by kind of record: those that are no events have negative numbers, which count from the end
+        # by kind of record; records that are not events have negative kinds, which index from the end
         kinds = len(plan.events) + len(_BY_KIND)
         self._outcome = np.full(kinds, Outcome.UNRELATED, np.int8)
         self._input = np.full(kinds, -1, np.int16)
-        self._beats = np.zeros(kinds, np.int64)
+        self._heartbeats = np.zeros(kinds, np.int64)
         self._keyed = np.zeros(kinds, np.bool_)
         self._needs_time = np.zeros(kinds, np.bool_)
         self._exports = np.zeros(kinds, np.bool_)
         for other, meaning in _BY_KIND.items():
             self._outcome[other] = meaning
         for kind, event in enumerate(plan.events):
-            self._take_role(kind, event.name)
+            self._add_role(kind, event.name)
 
-    def _take_role(self, kind: int, event: str) -> None:
+    def _add_role(self, kind: int, event: str) -> None:
         for index, item in enumerate(self._query.inputs):
             if item.event == event:
                 self._input[kind] = index
@@ -73,53 +78,62 @@ class Selector:
                 self._exports[kind] = True
                 self._needs_time[kind] = True
             if item.heartbeat is not None and item.heartbeat.event == event:
-                self._beats[kind] |= 1 << index
+                self._heartbeats[kind] |= 1 << index
                 self._needs_time[kind] = True
         self._keyed[kind] = bool(key_sources(self._query).get(event))
         if self._input[kind] >= 0:
             self._outcome[kind] = Outcome.USED
-        elif self._beats[kind] or self._exports[kind]:
+        elif self._heartbeats[kind] or self._exports[kind]:
             self._outcome[kind] = Outcome.HEARTBEAT
 
     def select(
-        self, table: pa.Table, kinds: NDArray[np.int64], beats_of: Mapping[int, tuple[str, int]] = MappingProxyType({})
+        self,
+        table: pa.Table,
+        kinds: NDArray[np.int64],
+        heartbeats_of: Mapping[int, tuple[str, int]] = MappingProxyType({}),
     ) -> Selection:
-        """One verdict a record, before time comes in. `beats_of`: control events that are heartbeats, by row: event type and time."""
+        """The roles of records, before any rule of time.
+
+        heartbeats_of: control events that are heartbeats, by row: event type and time, µs
+        """
         outcome, input_of = self._outcome[kinds], self._input[kinds]
         self._filter(table, input_of, outcome)
         time = self._source_times(table, kinds)
         for column in key_columns(table, kinds, self._plan, self._query):
             if column.null_count:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
-                outcome[_is_concerned(outcome) & self._keyed[kinds] & missing] = Outcome.NULL_KEY
+                outcome[_is_selected(outcome) & self._keyed[kinds] & missing] = Outcome.NULL_KEY
         for inputs in self._substreams:
             columns = substream_columns(table, kinds, self._plan, self._query, inputs)
             for column in columns:
                 if column.null_count:
                     missing = column.is_null().to_numpy(zero_copy_only=False)
-                    outcome[np.isin(input_of, inputs) & _is_concerned(outcome) & missing] = Outcome.NULL_KEY
+                    outcome[np.isin(input_of, inputs) & _is_selected(outcome) & missing] = Outcome.NULL_KEY
         if len(time) and time.min() == NO_TIME:
-            outcome[_is_concerned(outcome) & self._needs_time[kinds] & (time == NO_TIME)] = Outcome.NULL_TIME
+            outcome[_is_selected(outcome) & self._needs_time[kinds] & (time == NO_TIME)] = Outcome.NULL_TIME
         input_of[outcome != Outcome.USED] = -1
-        beats = np.where(_is_concerned(outcome), self._beats[kinds], 0) if self._beats.any() else _NO_BEATS
-        if beats_of:
-            beats, time = self._with_beats(beats, time, beats_of)
-        return Selection(outcome, input_of, beats, time)
+        heartbeats = (
+            np.where(_is_selected(outcome), self._heartbeats[kinds], 0) if self._heartbeats.any() else _NO_HEARTBEATS
+        )
+        if heartbeats_of:
+            heartbeats, time = self._with_heartbeats(heartbeats, time, heartbeats_of)
+        return Selection(outcome, input_of, heartbeats, time)
 
-    def _with_beats(
-        self, beats: NDArray[np.int64], time: NDArray[np.int64], beats_of: Mapping[int, tuple[str, int]]
+    def _with_heartbeats(
+        self, heartbeats: NDArray[np.int64], time: NDArray[np.int64], heartbeats_of: Mapping[int, tuple[str, int]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Control events as heartbeats of the inputs of their event type; shared clocks see to theirs themselves."""
-        beats, time = (beats.copy() if len(beats) else np.zeros(len(time), np.int64)), time.copy()
-        for row, (event, moment) in beats_of.items():
+        """Adds control events as heartbeats of the inputs of their event type, except inputs with a shared clock, which
+        processes them itself."""
+        heartbeats, time = (heartbeats.copy() if len(heartbeats) else np.zeros(len(time), np.int64)), time.copy()
+        for row, (event, moment) in heartbeats_of.items():
             time[row] = moment
             for index, item in enumerate(self._query.inputs):
                 if item.event == event and not is_clocked(item):
-                    beats[row] |= 1 << index
-        return beats, time
+                    heartbeats[row] |= 1 << index
+        return heartbeats, time
 
     def input_of(self, kinds: NDArray[np.int64]) -> NDArray[np.int16]:
-        """The input that takes each kind of record, -1 for none; filters are not asked."""
+        """The input of each kind of record, whatever its filter says; -1 = none."""
         return self._input[kinds]
 
     def _filter(self, table: pa.Table, input_of: NDArray[np.int16], outcome: NDArray[np.int8]) -> None:
@@ -140,9 +154,9 @@ class Selector:
         return time
 
 
-_NO_BEATS = np.empty(0, np.int64)
+_NO_HEARTBEATS = np.empty(0, np.int64)
 
 
-def _is_concerned(outcome: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Which records the query takes."""
+def _is_selected(outcome: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """By row, whether the record is an event of an input or a heartbeat."""
     return (outcome == Outcome.USED) | (outcome == Outcome.HEARTBEAT)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from runtime.admission.shared_clock_kernel import Timelines
 from runtime.admission.timeline_kinds import NewRecords
 from runtime.arrow_types import one_chunk
-from runtime.columns.cold_rows import Shelf, is_small, joined
+from runtime.columns.cold_rows import ColdRows, is_small, joined
 from runtime.columns.keys import hash_keys
 from runtime.instants import NEVER
 
@@ -36,7 +36,7 @@ class TimelineStore:
         self._parts, self._places = [pa.field(name, type_) for name, type_ in fields[1:]], places
         columns = [*fields, *((name, pa.int64()) for name in COLUMNS.values())]
         self.hot = pa.schema(columns).empty_table()
-        self._cold, self._most = Shelf(self.hot), 0
+        self._cold, self._most = ColdRows(self.hot), 0
 
     def load(self, new: NewRecords) -> None:
         """Makes the timelines of the call's keys hot; all of them if the call is large."""
@@ -51,13 +51,13 @@ class TimelineStore:
             self.load_all()
             return
         hashes = hash_keys([one_chunk(self.hot.column(part.name)) for part in self._parts])
-        self._cold.put(self.hot, hashes, np.full(len(hashes), NEVER))
-        self.hot = self._cold.fetch(np.unique(hash_keys([new.keys[place] for place in self._places])))
+        self._cold.add(self.hot, hashes, np.full(len(hashes), NEVER))
+        self.hot = self._cold.take(np.unique(hash_keys([new.keys[place] for place in self._places])))
 
     def load_all(self) -> pa.Table:
         """Loads all timelines, and returns them."""
         if len(self._cold):
-            self.hot = joined([self.hot, self._cold.fetch_all()])
+            self.hot = joined([self.hot, self._cold.take_all()])
         return self.hot
 
     def near(self, key: Sequence[Any]) -> pa.Table:
@@ -65,7 +65,7 @@ class TimelineStore:
         if not self._places or not len(self._cold):
             return self.hot
         values = [pa.array([key[place]], part.type) for place, part in zip(self._places, self._parts, strict=True)]
-        return joined([self.hot, self._cold.of(hash_keys(values)[0])])
+        return joined([self.hot, self._cold.rows_of(hash_keys(values)[0])])
 
     def save(self, identities: pa.Table, timelines: Timelines) -> None:
         """Stores the timelines of a call as `hot`."""

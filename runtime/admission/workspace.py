@@ -14,17 +14,6 @@ from runtime.instants import NO_TIME
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 
-class Timelines(NamedTuple):
-    """How far the timelines of keys have come, µs; NO_TIME = only as far as the clock takes them.
-
-    bounds: by key and input, by the key's records and heartbeats
-    everywhere: by input, by heartbeats for every key
-    """
-
-    bounds: Integers
-    everywhere: Integers
-
-
 class Admission(NamedTuple):
     """One run of admission. It reads all but `bounds`, `times`, `buffer_end`, `places.time`, `timers` and `released`.
 

@@ -1,6 +1,7 @@
-"""Rows of keys that rest, in sorted runs: what is there is found by the hash of its key, and what rests costs next to nothing.
+"""Cold rows: rows of keys that the batch at work does not concern, stored as sorted runs and found by key hash.
 
-Takes tables whose rows belong to keys; gives back all rows of wanted keys. Two keys of one hash are only fetched together.
+Two keys with the same hash are loaded together; no answer depends on it. An idle row costs nothing but its memory: runs
+are searched only for wanted keys, and scanned only if a timer may have expired.
 """
 
 from __future__ import annotations
@@ -17,64 +18,73 @@ Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
 SMALL = 4
-"""A call is small if so many times its records are remembered, and at least LEAST rows."""
+"""A batch is small if at least so many times its records are stored, and at least LEAST rows."""
 
 LEAST = 4_096
 
 
-def is_small(records: int, remembered: int) -> bool:
-    """Whether so few records should leave alone what they do not concern."""
-    return remembered >= max(LEAST, SMALL * records)
+def is_small(records: int, stored: int) -> bool:
+    """Whether a batch is so small that it should load only the keys that it concerns."""
+    return stored >= max(LEAST, SMALL * records)
 
 
 _NO_HASHES = np.empty(0, np.uint64)
 
 
 class _Run:
-    """Rows in order of their keys' hash; `due`: when time alone does something to the row's key (NEVER: not, or fetched)."""
+    """Rows sorted by the hash of their key.
 
-    def __init__(self, table: pa.Table, hashes: Hashes, due: Integers) -> None:
+    timer: by row, when arrival time alone does something to its key, µs; NEVER = it does not, or the row was taken
+    is_stored: by row, whether it has not been taken yet
+    """
+
+    def __init__(self, table: pa.Table, hashes: Hashes, timer: Integers) -> None:
         order = np.argsort(hashes, kind="stable")
         self.table = table.take(pa.array(order))
         self.hashes = hashes[order]
-        self.due = due[order]
-        self.is_there = np.ones(len(order), np.bool_)
+        self.timer = timer[order]
+        self.is_stored = np.ones(len(order), np.bool_)
         self.count = len(order)
-        self._not_before = NO_TIME  # no row is due before it
+        self._no_timer_before = NO_TIME
 
-    def fetch(self, wanted: Hashes) -> pa.Table:
-        """Takes away the rows of these keys; `wanted` is sorted, without doubles."""
+    def take(self, wanted: Hashes) -> pa.Table:
+        """Removes and returns the rows of these keys; `wanted` is sorted, without duplicates."""
         first, last = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
         sizes = last - first
         rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-        rows = rows[self.is_there[rows]]
-        self.is_there[rows] = False
-        self.due[rows] = NEVER
+        rows = rows[self.is_stored[rows]]
+        self.is_stored[rows] = False
+        self.timer[rows] = NEVER
         self.count -= len(rows)
         return self.table.take(pa.array(rows))
 
-    def look(self) -> int:
-        """When time does something to any of them; remembers it."""
-        self._not_before = int(self.due.min(initial=NEVER))
-        return self._not_before
+    def next_timer(self) -> int:
+        """The earliest timer, NEVER if there is none; scans all rows."""
+        self._no_timer_before = int(self.timer.min(initial=NEVER))
+        return self._no_timer_before
 
-    def due_at(self, limit: int) -> Hashes:
-        """The keys to which time has done something at `limit`; all rows are looked at only when some may be due."""
-        is_due = self._not_before <= limit and self.look() <= limit
-        return self.hashes[self.due <= limit] if is_due else _NO_HASHES
+    def expired_keys(self, limit: int) -> Hashes:
+        """The hashes of keys with a timer up to `limit`.
 
-    def of(self, wanted: np.uint64) -> pa.Table:
-        """The rows of a key, left where they are."""
+        Rows are scanned only if `limit` has reached the earliest timer of the last scan. Nothing is lost: rows are only
+        ever removed from a run, so its earliest timer never gets earlier.
+        """
+        may_be_expired = self._no_timer_before <= limit and self.next_timer() <= limit
+        return self.hashes[self.timer <= limit] if may_be_expired else _NO_HASHES
+
+    def rows_of(self, wanted: np.uint64) -> pa.Table:
+        """The rows of a key, which stay stored."""
         first, last = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
-        return self.table.slice(first, last - first).filter(pa.array(self.is_there[first:last]))
+        return self.table.slice(first, last - first).filter(pa.array(self.is_stored[first:last]))
 
-    def rest(self) -> tuple[pa.Table, Hashes, Integers]:
-        """What has not been fetched."""
-        return self.table.filter(pa.array(self.is_there)), self.hashes[self.is_there], self.due[self.is_there]
+    def stored(self) -> tuple[pa.Table, Hashes, Integers]:
+        """All rows that have not been taken, with their hashes and timers."""
+        is_stored = self.is_stored
+        return self.table.filter(pa.array(is_stored)), self.hashes[is_stored], self.timer[is_stored]
 
 
-class Shelf:
-    """Runs, each less than half as long as the one before."""
+class ColdRows:
+    """Sorted runs of rows, each run less than half as long as the one before: a row is merged a logarithmic number of times."""
 
     def __init__(self, empty: pa.Table) -> None:
         self._empty = empty
@@ -83,36 +93,40 @@ class Shelf:
     def __len__(self) -> int:
         return sum(run.count for run in self._runs)
 
-    def put(self, table: pa.Table, hashes: Hashes, due: Integers) -> None:
-        """Adds rows of keys that have no others here."""
-        runs = [(table, hashes, due)]
-        while self._runs and self._runs[-1].count <= 2 * sum(len(part) for part, _, _ in runs):
-            runs.append(self._runs.pop().rest())
-        tables, *columns = zip(*reversed(runs), strict=True)
-        hashes, due = (np.concatenate(parts) for parts in columns)
-        self._runs.append(_Run(joined(tables), hashes, due))
+    def add(self, table: pa.Table, hashes: Hashes, timer: Integers) -> None:
+        """Stores all rows of some keys, none of which has rows here.
 
-    def due(self, limit: int) -> Hashes:
-        """The keys to which time has done something at `limit`."""
-        return np.concatenate([_NO_HASHES, *(run.due_at(limit) for run in self._runs)])
+        hashes: by row, the hash of its key
+        timer: by row, when arrival time alone does something to its key, µs; NEVER = it does not
+        """
+        runs = [(table, hashes, timer)]
+        while self._runs and self._runs[-1].count <= 2 * sum(len(part) for part, _, _ in runs):
+            runs.append(self._runs.pop().stored())
+        tables, *columns = zip(*reversed(runs), strict=True)
+        hashes, timer = (np.concatenate(parts) for parts in columns)
+        self._runs.append(_Run(joined(tables), hashes, timer))
+
+    def expired_keys(self, limit: int) -> Hashes:
+        """The hashes of keys with a timer up to `limit`."""
+        return np.concatenate([_NO_HASHES, *(run.expired_keys(limit) for run in self._runs)])
 
     @property
-    def next_due(self) -> int:
-        """When time does something to any of them."""
-        return min((run.look() for run in self._runs), default=NEVER)
+    def next_timer(self) -> int:
+        """The earliest timer, µs; NEVER if there is none."""
+        return min((run.next_timer() for run in self._runs), default=NEVER)
 
-    def fetch(self, wanted: Hashes) -> pa.Table:
-        """Takes away the rows of these keys."""
-        return joined([self._empty, *(run.fetch(wanted) for run in self._runs)])
+    def take(self, wanted: Hashes) -> pa.Table:
+        """Removes and returns the rows of these keys; `wanted` is sorted, without duplicates."""
+        return joined([self._empty, *(run.take(wanted) for run in self._runs)])
 
-    def fetch_all(self) -> pa.Table:
-        """Takes away everything."""
+    def take_all(self) -> pa.Table:
+        """Removes and returns all rows."""
         runs, self._runs = self._runs, []
-        return joined([self._empty, *(run.rest()[0] for run in runs)])
+        return joined([self._empty, *(run.stored()[0] for run in runs)])
 
-    def of(self, wanted: np.uint64) -> pa.Table:
-        """The rows of a key, left where they are."""
-        return joined([self._empty, *(run.of(wanted) for run in self._runs)])
+    def rows_of(self, wanted: np.uint64) -> pa.Table:
+        """The rows of a key, which stay stored."""
+        return joined([self._empty, *(run.rows_of(wanted) for run in self._runs)])
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -1,13 +1,13 @@
-"""The rows of a call, put together: what is remembered, what is new, what pending waits hold; keyed, timed and judged by shared clocks.
+"""The rows of one call for one query: stored events, new records and members of pending matches in one table.
 
-Takes a call's records and what a query makes of each; gives all that admission goes by. Row numbers are the same in all of its
-columns: kept events, then new records in order of arrival, then the members of waits.
+`assemble` numbers their keys, runs the shared clocks over the new records, and gives all that admission needs. A row has
+the same number in all columns: stored events come first, then new records in order of arrival, then members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.model import Plan, QueryPlan
-from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin
+from querylang.plan.model import Plan
+from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin, Timelines
 from runtime.admission.interval_edges import ends
-from runtime.admission.query_clocks import ClocksRun, QueryClocks
-from runtime.admission.selection import Selection, Selector
+from runtime.admission.query_clocks import ClocksRun
+from runtime.admission.selection import Selection
 from runtime.admission.timeline_kinds import NewRecords
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
-from runtime.engine.key_state import Remembered
+from runtime.engine.query_parts import QueryParts
+from runtime.engine.query_state import QueryState
 from runtime.instants import NEVER, NO_TIME
-from runtime.matching.trailing_waits import PendingWaits
 from runtime.policies.per_input import NO_WAIT, PolicyColumns
+from runtime.reading.control_events import ControlEvents
 
 Integers = NDArray[np.int64]
 
@@ -35,203 +36,273 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Leeway:
-    """delayLeeway and reorderBuffer in microseconds."""
+class CallRecords:
+    """The records of one call, in order of arrival.
 
-    leeway: int
-    reorder: int
-
-
-@dataclass(frozen=True, slots=True)
-class Clocked:
-    """The records of a call in order of arrival, `arrival` never before the clock. `leeways`: from which record on, None: what
-    the query's inputs start with; `beats`: the heartbeats among control events, by record: event type and time.
-
-    The clock comes to `now` by records and ticks; timers run up to `limit`; `is_over`: no more records will come.
+    table: as in `runtime.columns.arrivals`
+    kinds: by record, its event type or `_kind`
+    arrival: by record, µs; never before the clock
+    controls: what its control events ask for
+    now: the clock after all records and ticks, µs
+    limit: timers run up to this moment, µs; NEVER = all
+    is_last: no more records will come
     """
 
     table: pa.Table
     kinds: Integers
     arrival: Integers
-    leeways: Sequence[tuple[int, Leeway | None]]
-    beats: Mapping[int, tuple[str, int]]
+    controls: ControlEvents
     now: int
     limit: int
-    is_over: bool = False
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A call's rows: kept ones, new ones, then the members of pending waits; and all that admission goes by.
+class Wanted:
+    """What a query makes of the records of a call, and those that concern it.
 
-    `rows` and `bounds` are what `admit` takes and changes.
+    records: numbers of the records that concern the query; "new record" n of admission is `records[n]`
+    new: these records as rows with the query's columns
+    """
+
+    selection: Selection
+    records: Integers
+    new: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class CallRows:
+    """The rows of one call for one query, and what admission needs of them.
+
+    table: the events' columns, by row
+    keys: the key columns, by row, then by stored bound
+    numbers: the number of each of these keys; -1 = no key
+    rows: as admission takes them, without the members of pending matches
+    timelines: how far the keys' timelines have come
+    punctuation: heartbeats without a key, changes of leeway
+    clocks: how the shared clocks went through the new records
+    ready: when they reach each row's time
     """
 
     table: pa.Table
     keys: list[pa.Array]
     numbers: Integers
     rows: KeyedRows
-    bounds: Integers
+    timelines: Timelines
     punctuation: Punctuation
     clocks: ClocksRun
     ready: Ready
 
+    @property
+    def key_count(self) -> int:
+        """How many keys there are."""
+        return len(self.timelines.bounds)
+
+    def with_table(self, table: pa.Table) -> CallRows:
+        """The same with other columns of events."""
+        return replace(self, table=table)
+
+    def with_ready(self, ready: Ready) -> CallRows:
+        """The same with timers of which the shared clocks know."""
+        return replace(self, ready=ready)
+
+
+def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
+    """What the query makes of each record, and the records that concern it with their arrival and resolved source time."""
+    heartbeats = records.controls.heartbeats
+    selection = parts.selector.select(records.table, records.kinds, heartbeats)
+    concerns = selection.is_selected
+    concerns[list(heartbeats)] = True
+    numbers = np.flatnonzero(concerns)
+    table = _own_columns(parts.schema, records, selection)
+    return Wanted(selection, numbers, table if len(numbers) == len(table) else table.take(pa.array(numbers)))
+
+
+def _own_columns(schema: pa.Schema, records: CallRecords, selection: Selection) -> pa.Table:
+    """All records with the query's columns; their arrival is that by the clock, their source time that of the query."""
+    source, columns = records.table, []
+    for field in schema:
+        if field.name == "_arrival":
+            columns.append(pa.array(records.arrival))
+        elif field.name == "_source_time":
+            columns.append(pa.array(selection.time))
+        elif field.name in source.column_names:
+            columns.append(source.column(field.name))
+        else:
+            columns.append(pa.nulls(len(source), field.type))
+    return pa.table(columns, schema=schema)
+
+
+def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted: Wanted) -> CallRows:
+    """The rows of a call. Advances the shared clocks of `state` and leaves its other parts as they are."""
+    stored, bounds, waiting = state.keys.events, state.keys.bounds, state.waits.members
+    tables = [part.select(parts.schema.names) for part in (stored, wanted.new, waiting)]
+    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    kinds = table.column("_kind").to_numpy()
+    keys = [
+        pa.concat_arrays([column, one_chunk(bounds.column(f"key{place}"))])
+        for place, column in enumerate(key_columns(table, kinds, parts.plan, parts.query))
+    ]
+    numbers, count = number_keys(keys, len(table) + len(bounds))
+    rows = _keyed_rows(parts, state, wanted, table, kinds, numbers, count)
+    punctuation = _punctuation(parts.policies, records, rows, numbers, wanted.records)
+    clocks = _run_clocks(state, records, wanted, rows, kinds, keys, numbers)
+    rows = _with_clocks(rows, clocks, wanted.new, parts.policies)
+    judged = len(rows.key)
+    return CallRows(
+        table=_with_adjusted(table, stored, clocks, waiting),
+        keys=keys,
+        numbers=numbers,
+        rows=rows,
+        timelines=_timelines(state, numbers[len(table) :], count),
+        punctuation=punctuation,
+        clocks=clocks,
+        ready=Ready(*clocks.ready(numbers[:judged], rows.time[:judged]), _NONE, _NONE),
+    )
+
+
+def _keyed_rows(
+    parts: QueryParts,
+    state: QueryState,
+    wanted: Wanted,
+    table: pa.Table,
+    kinds: Integers,
+    numbers: Integers,
+    count: int,
+) -> KeyedRows:
+    """All rows as columns: in each, stored events, new records, members of pending matches."""
+    stored, waiting, selection = state.keys.events, state.waits.members, wanted.selection
+    first_new, fresh = len(stored), len(wanted.records)
+    judged = first_new + fresh
+    start, key_rows = group_rows(numbers[:judged], count)
+    is_pending = stored.column("_pending").to_numpy(zero_copy_only=False)
+    stored_origin = np.where(is_pending, np.int8(RowOrigin.PENDING), np.int8(RowOrigin.WINDOW))
+    heartbeats = selection.heartbeats
+    if len(heartbeats):
+        heartbeats = np.concatenate([np.zeros(first_new, np.int64), _chosen(heartbeats, wanted.records)])
+    input_of = parts.selector.input_of
+    no_buffer = np.full(len(table) - first_new, NO_TIME, np.int64)
+    return KeyedRows(
+        start=start,
+        key_rows=key_rows,
+        key=numbers[:judged],
+        origin=np.concatenate([stored_origin, np.full(fresh, RowOrigin.NEW, np.int8)]),
+        input=np.concatenate(
+            [input_of(kinds[:first_new]), _chosen(selection.input, wanted.records), input_of(kinds[judged:])]
+        ),
+        heartbeats=heartbeats,
+        time=np.concatenate(
+            [
+                stored.column("_time").to_numpy(),
+                _chosen(selection.time, wanted.records),
+                waiting.column("_time").to_numpy(),
+            ]
+        ),
+        arrival=table.column("_arrival").to_numpy(),
+        buffer_end=np.concatenate([stored.column("_ripe").to_numpy(), no_buffer]),
+        first_new=first_new,
+    )
+
 
 def _chosen(values: NDArray[Any], rows: Integers) -> NDArray[Any]:
-    """Those rows; all of them as they are."""
+    """The values of these rows; `values` itself if these are all."""
     return values if len(rows) == len(values) else values[rows]
 
 
-class Calls:
-    """Puts the rows of one query's calls together."""
+def _timelines(state: QueryState, numbers: Integers, count: int) -> Timelines:
+    """Stored bounds by key and input; `numbers`: the key of each stored bound."""
+    table = state.keys.bounds
+    bounds = np.full((count, len(state.everywhere)), NO_TIME, np.int64)
+    bounds[numbers, table.column("input").to_numpy()] = table.column("bound").to_numpy()
+    return Timelines(bounds, state.everywhere)
 
-    def __init__(
-        self,
-        plan: Plan,
-        query: QueryPlan,
-        selector: Selector,
-        policies: PolicyColumns,
-        clocks: QueryClocks,
-        memory: Remembered,
-        waits: PendingWaits,
-    ) -> None:
-        self._plan, self._query, self._selector = plan, query, selector
-        self._policies, self._clocks, self._memory, self._waits = policies, clocks, memory, waits
 
-    def new_rows(self, clocked: Clocked, selection: Selection, rows: Integers) -> pa.Table:
-        """The records that the query wants, with the clock's arrival and their resolved source time."""
-        source = clocked.table
-        columns = []
-        for field in self._waits.schema:
-            if field.name == "_arrival":
-                columns.append(pa.array(clocked.arrival))
-            elif field.name == "_source_time":
-                columns.append(pa.array(selection.time))
-            elif field.name in source.column_names:
-                columns.append(source.column(field.name))
-            else:
-                columns.append(pa.nulls(len(source), field.type))
-        table = pa.table(columns, schema=self._waits.schema)
-        return table if len(rows) == len(table) else table.take(pa.array(rows))
-
-    def prepare(self, clocked: Clocked, selection: Selection, rows: Integers, new: pa.Table) -> Call:
-        """The call's rows; `rows`: the numbers of the records that `new` holds."""
-        kept, first_new = self._memory.kept, self._memory.kept.num_rows
-        parts = [kept.select(self._waits.schema.names), new, self._waits.members.select(self._waits.schema.names)]
-        table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-        kinds = table.column("_kind").to_numpy()
-        keys = [
-            pa.concat_arrays([column, one_chunk(self._memory.bounds.column(f"key{place}"))])
-            for place, column in enumerate(key_columns(table, kinds, self._plan, self._query))
-        ]
-        numbers, count = number_keys(keys, len(table) + len(self._memory.bounds))
-        judged = first_new + len(rows)
-        start, key_rows = group_rows(numbers[:judged], count)
-        bounds = np.full((count, len(self._query.inputs)), NO_TIME, np.int64)
-        bounds[numbers[len(table) :], self._memory.bounds.column("input").to_numpy()] = self._memory.bounds.column(
-            "bound"
-        ).to_numpy()
-        fresh, waiting = len(rows), len(table) - judged
-        pending = kept.column("_pending").to_numpy(zero_copy_only=False)
-        inputs = [self._selector.input_of(kinds[:first_new]), _chosen(selection.input, rows)]
-        times = [kept.column("_time").to_numpy(), _chosen(selection.time, rows)]
-        beats = _chosen(selection.beats, rows) if len(selection.beats) else selection.beats
-        everything = KeyedRows(
-            start=start,
-            key_rows=key_rows,
-            key=numbers[:judged],
-            origin=np.concatenate([pending.astype(np.int8), np.full(fresh, RowOrigin.NEW, np.int8)]),
-            input=np.concatenate([*inputs, self._selector.input_of(kinds[judged:])]),
-            heartbeats=np.concatenate([np.zeros(first_new, np.int64), beats]) if len(beats) else beats,
-            time=np.concatenate([*times, self._waits.members.column("_time").to_numpy()]),
-            arrival=table.column("_arrival").to_numpy(),
-            buffer_end=np.concatenate([kept.column("_ripe").to_numpy(), np.full(fresh + waiting, NO_TIME, np.int64)]),
-            first_new=first_new,
+def _run_clocks(
+    state: QueryState,
+    records: CallRecords,
+    wanted: Wanted,
+    rows: KeyedRows,
+    kinds: Integers,
+    keys: list[pa.Array],
+    numbers: Integers,
+) -> ClocksRun:
+    """Runs the shared clocks over the new records."""
+    first = rows.first_new
+    mine = slice(first, first + len(wanted.records))
+    heartbeats = records.controls.heartbeats.items()
+    return state.clocks.run(
+        NewRecords(
+            table=wanted.new,
+            kinds=kinds[mine],
+            input=rows.input[mine],
+            time=rows.time[mine],
+            arrival=rows.arrival[mine],
+            heartbeats={int(np.searchsorted(wanted.records, record)): event for record, (event, _) in heartbeats},
+            keys=keys,
+            numbers=numbers,
+            key_count=len(rows.start) - 1,
+            first=first,
+            now=records.now,
+            limit=records.limit,
+            is_over=records.is_last,
         )
-        punctuation = self._punctuation(clocked, everything, numbers, rows)
-        clocks = self._run_clocks(clocked, everything, new, kinds, keys, numbers, rows)
-        table = self._with_adjusted(table, clocks)
-        ready = Ready(*clocks.ready(numbers[:judged], everything.time[:judged]), _NONE, _NONE)
-        return Call(table, keys, numbers, everything, bounds, punctuation, clocks, ready)
+    )
 
-    def _run_clocks(
-        self,
-        clocked: Clocked,
-        everything: KeyedRows,
-        new: pa.Table,
-        kinds: Integers,
-        keys: list[pa.Array],
-        numbers: Integers,
-        rows: Integers,
-    ) -> ClocksRun:
-        """What the clocks that keys share say of the new records, whose times it adjusts; end edges are no events."""
-        first = everything.first_new
-        mine = slice(first, first + len(rows))
-        run = self._clocks.run(
-            NewRecords(
-                table=new,
-                kinds=kinds[mine],
-                input=everything.input[mine],
-                time=everything.time[mine],
-                arrival=everything.arrival[mine],
-                heartbeats={int(np.searchsorted(rows, row)): event for row, (event, _) in clocked.beats.items()},
-                keys=keys,
-                numbers=numbers,
-                key_count=len(everything.start) - 1,
-                first=first,
-                now=clocked.now,
-                limit=clocked.limit,
-                is_over=clocked.is_over,
-            )
-        )
-        everything.time[mine] = run.verdicts.time
-        at_arrival = np.flatnonzero(self._policies.delay == NO_WAIT)
-        if run.runs and len(at_arrival):
-            rows_of = np.isin(everything.input[mine], at_arrival)
-            everything.time[mine][rows_of] = everything.arrival[mine][rows_of]
-        if "_shape" in new.column_names:
-            is_end = pc.equal(new.column("_shape"), int(Shape.END_EDGE)).fill_null(False).to_numpy()
-            everything.input[mine][is_end] = -1
-        return run
 
-    def _with_adjusted(self, table: pa.Table, clocks: ClocksRun) -> pa.Table:
-        """The rows with why their time is not their own."""
-        if "_adjusted" not in table.column_names:
-            return table
-        kept, waiting = self._memory.kept.column("_adjusted"), self._waits.members.column("_adjusted")
-        adjusted = pa.chunked_array([*kept.chunks, pa.array(clocks.verdicts.adjusted), *waiting.chunks], pa.int8())
-        place = table.schema.get_field_index("_adjusted")
-        return table.set_column(place, "_adjusted", adjusted.combine_chunks())
+def _with_clocks(rows: KeyedRows, clocks: ClocksRun, new: pa.Table, policies: PolicyColumns) -> KeyedRows:
+    """The rows with the times that shared clocks give to new records. Inputs without wait happen at arrival; end edges are not
+    events."""
+    mine = slice(rows.first_new, rows.first_new + len(new))
+    if clocks.runs:
+        time = rows.time.copy()
+        is_at_arrival = np.isin(rows.input[mine], np.flatnonzero(policies.delay == NO_WAIT))
+        time[mine] = np.where(is_at_arrival, rows.arrival[mine], clocks.verdicts.time)
+        rows = rows._replace(time=time)
+    if "_shape" in new.column_names:
+        is_end = pc.equal(new.column("_shape"), int(Shape.END_EDGE)).fill_null(False).to_numpy()
+        input_of = rows.input.copy()
+        input_of[mine][is_end] = -1
+        rows = rows._replace(input=input_of)
+    return rows
 
-    def _punctuation(self, clocked: Clocked, everything: KeyedRows, numbers: Integers, rows: Integers) -> Punctuation:
-        everywhere = np.empty(0, np.int64)
-        if len(everything.heartbeats):
-            is_new = slice(everything.first_new, everything.first_new + len(rows))
-            keyless = (everything.heartbeats[is_new] != 0) & (numbers[is_new] < 0)
-            everywhere = everything.first_new + np.flatnonzero(keyless)
-        changes = [everything.first_new + int(np.searchsorted(rows, row)) for row, _ in clocked.leeways]
-        return Punctuation(
-            heartbeat_row=everywhere,
-            heartbeat_mask=everything.heartbeats[everywhere],
-            heartbeat_time=everything.time[everywhere],
-            heartbeat_arrival=everything.arrival[everywhere],
-            leeway_row=np.array(changes, np.int64),
-            leeway=self._by_input(
-                [None if era is None else era.leeway for _, era in clocked.leeways], self._policies.leeway
-            ),
-            reorder=self._by_input(
-                [None if era is None else era.reorder for _, era in clocked.leeways], self._policies.reorder
-            ),
-        )
 
-    @staticmethod
-    def _by_input(lengths: Sequence[int | None], standard: Integers) -> Integers:
-        """A row of lengths for each era, one entry an input; None: what the inputs start with."""
-        return np.array([standard if length is None else np.full_like(standard, length) for length in lengths])
+def _with_adjusted(table: pa.Table, stored: pa.Table, clocks: ClocksRun, waiting: pa.Table) -> pa.Table:
+    """The rows with the reason why their time was adjusted."""
+    if "_adjusted" not in table.column_names:
+        return table
+    before, behind = stored.column("_adjusted"), waiting.column("_adjusted")
+    adjusted = pa.chunked_array([*before.chunks, pa.array(clocks.verdicts.adjusted), *behind.chunks], pa.int8())
+    place = table.schema.get_field_index("_adjusted")
+    return table.set_column(place, "_adjusted", adjusted.combine_chunks())
+
+
+def _punctuation(
+    policies: PolicyColumns, records: CallRecords, rows: KeyedRows, numbers: Integers, wanted: Integers
+) -> Punctuation:
+    """Heartbeats without a key, and changes of leeway, by row."""
+    first, keyless = rows.first_new, _NONE
+    if len(rows.heartbeats):
+        mine = slice(first, first + len(wanted))
+        keyless = first + np.flatnonzero((rows.heartbeats[mine] != 0) & (numbers[mine] < 0))
+    changes = records.controls.leeways
+    return Punctuation(
+        heartbeat_row=keyless,
+        heartbeat_mask=rows.heartbeats[keyless],
+        heartbeat_time=rows.time[keyless],
+        heartbeat_arrival=rows.arrival[keyless],
+        leeway_row=np.array([first + int(np.searchsorted(wanted, record)) for record, _ in changes], np.int64),
+        leeway=_by_input([None if change is None else change.leeway for _, change in changes], policies.leeway),
+        reorder=_by_input([None if change is None else change.reorder for _, change in changes], policies.reorder),
+    )
+
+
+def _by_input(lengths: Sequence[int | None], standard: Integers) -> Integers:
+    """By change and input a length; None: what the inputs start with."""
+    return np.array([standard if length is None else np.full_like(standard, length) for length in lengths])
 
 
 def with_ends(table: pa.Table, plan: Plan, rows: KeyedRows, released: Released) -> pa.Table:
-    """The rows with the ends that end edges have brought to events that were still waiting."""
+    """The rows with the ends that end edges have brought to events that were still pending."""
     if "_end" not in table.column_names:
         return table
     first = rows.first_new

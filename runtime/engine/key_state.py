@@ -1,8 +1,7 @@
-"""What a query remembers of its keys between calls: events, and how far timelines have come.
+"""Key state of one query between calls: stored events and bounds, split into hot keys and cold keys.
 
-Takes what a call leaves; gives, at the next one, what belongs to the keys that it concerns. A call that is small beside all that is
-remembered finds its keys by a hash and leaves the others alone on a shelf of sorted runs: it costs what its own
-keys cost, and a scan of a nanosecond an event when time may have done something to one. Two keys of one hash are only fetched together; nothing depends on it.
+If a batch is small relative to the state, only its keys are loaded from the cold store (`runtime.columns.cold_rows`), and
+those with an expired timer. Such a batch costs what its own keys cost.
 """
 
 from __future__ import annotations
@@ -13,82 +12,90 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.columns.cold_rows import Hashes, Integers, Shelf, is_small, joined
+from runtime.columns.cold_rows import ColdRows, Hashes, Integers, is_small, joined
 from runtime.columns.keys import hash_keys
 from runtime.instants import NEVER, NO_TIME
 
 
-class Remembered:
-    """`kept`: events, `bounds`: timelines that are ahead of the clock, of the keys at hand; their columns are those of the empty tables
-    given. `keys_of`: the key columns of events; `may_rest`: whether keys can be left alone at all."""
+class KeyState:
+    """Events and bounds of all keys.
+
+    events: of hot keys, released and pending ones
+    bounds: of hot keys, the timelines that are ahead of the clock
+    """
 
     def __init__(
-        self, kept: pa.Table, bounds: pa.Table, keys_of: Callable[[pa.Table], list[pa.Array]], *, may_rest: bool
+        self, events: pa.Table, bounds: pa.Table, keys_of: Callable[[pa.Table], list[pa.Array]], *, has_cold_keys: bool
     ) -> None:
-        self.kept, self.bounds = kept, bounds
-        self._due = np.empty(0, np.int64)
-        self._events, self._timelines = Shelf(kept), Shelf(bounds)
-        self._keys_of, self._may_rest = keys_of, may_rest
+        """`events`, `bounds`: empty tables; `keys_of`: the key columns of events; `has_cold_keys`: whether keys may be cold."""
+        self.events, self.bounds = events, bounds
+        self._timers = np.empty(0, np.int64)
+        self._cold_events, self._cold_bounds = ColdRows(events), ColdRows(bounds)
+        self._keys_of, self._has_cold_keys = keys_of, has_cold_keys
         self._most = 0
 
-    def recall(self, new: pa.Table, limit: int, *, everything: bool = False) -> None:
-        """Brings to hand what is remembered of the keys of `new`, and of those to which time does something until `limit`; or everything.
+    def load(self, new: pa.Table, limit: int, *, everything: bool = False) -> None:
+        """Loads the keys of the new records, and those with a timer up to `limit`; the other keys become cold.
 
-        A record without a key concerns all keys; so does the end of time.
+        All keys are loaded for a batch that is not small, for a record without a key, which concerns all keys, and at the
+        end of time. They are also loaded once the state has doubled since the last time, so that `evict` sees every event
+        again; this bounds how many expired events are stored.
         """
-        at_hand, resting = len(self.kept), len(self._events)
-        total = at_hand + resting
-        if everything or not self._may_rest or limit >= NEVER or not is_small(len(new), total):
-            self._recall_all()
+        hot, cold = len(self.events), len(self._cold_events)
+        stored = hot + cold
+        if everything or not self._has_cold_keys or limit >= NEVER or not is_small(len(new), stored):
+            self._load_all()
             return
         keys = self._keys_of(new)
-        if not resting:
-            self._most = 2 * total
-        if total > self._most or any(column.null_count for column in keys):
-            self._recall_all()
+        if not cold:
+            self._most = 2 * stored
+        if stored > self._most or any(column.null_count for column in keys):
+            self._load_all()
             return
-        if at_hand:
-            self._events.put(self.kept, hash_keys(self._keys_of(self.kept)), self._due)
+        if hot:
+            self._cold_events.add(self.events, hash_keys(self._keys_of(self.events)), self._timers)
         if len(self.bounds):
-            self._timelines.put(self.bounds, self._hashes(self.bounds), np.full(len(self.bounds), NEVER))
-        wanted = np.unique(np.concatenate([hash_keys(keys), self._events.due(limit)]))
-        self.kept, self.bounds = self._events.fetch(wanted), self._timelines.fetch(wanted)
+            self._cold_bounds.add(self.bounds, self._hashes(self.bounds), np.full(len(self.bounds), NEVER))
+        wanted = np.unique(np.concatenate([hash_keys(keys), self._cold_events.expired_keys(limit)]))
+        self.events, self.bounds = self._cold_events.take(wanted), self._cold_bounds.take(wanted)
 
-    def _recall_all(self) -> None:
-        """Brings everything to hand."""
-        if self.is_resting:
-            self.kept = joined([self.kept, self._events.fetch_all()])
-            self.bounds = joined([self.bounds, self._timelines.fetch_all()])
+    def _load_all(self) -> None:
+        if self.has_cold:
+            self.events = joined([self.events, self._cold_events.take_all()])
+            self.bounds = joined([self.bounds, self._cold_bounds.take_all()])
 
     def _hashes(self, bounds: pa.Table) -> Hashes:
         keys = [name for name in bounds.column_names if name.startswith("key")]
         return hash_keys([bounds.column(name).combine_chunks() for name in keys])
 
-    def remember(self, kept: pa.Table, bounds: pa.Table, due: Integers) -> None:
-        """What is left of the keys at hand; `due`, by row of `kept`: when time does something to its key."""
-        self.kept, self.bounds, self._due = kept, bounds, due
+    def store(self, events: pa.Table, bounds: pa.Table, timers: Integers) -> None:
+        """Replaces the state of the hot keys.
+
+        timers: by row of `events`, when arrival time alone does something to its key, µs; NEVER = it does not
+        """
+        self.events, self.bounds, self._timers = events, bounds, timers
+
+    def restore(self, events: pa.Table, bounds: pa.Table) -> None:
+        """Replaces the whole state by a saved one. Timers are not saved: each key is taken to have an expired one."""
+        self.store(events, bounds, np.full(len(events), NO_TIME))
 
     @property
-    def is_resting(self) -> bool:
-        """Whether anything is not at hand."""
-        return len(self._events) > 0 or len(self._timelines) > 0
+    def has_cold(self) -> bool:
+        """Whether some keys are cold."""
+        return len(self._cold_events) > 0 or len(self._cold_bounds) > 0
 
     @property
-    def next_due(self) -> int:
-        """When time does something to a key that is not at hand."""
-        return self._events.next_due
-
-    def restore(self, kept: pa.Table, bounds: pa.Table) -> None:
-        """Goes on from these."""
-        self.remember(kept, bounds, np.full(len(kept), NO_TIME))
+    def next_cold_timer(self) -> int:
+        """The earliest timer of cold keys, µs; NEVER if there is none."""
+        return self._cold_events.next_timer
 
     def bounds_of(self, key: Sequence[Any]) -> pa.Table:
-        """Timelines among which all of the key are."""
-        if not len(self._timelines):
+        """Bounds of hot keys and of this one."""
+        if not len(self._cold_bounds):
             return self.bounds
         types = [field.type for field in self.bounds.schema if field.name.startswith("key")]
         wanted = hash_keys([pa.array([value], type_) for value, type_ in zip(key, types, strict=True)])[0]
-        return joined([self.bounds, self._timelines.of(wanted)])
+        return joined([self.bounds, self._cold_bounds.rows_of(wanted)])
 
     def __len__(self) -> int:
-        return len(self.kept) + len(self._events)
+        return len(self.events) + len(self._cold_events)

@@ -40,6 +40,10 @@ class WaitTimers:
     timers: Timers
     wait: Integers
 
+    def with_timers(self, timers: Timers) -> WaitTimers:
+        """The same waits, after admission has run their timers."""
+        return WaitTimers(timers, self.wait)
+
     @property
     def expired(self) -> Integers:
         """The timers that have expired; those of a key in the order of their waits."""

@@ -13,8 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from querylang.errors import nearest
 from querylang.plan.model import Plan
+from runtime.arrow_types import one_chunk
+from runtime.columns.arrivals import RecordKind
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
 from runtime.interpreter.event_text import EventTextError, parse_event_text
 
@@ -47,6 +52,46 @@ class HeartbeatControl:
 
 
 Control = SetDelayedEventsLeeway | HeartbeatControl
+
+
+@dataclass(frozen=True, slots=True)
+class ControlEvents:
+    """What the control events of a batch ask for.
+
+    leeways: record number from which on a leeway holds; the first is 0, with what was in force before; None = what each
+        input starts with
+    heartbeats: by record number, event type and time (µs; NEVER = the input is complete)
+    errors: record numbers of control events that change nothing, with what is wrong
+    """
+
+    leeways: list[tuple[int, SetDelayedEventsLeeway | None]]
+    heartbeats: dict[int, tuple[str, int]]
+    errors: list[tuple[int, str]]
+
+    @staticmethod
+    def of(table: pa.Table, plan: Plan, leeway: SetDelayedEventsLeeway | None) -> ControlEvents:
+        """Parses the control events of a table of arrivals; `leeway`: what is in force before them."""
+        controls = ControlEvents([(0, leeway)], {}, [])
+        rows = np.flatnonzero(table.column("_kind").to_numpy() == RecordKind.CONTROL)
+        text = one_chunk(table.column("_text")) if len(rows) else None
+        for row in rows.tolist():
+            assert text is not None, "control events have a text"
+            try:
+                control = parse_control(text[row].as_py() or "", plan)
+            except ControlError as error:
+                controls.errors.append((row, str(error)))
+                continue
+            match control:
+                case SetDelayedEventsLeeway():
+                    controls.leeways.append((row, control))
+                case HeartbeatControl():
+                    controls.heartbeats[row] = control.event, control.time
+        return controls
+
+    @property
+    def leeway(self) -> SetDelayedEventsLeeway | None:
+        """What is in force after them."""
+        return self.leeways[-1][1]
 
 
 def parse_control(text: str, plan: Plan | None = None) -> Control:

@@ -98,7 +98,7 @@ def measured_replay(
     table = records.until(until).arrivals.table
     found, at = [], 0
     while at < len(table):
-        count = max(CHUNK, 2 * engine.remembered())
+        count = max(CHUNK, 2 * engine.stored_events())
         found.append(_numbered(engine.process(Arrivals(table.slice(at, count))), at))
         at += count
     if until is not None:

@@ -69,7 +69,7 @@ def accounts(scenario: Scenario, seed: int) -> Iterator[Account]:
         kept, pending = kept_by(engine)
         assert pending == {item.offset for part in oracle.partitions.values() for item in part.waiting}
         check_waits(engine, oracle)
-        assert engine.retained() == len(kept) + len(pending) + len(engine._runners[0]._waits)
+        assert engine.retained() == len(kept) + len(pending) + len(engine._runners[0].state.waits)
         for key, part in oracle.partitions.items():
             check_bounds(bounds, scenario, part.entered, kept, int_or_least(oracle, key))
         yield Account(
@@ -91,7 +91,7 @@ def int_or_least(oracle: AdmissionOracle, key: Key) -> int:
 
 def kept_by(engine: Engine) -> tuple[set[int], set[int]]:
     """The offsets of released and of pending events."""
-    table = engine._runners[0].tables()["kept"]
+    table = engine._runners[0].state.keys.events
     rows = list(zip(table.column("_offset").to_pylist(), table.column("_pending").to_pylist(), strict=True))
     return {offset for offset, is_pending in rows if not is_pending}, {
         offset for offset, is_pending in rows if is_pending
@@ -102,7 +102,7 @@ def check_waits(engine: Engine, oracle: AdmissionOracle) -> None:
     """Match sets only of waits that are not over."""
     due = Counter(
         engine._runners[0]
-        ._waits.members.filter(engine._runners[0]._waits.members.column("_is_latest"))
+        .state.waits.members.filter(engine._runners[0].state.waits.members.column("_is_latest"))
         .column("_due")
         .to_pylist()
     )

@@ -1,0 +1,65 @@
+"""The fixed parts of one query at work: its plan and what is derived from it, the same for all calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from querylang.plan.model import Plan, QueryPlan
+from runtime.admission.selection import Selector
+from runtime.arrow_types import arrow_type
+from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
+from runtime.columns.keys import key_columns
+from runtime.matching.choose import choose_matcher
+from runtime.matching.interface import Matcher
+from runtime.matching.windows import WindowColumns, window_columns
+from runtime.policies.per_input import PolicyColumns, adjusts, has_ends, policy_columns
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    """One query of a plan.
+
+    selector: what the query makes of a record
+    policies: the inputs' settings of time
+    windows: the inputs' windows
+    matcher: finds the query's pattern
+    schema: the columns of events
+    """
+
+    plan: Plan
+    query: QueryPlan
+    selector: Selector
+    policies: PolicyColumns
+    windows: WindowColumns
+    matcher: Matcher
+    schema: pa.Schema
+
+    def keys_of(self, table: pa.Table) -> list[pa.Array]:
+        """The key columns of events."""
+        return key_columns(table, table.column("_kind").to_numpy(), self.plan, self.query)
+
+
+def query_parts(plan: Plan, query: QueryPlan, matcher: str) -> QueryParts:
+    """The parts of a query; see `runtime.engine.engine.Engine` for `matcher`."""
+    return QueryParts(
+        plan=plan,
+        query=query,
+        selector=Selector(plan, query),
+        policies=policy_columns(query),
+        windows=window_columns(query),
+        matcher=choose_matcher(plan, query, matcher),
+        schema=_event_schema(plan, query),
+    )
+
+
+def _event_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
+    """System columns, and the fields of the event types that the query reads."""
+    used = {item.event for item in query.inputs}
+    used |= {item.heartbeat.event for item in query.inputs if item.heartbeat is not None}
+    columns = field_columns(event for event in plan.events if event.name in used)
+    system = [field for field in SYSTEM_FIELDS if field.name != "_text"]
+    system += [pa.field("_adjusted", pa.int8())] if adjusts(query) else []
+    system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
+    return pa.schema([*system, *((name, arrow_type(type_, plan)) for name, type_ in columns.items())])

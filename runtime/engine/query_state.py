@@ -1,0 +1,104 @@
+"""The state of one query between calls: events and bounds per key, pending matches, shared clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from runtime.admission.query_clocks import QueryClocks
+from runtime.arrow_types import one_chunk
+from runtime.columns.keys import key_identity, plain_columns
+from runtime.engine.key_state import KeyState
+from runtime.engine.query_parts import QueryParts
+from runtime.instants import NEVER, NO_TIME
+from runtime.matching.trailing_waits import PendingWaits
+from runtime.policies.per_input import definitive_times, shares_clock
+
+Integers = NDArray[np.int64]
+
+STATE_FIELDS = (pa.field("_time", pa.int64()), pa.field("_ripe", pa.int64()), pa.field("_pending", pa.bool_()))
+"""Columns of stored events beside their own: when the event happened, when the reorder buffer of a delayed one ends (NO_TIME = not
+delayed), whether it is pending."""
+
+
+class QueryState:
+    """What is kept of one query.
+
+    keys: events and bounds per key
+    everywhere: by input, the bound by heartbeats for every key, µs
+    waits: pending matches
+    clocks: the clocks that keys share
+    hot_timer: the earliest timer of hot keys, µs; NEVER = none
+    """
+
+    def __init__(self, parts: QueryParts) -> None:
+        query = parts.query
+        events = pa.schema([*parts.schema, *STATE_FIELDS]).empty_table()
+        own = {f"key{place}": key for place, key in enumerate(parts.keys_of(events))}
+        bounds = pa.table(own | {"input": pa.array([], pa.int32()), "bound": pa.array([], pa.int64())})
+        has_cold_keys = bool(query.keys) and query.trailing is None and not shares_clock(query)
+        self._parts = parts
+        self.keys = KeyState(events, bounds, parts.keys_of, has_cold_keys=has_cold_keys)
+        self.everywhere = np.full(len(query.inputs), NO_TIME, np.int64)
+        self.waits = PendingWaits(query, parts.schema)
+        self.clocks = QueryClocks(parts.plan, query)
+        self.hot_timer = NEVER
+
+    @property
+    def next_timer(self) -> int:
+        """The earliest moment at which arrival time alone does something, µs; NEVER = there is none."""
+        return min(self.hot_timer, self.keys.next_cold_timer)
+
+    @property
+    def stored_events(self) -> int:
+        """How many events are stored: in windows, pending, in pending matches; an upper bound while keys are cold."""
+        return len(self.keys) + len(self.waits)
+
+    def definitive(self, key: Sequence[Any], clock: int) -> int:
+        """The query's definitive time for a key at `clock`."""
+        bounds = np.full((1, len(self._parts.query.inputs)), NO_TIME, np.int64)
+        own = self.keys.bounds_of(key)
+        for place, value in enumerate(key):
+            column = one_chunk(own.column(f"key{place}"))
+            sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
+            own = own.filter(reduce(pc.and_, map(pc.equal, *sides)))
+        bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
+        by_key = definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)
+        return min(int(by_key[0]), self.clocks.definitive_of(key, clock))
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Plain data, and tables by name; cold keys have to be loaded before."""
+        assert not self.keys.has_cold, "a snapshot holds all keys"
+        waits = {} if self._parts.query.trailing is None else {"waits": self.waits.members}
+        tables = {"kept": self.keys.events, "bounds": self.keys.bounds} | waits | self.clocks.tables()
+        header = {
+            **self._identity(),
+            "everywhere": self.everywhere.tolist(),
+            "next_due": self.next_timer,
+            "clocks": self.clocks.header(),
+        }
+        return header, tables
+
+    def restore(self, header: Mapping[str, Any], tables: dict[str, pa.Table]) -> None:
+        """Replaces the state by a snapshot; raises ValueError if that was made with other inputs or keys."""
+        for part, now in self._identity().items():
+            if header[part] != now:
+                raise ValueError(f"query {self._parts.query.title!r} had the {part} {header[part]}, now {now}")
+        keys = self.keys
+        keys.restore(tables["kept"].cast(keys.events.schema), tables["bounds"].cast(keys.bounds.schema))
+        if "waits" in tables:
+            self.waits.restore(tables["waits"])
+        self.clocks.restore(header.get("clocks", []), tables)  # older states have none
+        self.everywhere = np.array(header["everywhere"], np.int64)
+        self.hot_timer = int(header["next_due"])
+
+    def _identity(self) -> dict[str, Any]:
+        """What a snapshot and the query have to agree in."""
+        query = self._parts.query
+        return {"keys": key_identity(query), "inputs": [item.event for item in query.inputs]}
