@@ -1,8 +1,9 @@
 """The arrays that admission reads and fills, and the steps on them that both of its kernels share.
 
-Two ways to number things are used throughout. A *row* is an index into the columns of a call: stored events first, then
-its new records in order of arrival. A *place* is an index into `KeyedRows.key_rows`, where rows are grouped by key; a *new
-record* is numbered from `KeyedRows.first_new`. An *entry* is what waits for its release: the place of an event, or
+Two ways to number things are used throughout. A *row* is an index into the columns of a call:
+stored events first, then its new records in order of arrival. A *place* is an index into
+`KeyedRows.key_rows`, where rows are grouped by key; a *new record* is numbered from
+`KeyedRows.first_new`. An *entry* is what waits for its release: the place of an event, or
 `Timers.first + t` for timer t.
 """
 
@@ -48,7 +49,8 @@ class KeyedRows(NamedTuple):
     key: by row; -1 = no key
     origin: by row; a `RowOrigin`
     input: by row; the input that the record is an event of, -1 = none
-    heartbeats: by row; bits of the inputs that the record is a heartbeat of; empty = no record is one
+    heartbeats: by row; bits of the inputs that the record is a heartbeat of; empty = no record is
+        one
     time: by row; source time, µs
     arrival: by row; µs
     buffer_end: by row; when the reorder buffer of a delayed event ends, µs; NO_TIME = not delayed
@@ -76,7 +78,8 @@ class Punctuation(NamedTuple):
     heartbeat_arrival: µs
     leeway_row: the row from which on `leeway[j]` and `reorder[j]` hold
     leeway: by change and input, how far behind its arrival a record is still in time, µs
-    reorder: by change and input, how long a delayed event is buffered, µs; NEVER = until a record in time releases it
+    reorder: by change and input, how long a delayed event is buffered, µs; NEVER = until a record
+        in time releases it
     """
 
     heartbeat_row: Integers
@@ -89,7 +92,7 @@ class Punctuation(NamedTuple):
 
 
 class Timelines(NamedTuple):
-    """How far the timelines of keys have come, µs; NO_TIME = only as far as the clock takes them.
+    """The bounds of the keys' timelines, µs; NO_TIME = only the clock has advanced it.
 
     bounds: by key and input, by the key's records and heartbeats
     everywhere: by input, by heartbeats for every key
@@ -100,11 +103,13 @@ class Timelines(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """When the clocks that keys share reach the time of each row and timer; all empty = there are no such clocks.
+    """When the clocks that keys share reach the time of each row and timer.
 
     moment: by row, µs; NEVER = not before a record of a later call
     record: by row, the new record that advances the last clock there; TIMER = none
     timer_moment, timer_record: the same by timer
+
+    All are empty if no clock is shared.
     """
 
     moment: Integers
@@ -145,17 +150,20 @@ NO_CLOCKS = Ready(*(np.empty(0, np.int64) for _ in range(4)))
 class Released(NamedTuple):
     """The outcome of admission: released events by position, refused records, pending events.
 
-    start: by key; `order[start[k]:start[k + 1]]` are the events of key k in total order (time, arrival, number)
+    start: by key; `order[start[k]:start[k + 1]]` are the events of key k in total order (time,
+        arrival, number)
     fresh: by key; the first position that this call released; those before it are the stored window
     order: by position, the event's row
     time, input: by position, the event's
     emitted: by released position, the moment of release, µs
-    definitive: by released position, definitive time then, by the key's own timelines; NEVER = it has none
+    definitive: by released position, definitive time then, by the key's own timelines; NEVER = it
+        has none
     waited: by released position, a `Waited`
     record: by released position, the new record that released the event; TIMER = none
     verdict: by new record, the `Outcome` of a refused one; USED = admitted
     verdict_bound: by new record, the bound that refused it, µs
-    pending_start: by key; `pending[pending_start[k]:pending_start[k + 1]]` are the rows that are still pending, in total order
+    pending_start: by key; `pending[pending_start[k]:pending_start[k + 1]]` are the rows that are
+        still pending, in total order
     next_timer: by key, when arrival time alone releases something, µs; NEVER = nothing waits for it
     """
 
@@ -189,7 +197,8 @@ def by_place(rows: KeyedRows) -> Places:
     count = len(rows.key_rows)
     places = Places(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int16))
     next_of = rows.start[:-1].copy()
-    for row in range(len(rows.key)):  # scattered writes are faster here than scattered reads
+    # Rows in order, places scattered: scattered writes are faster here than scattered reads.
+    for row in range(len(rows.key)):
         if rows.key[row] >= 0:
             place = next_of[rows.key[row]]
             next_of[rows.key[row]] = place + 1
@@ -210,6 +219,7 @@ def ready_of(ready: Ready, rows: KeyedRows, timers: Timers, entry: int) -> tuple
 @inlined
 def is_ready(ready: Ready, rows: KeyedRows, timers: Timers, entry: int, now: int, record: int) -> bool:
     """Whether the shared clocks release an entry at `now`, after the new record `record`."""
+    # no shared clocks: nothing holds the entry back
     if len(ready.moment) == 0:
         return True
     moment, by = ready_of(ready, rows, timers, entry)
@@ -218,7 +228,8 @@ def is_ready(ready: Ready, rows: KeyedRows, timers: Timers, entry: int, now: int
 
 @inlined
 def leeway_at(punctuation: Punctuation, change: int, row: int) -> int:
-    """The last change of leeway at or before a row; rows go up from one query to the next, from `change` of the last one."""
+    """The last change of leeway at or before a row; `change`: the answer for an earlier row of the
+    key."""
     while change + 1 < len(punctuation.leeway_row) and punctuation.leeway_row[change + 1] <= row:
         change += 1
     return change
@@ -226,7 +237,10 @@ def leeway_at(punctuation: Punctuation, change: int, row: int) -> int:
 
 @inlined
 def copy_window(rows: KeyedRows, places: Places, released: Released, begin: int, end: int, out: int) -> int:
-    """Copies the stored window of a key, the places from `begin` to `end`, to the positions from `out`; gives the next one."""
+    """Copies a key's stored window, the places from `begin` to `end`, to positions from `out`.
+
+    Returns the next free position.
+    """
     for place in range(begin, end):
         released.order[out] = rows.key_rows[place]
         released.time[out] = places.time[place]
@@ -259,7 +273,11 @@ def release(
     waited: int,
     record: int,
 ) -> int:
-    """Writes the release of an event to position `out`, or that a timer has expired; gives the next free position."""
+    """Writes the release of an event to position `out`, or that a timer has expired.
+
+    Returns the next free position.
+    """
+    # a timer takes no position: it is not an event
     if entry >= timers.first:
         timer = entry - timers.first
         timers.emitted[timer] = now

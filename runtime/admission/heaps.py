@@ -1,6 +1,7 @@
 """Binary heaps of (time, number) pairs, the least pair on top.
 
-A heap is two arrays and a size that the caller keeps, because kernels without reference counts cannot allocate.
+A heap is two arrays and a size that the caller keeps, because kernels without reference counts
+cannot allocate.
 """
 
 from __future__ import annotations

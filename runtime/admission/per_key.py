@@ -1,13 +1,17 @@
-"""Per-key admission: late and out-of-order checks, timers, and the order in which events are released.
+"""Per-key admission: late and out-of-order checks, timers, and the order in which events are
+released.
 
-The new records of a call, grouped by key and in order of arrival, are judged against the timelines of their key. An event
-is pending until all timelines of its key have reached its time; then it is released, in the key's total order (time,
-arrival, arrival number). At equal times the smaller row number comes first, which is that order.
+The new records of a call, grouped by key and in order of arrival, are judged against the timelines
+of their key. An event is pending until all timelines of its key have reached its time; then it is
+released, in the key's total order (time, arrival, arrival number). At equal times the smaller row
+number comes first, which is that order.
 
-Timers are logical. Before a record is judged, every timer that expires by its arrival is run, in order, and stamped with
-the moment at which it expires. So the answer does not depend on how records are cut into calls.
+Timers are logical. Before a record is judged, every timer that expires by its arrival is run, in
+order, and stamped with the moment at which it expires. So the answer does not depend on how records
+are cut into calls.
 
-Keys without delayed events, in calls without heartbeats, go to `runtime.admission.per_key_sorted`, which is faster.
+Keys without delayed events, in calls without heartbeats, go to `runtime.admission.per_key_sorted`,
+which is faster.
 """
 
 from __future__ import annotations
@@ -61,12 +65,13 @@ class Admitted(NamedTuple):
     """The outcome of `admit`.
 
     released: released events, refused records, pending events
-    timelines: how far the timelines have come
+    timelines: the bounds after the call
     times: by row, the time at which the event happened, µs: its arrival for inputs without wait
     buffer_end: by row, when the buffer of a delayed event ends, µs; NO_TIME = not delayed
     timers: those given, filled in
     next_timer: the earliest pending timer, µs; NEVER = none
-    last_release: the latest moment at which a timer, or a later record, released something, µs; NO_TIME = none
+    last_release: the latest moment at which a timer, or a later record, released something, µs;
+        NO_TIME = none
     """
 
     released: Released
@@ -88,7 +93,8 @@ def admit(
     timers: Timers | None = None,
     ready: Ready = NO_CLOCKS,
 ) -> Admitted:
-    """Judges the new records and releases what becomes definitive; changes nothing that it is given.
+    """Judges the new records and releases what becomes definitive; changes nothing that it is
+    given.
 
     limit: timers run up to this moment, µs; NEVER = until none is pending
     judged: by new record, the verdicts of shared clocks, and the bounds that refused
@@ -97,6 +103,7 @@ def admit(
     """
     keys = len(rows.start) - 1
     timers = no_timers(keys, len(rows.time)) if timers is None else timers
+    # Kernels fill arrays in place; these are copies, so that a call can be admitted twice.
     times, buffer_end = times_to_fill(rows, policies)
     admission = Admission(
         rows=rows,
@@ -157,7 +164,8 @@ def _trimmed(released: Released) -> Released:
 
 
 class Partition(NamedTuple):
-    """The timelines of the key at work, and its heaps; how many entries `pending_time` has is in `KeyProgress`.
+    """The timelines of the key at work, and its heaps; how many entries `pending_time` has is in
+    `KeyProgress`.
 
     delay: by input, the largest delay, µs; NO_WAIT, BY_CLOCK
     bound: by input, the bound by the key's own records and heartbeats
@@ -175,14 +183,16 @@ class Partition(NamedTuple):
 
 
 class KeyProgress(NamedTuple):
-    """How far the work on a key has come.
+    """The progress of the work on a key.
 
     place: its next record
     heartbeat: the next heartbeat for every key
     change: the change of leeway in force
     pending: the size of the heap of pending entries
-    follows_clock: only the clock has moved the timelines, no event is delayed: definitive time is `longest` behind the clock
-    has_other_timers: something may be released before its time plus the least delay: an event is delayed, or a clock shared
+    follows_clock: definitive time is `Facts.longest` behind the clock, because nothing else has
+        moved the timelines and no event is delayed
+    has_other_timers: something may be released before its time plus the least delay, because an
+        event is delayed or a clock is shared
     out: the next free position of released events
     last_release: as in `Progress`
     """
@@ -215,7 +225,8 @@ def _admit_all(admission: Admission, facts: Facts, workspace: Workspace) -> tupl
     """Fills the outcome, key by key; gives `next_timer` and `last_release`."""
     keys = len(admission.rows.start) - 1
     progress = Progress(0, 0, 0, NEVER, NO_TIME)
-    # the sorted path stops at a key with delayed events; the general path takes that key alone, if the other may go on
+    # The sorted path stops at a key with delayed events. The general path takes that key alone, so
+    # that the sorted path can continue behind it; it takes all keys if the sorted path takes none.
     while progress.key < keys:
         if facts.may_sort:
             progress = admit_sorted(admission, facts, workspace, progress)
@@ -231,24 +242,29 @@ def _admit_all(admission: Admission, facts: Facts, workspace: Workspace) -> tupl
 def _admit_keys(admission: Admission, facts: Facts, workspace: Workspace, progress: Progress, stop: int) -> Progress:
     """The general path: the keys up to the one before `stop`, record by record.
 
-    Invariant: when a record is processed, the heaps hold what is pending and delayed just before its arrival; everything
-    that is definitive by then has been released, in total order.
+    Invariant: when a record is judged, the heaps hold what is pending and what is delayed at its
+    arrival. Everything that was definitive before it has been released, in total order.
     """
     for key in range(progress.key, stop):
         part = _timelines_of(admission, workspace, key)
         state = _load_key(admission, facts, part, key, progress)
         while True:
             incoming = _next_incoming(admission, state, key)
-            # timers that expire up to its arrival come first: they do not depend on it
+            # 1. Timers that expire up to its arrival. They come first, because a record cannot
+            # change what was definitive before it; so the bounds that judge it are those of its
+            # arrival.
             state = _run_timers(admission, facts, part, state, incoming)
             if incoming.row < 0:
                 break
+            # 2. The record or heartbeat itself: it may advance timelines, and be pending.
             newest = -1
             if incoming.is_heartbeat:
                 state = _take_heartbeat(admission, part, state)
             else:
                 newest = state.place
                 state = _take_record(admission, facts, part, state, incoming)
+            # 3. What it made definitive. The next timer run may assume that nothing definitive is
+            # left.
             state = _release_due(admission, facts, part, state, incoming, newest)
         progress = _keep_pending(admission, part, state, progress, key)
     return progress
@@ -271,16 +287,19 @@ def _timelines_of(admission: Admission, workspace: Workspace, key: int) -> Parti
 
 @inlined
 def _load_key(admission: Admission, facts: Facts, part: Partition, key: int, progress: Progress) -> KeyProgress:
-    """What earlier calls have stored of a key: its window goes to the outcome, pending events and timers to the heaps."""
+    """Loads what earlier calls have stored of a key: its window into the outcome, the rest into
+    heaps."""
     rows, places, timers, released = admission.rows, admission.places, admission.timers, admission.released
     for item in range(len(part.delay)):
         part.delayed_count[item] = 0
         part.common[item] = admission.everywhere[item]
     follows_clock, has_other_timers = facts.may_follow_clock and _is_unmoved(part.bound), facts.is_shared
+    # The window was released by earlier calls, in total order, and before all that is pending.
     place = end_of_window(rows, key)
     released.start[key] = progress.out
     out = copy_window(rows, places, released, rows.start[key], place, progress.out)
     released.fresh[key] = out
+    # Pending events, and of these the delayed ones, with which time may advance at other moments.
     pending = 0
     while place < rows.start[key + 1] and rows.key_rows[place] < rows.first_new:
         push(part.pending_time, part.pending_entry, pending, places.time[place], place)
@@ -307,7 +326,8 @@ def _is_unmoved(bounds: Integers) -> bool:
 
 @inlined
 def _next_incoming(admission: Admission, state: KeyProgress, key: int) -> Incoming:
-    """A record of the key or a heartbeat for every key, whichever arrived first; or the end of the call."""
+    """A record of the key or a heartbeat for every key, whichever arrived first; or the end of the
+    call."""
     rows, punctuation = admission.rows, admission.punctuation
     row, now, is_heartbeat = -1, admission.limit, False
     if state.place < rows.start[key + 1]:
@@ -327,20 +347,23 @@ def _run_timers(
     rows, timers, ready = admission.rows, admission.timers, admission.ready
     now, pending, out, last_release = incoming.now, state.pending, state.out, state.last_release
     record = incoming.row - rows.first_new
-    # Short cut: with no record since, no timeline reaches a time before that time plus its delay. So the oldest pending
-    # entry needs no look before that moment, unless a buffer ends earlier or a shared clock decides. A key that follows
-    # the clock is looked at in any case: there the moment is just a sum.
+    # Short cut: the oldest entry is not definitive yet (phase 3), so some timeline is behind it. By
+    # the clock alone that timeline reaches it no earlier than its time plus the least delay. Before
+    # that moment nothing can expire, unless a buffer ends or a shared clock decides. A key that
+    # follows the clock is always looked at: its moment is just a sum.
     while pending > 0 and (
         state.follows_clock or state.has_other_timers or part.pending_time[0] + facts.shortest <= now
     ):
         moment, by = part.pending_time[0] + facts.longest, TIMER
         if not state.follows_clock:
             moment, by = _next_change(part, ready, rows, timers)
-        # what a record of this moment or a later one brings to a shared clock comes after the record at hand
+        # A shared clock that is advanced by this record, or by a later one of the same moment, does
+        # not release anything before it.
         is_behind = by >= 0 and moment == now and incoming.row >= 0 and by >= record
         if moment > now or moment >= NEVER or is_behind:
             break
         last_release = max(last_release, moment)
+        # Release all that is definitive at this moment; several entries may have the same timer.
         definitive, buffer_ended = moment - facts.longest, False
         if not state.follows_clock:
             definitive, buffer_ended = _advance_timelines(part, moment)
@@ -389,15 +412,19 @@ def _take_heartbeat(admission: Admission, part: Partition, state: KeyProgress) -
 def _take_record(
     admission: Admission, facts: Facts, part: Partition, state: KeyProgress, incoming: Incoming
 ) -> KeyProgress:
-    """Judges the key's next record; if it is admitted, it is pending, and advances its timeline or is delayed."""
+    """Judges the key's next record. An admitted one is pending; it advances its timeline, or is
+    delayed."""
     rows, places, policies, released = admission.rows, admission.places, admission.policies, admission.released
     place, row, now, pending = state.place, incoming.row, incoming.now, state.pending
     item, time, change = places.input[place], places.time[place], state.change
     follows_clock, has_other_timers = state.follows_clock, state.has_other_timers
+    # A record may be a heartbeat and an event: as a heartbeat it counts first, by its own time.
     if facts.has_heartbeats and rows.heartbeats[row] != 0:
         follows_clock = False
         _advance_by_heartbeat(part.bound, rows.heartbeats[row], time)
     is_admitted = item >= 0
+    # Inputs without wait happen at arrival; shared clocks have judged theirs; the others are judged
+    # here.
     if is_admitted and part.delay[item] == NO_WAIT:
         time = now
         admission.times[row] = now
@@ -414,6 +441,7 @@ def _take_record(
         elif policies.moves[item]:
             follows_clock = False
             change = leeway_at(admission.punctuation, change, row)
+            # In time: the bound advances at once. Delayed: only when the buffer ends.
             if now - time > admission.punctuation.leeway[change, item]:
                 buffer = admission.punctuation.reorder[change, item]
                 until = NEVER if buffer >= NEVER else now + buffer
@@ -441,13 +469,15 @@ def _take_record(
 def _release_due(
     admission: Admission, facts: Facts, part: Partition, state: KeyProgress, incoming: Incoming, newest: int
 ) -> KeyProgress:
-    """Releases what a record or a heartbeat has made definitive; `newest`: the place of the record, -1 = a heartbeat."""
+    """Releases what a record or heartbeat made definitive; `newest`: the record's place, -1 =
+    heartbeat."""
     rows, timers, ready = admission.rows, admission.timers, admission.ready
     now, record, pending, out = incoming.now, incoming.row - rows.first_new, state.pending, state.out
     definitive = now - facts.longest
     if not state.follows_clock:
         definitive, _ = _advance_timelines(part, now)
-    # invariant: the heap's top is the first in total order, so releases leave in that order
+    # The top of the heap is the first in total order, so events leave in that order. If it is not
+    # definitive, no other one is: their times are not earlier, and shared clocks go by time too.
     while (
         pending > 0
         and part.pending_time[0] <= definitive
@@ -482,6 +512,7 @@ def _keep_pending(admission: Admission, part: Partition, state: KeyProgress, pro
     if pending > 0:
         released.next_timer[key] = _next_change(part, admission.ready, rows, timers)[0]
         next_timer = min(next_timer, released.next_timer[key])
+    # Timers are not stored: the caller has them.
     released.pending_start[key] = pending_out
     while pending > 0:
         if part.pending_entry[0] < timers.first:
@@ -509,10 +540,10 @@ def _advance_by_heartbeat(bounds: Integers, mask: int, time: int) -> None:
 
 @inlined
 def _advance_timelines(part: Partition, now: int) -> tuple[int, bool]:
-    """Lets buffers that have ended advance the bounds; gives definitive time at `now`, and whether a buffer advanced one.
+    """Advances the bounds by reorder buffers that have ended.
 
-    A delayed event advances its bound when its buffer has ended and no older one is delayed. One at or below the bound is
-    not delayed any more. So an input's heap has to be looked at from its top only.
+    Returns definitive time at `now`, µs, and whether a buffer advanced a bound. A delayed event
+    advances its bound when its buffer has ended and no older event of its input is delayed.
     """
     delay, definitive, buffer_ended = part.delay, NEVER, False
     for item in range(len(delay)):
@@ -521,6 +552,8 @@ def _advance_timelines(part: Partition, now: int) -> tuple[int, bool]:
             continue
         if delay[item] != NO_WAIT:
             reached = max(part.bound[item], part.common[item], now - delay[item])
+        # The oldest first: at or below the bound it is not delayed any more; above it, it advances
+        # the bound if its buffer has ended. Otherwise it holds back all newer ones.
         while part.delayed_count[item] > 0:
             oldest = part.delayed_time[item, 0]
             if oldest > reached:
@@ -537,8 +570,11 @@ def _advance_timelines(part: Partition, now: int) -> tuple[int, bool]:
 
 @inlined
 def _next_timer(part: Partition) -> tuple[int, int]:
-    """Two moments: when arrival time alone brings the key's timelines to the oldest pending entry; when it changes a heap of
-    delayed events, NEVER = there are none."""
+    """When arrival time alone changes something, in two ways, µs.
+
+    Returns the moment at which the key's timelines reach the oldest pending entry by the clock, and
+    the first moment at which a delayed event may leave its heap; NEVER = none is delayed.
+    """
     time, delay = part.pending_time[0], part.delay
     release_at, delayed_end = NO_TIME, NEVER
     for item in range(len(delay)):
@@ -549,6 +585,7 @@ def _next_timer(part: Partition) -> tuple[int, int]:
         elif max(part.bound[item], part.common[item]) < time:
             release_at = max(release_at, time + delay[item])
         if part.delayed_count[item] > 0:
+            # its buffer ends, or the clock passes it
             passed = part.delayed_time[item, 0] + delay[item]
             delayed_end = min(delayed_end, part.delayed_until[item, 0], passed)
     return release_at, delayed_end
@@ -556,10 +593,13 @@ def _next_timer(part: Partition) -> tuple[int, int]:
 
 @inlined
 def _next_change(part: Partition, ready: Ready, rows: KeyedRows, timers: Timers) -> tuple[int, int]:
-    """When something happens to the key next without a record of its own: the moment, and the new record that brings it to a
-    shared clock, TIMER = none."""
+    """When something changes for the key without a record of its own.
+
+    Returns the moment, and the new record that advances a shared clock there; TIMER = none.
+    """
     moment, delayed_end = _next_timer(part)
     by = TIMER
+    # A release needs the key's timelines and the shared clocks: the later of both.
     if len(ready.moment) > 0:
         shared, record = ready_of(ready, rows, timers, part.pending_entry[0])
         if shared >= moment:

@@ -1,19 +1,21 @@
 """The fast path of per-key admission: sorts a key's events once instead of keeping them in heaps.
 
-It takes keys without delayed events, in calls without heartbeats; `runtime.admission.per_key` takes all others, at several
-times the cost. It gives what the general path would give, for these reasons:
+It is for keys without delayed events, in calls without heartbeats. `runtime.admission.per_key`, the
+general path, is for all others and costs several times as much. Both give the same answer:
 
-1. A bound rises only with the clock, `arrival - delay`, and with admitted records. The general path lets every admitted
-   record advance its input's bound at once unless it is delayed. So the bound is a step function of the records' arrival.
-   One pass over the records finds its steps (`Advances`), and judges each record against the step before it.
-2. The general path releases an event at the first moment at which all timelines have reached its time. That is the latest of
-   the moments at which each timeline does so: by its clock, or by the first record at or above that time. Both are known
-   after the pass, and so are the moments of shared clocks.
-3. The general path takes the least pending entry (time, number) first. Here entries are sorted by the same two. The moments
-   never go back along that order: timelines that have reached a time have reached every earlier one. And no event arrives
-   later than a release that it should precede, because it would be below the bound. So events leave in the same order.
-4. At one moment the clock comes before the records, and these in order of arrival: (moment, record) pairs are compared, with
-   `TIMER`, -1, before every record.
+1. A bound rises only with the clock, `arrival - delay`, and with admitted records. The general path
+   lets every admitted record advance its input's bound at once unless it is delayed. So the bound
+   is a step function of the records' arrival. One pass over the records finds its steps
+   (`Advances`), and judges each record against the step before it.
+2. The general path releases an event at the first moment at which all timelines have reached its
+   time. Each timeline reaches it by its clock, or by the first record at or above that time. So the
+   moment of release is the latest of these, and known after the pass. Shared clocks are alike.
+3. The general path releases the least pending entry (time, number) first. Here entries are sorted
+   by the same two. The moments of release never go back along that order, because timelines that
+   have reached a time have reached every earlier one. And no event arrives after a release that it
+   should precede, because it would be below the bound. So events leave in the same order.
+4. At one moment the clock comes before the records, and these come in order of arrival. Pairs of
+   (moment, record) are compared, and `TIMER`, -1, is below every record.
 """
 
 from __future__ import annotations
@@ -41,10 +43,13 @@ from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT
 
 MAX_MOVES = 16
-"""Insertion sort is given up for a heap after so many moves per entry: arrivals are nearly in order, or not at all."""
+"""Insertion sort is given up for a heap after so many moves per entry.
+
+Arrivals are nearly in order, or not at all.
+"""
 
 HAS_DELAYED = -1
-"""Instead of a number of entries: the key has a delayed event, which only the general path can take."""
+"""Instead of a number of entries: the key has a delayed event and needs the general path."""
 
 
 @borrowing
@@ -53,7 +58,7 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
     rows, places, released, bounds = admission.rows, admission.places, admission.released, admission.bounds
     everywhere, advances = admission.everywhere, workspace.advances
     key, out, pending_out, next_timer, last_release = progress
-    # if only the clock moves timelines, there are no bounds to look at
+    # Short cut: if no record advances a bound and none has, all bounds are NO_TIME and stay so.
     inputs = 0 if facts.only_clock else len(everywhere)
     while key < len(rows.start) - 1:
         bound, is_moved = bounds[key], False
@@ -63,7 +68,7 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
             advances.next_after[item] = 0
             is_moved = is_moved or bound[item] != NO_TIME or everywhere[item] != NO_TIME
 
-        # judge the records: what they advance, and what waits for its release
+        # 1. Judge the records: what they advance, and what waits for its release.
         window_end = end_of_window(rows, key)
         size = _collect(admission, workspace, bound, key, window_end)
         if size == HAS_DELAYED:
@@ -71,7 +76,7 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
         for item in range(inputs):
             is_moved = is_moved or advances.count[item] > 0
 
-        # the stored window, then the releases in total order, then what is left
+        # 2. The stored window, then releases in total order; what is left stays pending.
         released.start[key] = out
         out = copy_window(rows, places, released, rows.start[key], window_end, out)
         released.fresh[key] = out
@@ -81,7 +86,8 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
             admission, facts, workspace, bound, size, is_moved, done
         )
 
-        # later calls begin with the bounds of the last steps
+        # 3. The next call begins with the bounds of the last advances. Advances are strictly
+        #    increasing and start above `bound`, so none goes back.
         for item in range(inputs):
             if advances.count[item] > 0:
                 bound[item] = advances.time[item, advances.count[item] - 1]
@@ -90,15 +96,19 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
 
 @inlined
 def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: int, begin: int) -> int:
-    """A key's pending events, its new ones that are admitted, and its timers, in this order; gives how many there are.
+    """Collects a key's pending events, its admitted new ones and its timers; returns their number.
 
-    `bound`: by input, of earlier calls; `begin`: the first place behind the window. After HAS_DELAYED the general path
-    writes all of the key again, verdicts too.
+    bound: by input, the bound after earlier calls
+    begin: the first place behind the window
+
+    After HAS_DELAYED the general path writes all of the key again, verdicts too.
     """
     rows, places, policies, timers = admission.rows, admission.places, admission.policies, admission.timers
     punctuation, released, everywhere = admission.punctuation, admission.released, admission.everywhere
     advances, times, entries = workspace.advances, workspace.pending_time, workspace.pending_entry
     size, first_new, change = 0, rows.first_new, 0
+    # Invariant: `advances` holds the bounds of each input by the records before `place`, which is
+    # all that the verdict on this record depends on; no release can change it.
     for place in range(begin, rows.start[key + 1]):
         row, item, time = rows.key_rows[place], places.input[place], places.time[place]
         is_admitted = item >= 0
@@ -114,7 +124,7 @@ def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: i
             elif policies.delay[item] == BY_CLOCK:
                 is_admitted = released.verdict[row - first_new] == Outcome.USED
             else:
-                # the bound that records have brought, then the clock's
+                # the bound by records and heartbeats, then the clock's
                 reached = max(bound[item], everywhere[item])
                 if advances.count[item] > 0:
                     reached = max(reached, advances.time[item, advances.count[item] - 1])
@@ -126,6 +136,8 @@ def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: i
                     released.verdict_bound[row - first_new] = judged.bound
                 elif policies.moves[item]:
                     change = leeway_at(punctuation, change, row)
+                    # Only now is it known that the key has a delayed event: what was written of it
+                    # is written again by the general path, from the same values.
                     if now - time > punctuation.leeway[change, item]:
                         return HAS_DELAYED
                     if time > reached:
@@ -153,20 +165,24 @@ def _release_sorted(
     is_moved: bool,
     progress: Progress,
 ) -> Progress:
-    """Releases a key's entries in total order, each at its moment, up to the limit; the others stay pending."""
+    """Releases a key's entries in total order, each at its moment, up to the limit; the others stay
+    pending."""
     rows, places, timers, ready = admission.rows, admission.places, admission.timers, admission.ready
     released, limit, advances = admission.released, admission.limit, workspace.advances
     times, entries, longest = workspace.pending_time, workspace.pending_entry, facts.longest_own
     key, out, pending_out, next_timer, last_release = progress
     is_sorted = _sort(times, entries, size)
     is_past_limit = False
+    # Invariant: entries come in total order, and their moments of release never go back (3 above).
+    # So the pointers of `advances` move forward only: all entries together cost one pass over them.
     for number in range(size):
         at = number if is_sorted else 0
         time, entry = times[at], entries[at]
         if not is_sorted:
             pop(times, entries, size - number)
 
-        # the moment of release: the latest of its own arrival, the key's timelines, the shared clocks
+        # The moment of release: the latest of its own arrival, the key's timelines, the shared
+        # clocks.
         own, own_record = NO_TIME, TIMER
         if entry < timers.first and rows.key_rows[entry] >= rows.first_new:
             own, own_record = places.arrival[entry], rows.key_rows[entry] - rows.first_new
@@ -176,12 +192,12 @@ def _release_sorted(
             if reached_at > moment or (reached_at == moment and by > record):
                 moment, record = reached_at, by
         elif longest >= 0 and time + longest > moment:
-            # only the clock moves the timelines: the slowest one is `longest` behind it
+            # Short cut: only the clock moves the timelines, and the slowest is `longest` behind it.
             moment, record = time + longest, TIMER
         if len(ready.moment) > 0 and not is_ready(ready, rows, timers, entry, moment, record):
             moment, record = ready_of(ready, rows, timers, entry)
 
-        # moments never go back: once one is past the limit, all that follow are
+        # Once a moment is past the limit, all that follow are.
         is_past_limit = is_past_limit or moment > limit or moment >= NEVER
         if is_past_limit:
             released.next_timer[key] = min(released.next_timer[key], moment)
@@ -203,9 +219,11 @@ def _release_sorted(
 
 @borrowing
 def _sort(times: Integers, entries: Integers, size: int) -> bool:
-    """Sorts by (time, entry), where entries go up already; False: it is a heap now, the least pair on top."""
+    """Sorts by (time, entry), where entries go up already; False: it is a heap now, the least pair
+    on top."""
     moves, most = 0, MAX_MOVES * size
-    # invariant: the pairs before `at` are sorted; equal times keep their order, which is that of entries
+    # Invariant: the pairs before `at` are sorted. Equal times keep their order, which is that of
+    # entries.
     for at in range(1, size):
         time, entry, to = times[at], entries[at], at
         while to > 0 and times[to - 1] > time:
@@ -215,6 +233,7 @@ def _sort(times: Integers, entries: Integers, size: int) -> bool:
         times[to] = time
         entries[to] = entry
         moves += at - to
+        # Far from sorted: a heap bounds the cost. The order of releases is the same.
         if moves > most:
             for number in range(size):
                 push(times, entries, number, times[number], entries[number])
@@ -224,15 +243,16 @@ def _sort(times: Integers, entries: Integers, size: int) -> bool:
 
 @inlined
 def _reached_at(admission: Admission, advances: Advances, bound: Integers, time: int) -> tuple[int, int]:
-    """When all timelines have reached a time: the moment, NO_TIME if they had before this call; and the new record that
-    brings it, TIMER = the clock.
+    """The moment at which all timelines have reached a time, and the new record that brings it.
 
-    Times go up from one query to the next, so `next_reaching` only goes forward.
+    NO_TIME: they had before this call. TIMER: the clock brings it. Times increase from one question
+    to the next, so `next_reaching` only moves forward.
     """
     rows, places = admission.rows, admission.places
     delay, everywhere = admission.policies.delay, admission.everywhere
     moment, record = NO_TIME, TIMER
     for item in range(len(delay)):
+        # a timeline that had reached the time before this call does not hold it back
         if delay[item] != BY_CLOCK and (delay[item] == NO_WAIT or max(bound[item], everywhere[item]) < time):
             its_moment, its_record = time, TIMER
             if delay[item] != NO_WAIT:
@@ -241,6 +261,7 @@ def _reached_at(admission: Admission, advances: Advances, bound: Integers, time:
                 while at < advances.count[item] and advances.time[item, at] < time:
                     at += 1
                 advances.next_reaching[item] = at
+                # a record at or above the time, if it arrives before the clock gets there
                 if at < advances.count[item]:
                     place = advances.place[item, at]
                     if places.arrival[place] < its_moment:
@@ -254,7 +275,7 @@ def _reached_at(admission: Admission, advances: Advances, bound: Integers, time:
 def _definitive_at(admission: Admission, advances: Advances, bound: Integers, moment: int, record: int) -> int:
     """Definitive time at a moment, after the new record `record` if it is one.
 
-    Moments go up from one query to the next, so `next_after` only goes forward.
+    Moments increase from one question to the next, so `next_after` only moves forward.
     """
     delay, everywhere = admission.policies.delay, admission.everywhere
     definitive = NEVER
@@ -278,6 +299,7 @@ def _definitive_at(admission: Admission, advances: Advances, bound: Integers, mo
 
 @inlined
 def _is_by(rows: KeyedRows, places: Places, place: int, moment: int, record: int) -> bool:
-    """Whether the record at `place` has arrived by `moment`, and at that moment is not after the new record `record`."""
+    """Whether the record at `place` arrived before `moment`, or then and not after the record
+    `record`."""
     arrival = places.arrival[place]
     return arrival < moment or (arrival == moment and rows.key_rows[place] - rows.first_new <= record)

@@ -1,8 +1,9 @@
-"""The rules of event time for one record: is it admitted, with which time, and does it advance its timeline?
+"""The rules of event time for one record: is it admitted, with which time, and who advances a bound.
 
-Pure functions over numbers, inlined into the kernels of `runtime.admission.per_key` (timelines per key),
-`runtime.admission.per_key_sorted` and `runtime.admission.shared_clock` (timelines of a source). A timeline's bound is its
-watermark: no record admitted from now on has an earlier time. A bound never goes back.
+Pure functions over numbers, inlined into the kernels of `runtime.admission.per_key` and
+`per_key_sorted` (timelines per key) and of `runtime.admission.shared_clock` (timelines of a source).
+A timeline's bound is its watermark: no record admitted from now on has an earlier time. A bound
+never goes back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Settings(NamedTuple):
     late: how far a time may be behind its arrival; NEVER = no limit
     disorder: how far the bound stays behind the newest record
     every: the bound advances with every so many records; 0 = see `span`
-    span: the bound advances once per so much event time; 0 with `every` 0 = records do not advance it
+    span: the bound advances once per so much event time; 0 with `every` 0 = records do not advance
+        it
     idle: idle timeout; NEVER = none
     action: an `Action`
     """
@@ -63,11 +65,13 @@ class Judged(NamedTuple):
 
 @inlined
 def judge(settings: Settings, bound: int, time: int, arrival: int, shape: int, end: int) -> Judged:
-    """Measures a record against its timeline's bound, which is never below `arrival - settings.late`.
+    """Measures a record against its timeline's bound, which is never below `arrival -
+    settings.late`.
 
-    Comparisons are strict: exactly early, exactly late and exactly at the bound are admitted. `shape` is a `Shape`; an
-    end edge is measured by its end.
+    Comparisons are strict: exactly early, exactly late and exactly at the bound are admitted.
+    `shape` is a `Shape`; an end edge is measured by its end.
     """
+    # `oldest` only tells LATE from OUT_OF_ORDER: the bound is never below it
     oldest = NO_TIME
     if settings.late < NEVER:
         oldest = arrival - settings.late
@@ -81,6 +85,7 @@ def judge(settings: Settings, bound: int, time: int, arrival: int, shape: int, e
         reason = Outcome.OUT_OF_ORDER
         if measured < oldest:
             reason = Outcome.LATE
+        # below the bound: refused, or moved to the bound
         if settings.action == Action.ADJUST:
             result = Judged(True, reason, bound, bound)
         else:
@@ -94,7 +99,8 @@ def judge(settings: Settings, bound: int, time: int, arrival: int, shape: int, e
 def moves(settings: Settings, counted: int, since: int, time: int) -> bool:
     """Whether an admitted record advances its timeline's bound.
 
-    `counted`: its number since the last record that did; `since`: that record's time, NO_TIME before there is one.
+    `counted`: its number since the last record that did; `since`: that record's time, NO_TIME
+        before there is one.
     """
     if settings.every > 0:
         return counted >= settings.every
@@ -103,7 +109,8 @@ def moves(settings: Settings, counted: int, since: int, time: int) -> bool:
 
 @inlined
 def own_settings(policies: PolicyColumns, item: int) -> Settings:
-    """The settings of an input's timelines per key: every record in time advances its bound to its own time."""
+    """The settings of an input's timelines per key: every record in time advances its bound to its
+    own time."""
     return Settings(
         early=policies.early[item],
         late=policies.delay[item],

@@ -1,7 +1,8 @@
-"""Selection: what each query makes of a record, an event of an input, a heartbeat or nothing, and its source time.
+"""Selection: what each query makes of a record, an event of an input, a heartbeat or nothing, and
+its source time.
 
-It looks at one record at a time and needs neither state nor order. So it can run before records are shipped; those that no
-query selects are only counted.
+It looks at one record at a time and needs neither state nor order. So it can run before records are
+shipped; those that no query selects are only counted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Selection:
 
     outcome: an `Outcome`; USED = an event of an input, which admission may still adjust or refuse
     input: the input of that event; -1 = none
-    heartbeats: bits of the inputs that the record is a heartbeat of; empty if the query has no heartbeats
+    heartbeats: bits of the inputs that the record is a heartbeat of; empty if the query has no
+        heartbeats
     time: source time, µs; NO_TIME = none
     """
 
@@ -49,14 +51,15 @@ class Selection:
 
 
 class Selector:
-    """The roles of a plan's event types in one query: as inputs, as heartbeats, as sources of another input's time."""
+    """The roles of a plan's event types in one query: as inputs, as heartbeats, as sources of
+    another input's time."""
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
         numbers = {event.name: number for number, event in enumerate(plan.events)}
         self._time_from = [(numbers[event], source) for event, source in query.time_sources()]
         self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
-        # by kind of record; records that are not events have negative kinds, which index from the end
+        # by kind of record; kinds that are not events are negative, and index from the end
         kinds = len(plan.events) + len(_BY_KIND)
         self._outcome = np.full(kinds, Outcome.UNRELATED, np.int8)
         self._input = np.full(kinds, -1, np.int16)
@@ -122,8 +125,8 @@ class Selector:
     def _with_heartbeats(
         self, heartbeats: NDArray[np.int64], time: NDArray[np.int64], heartbeats_of: Mapping[int, tuple[str, int]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Adds control events as heartbeats of the inputs of their event type, except inputs with a shared clock, which
-        processes them itself."""
+        """Adds control events as heartbeats of the inputs of their event type, except inputs with a
+        shared clock, which processes them itself."""
         heartbeats, time = (heartbeats.copy() if len(heartbeats) else np.zeros(len(time), np.int64)), time.copy()
         for row, (event, moment) in heartbeats_of.items():
             time[row] = moment

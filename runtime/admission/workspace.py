@@ -1,4 +1,5 @@
-"""What one run of admission works on: its arguments, facts that hold for all keys, and memory for one key at a time.
+"""What one run of admission works on: its arguments, facts that hold for all keys, and memory for
+one key at a time.
 
 All of it is tuples of arrays and numbers, because that is what kernels take.
 """
@@ -15,7 +16,8 @@ from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
 
 class Admission(NamedTuple):
-    """One run of admission. It reads all but `bounds`, `times`, `buffer_end`, `places.time`, `timers` and `released`.
+    """One run of admission. It reads all but `bounds`, `times`, `buffer_end`, `places.time`,
+    `timers` and `released`.
 
     rows: all rows of the call
     places: their arrival, time and input grouped by key
@@ -46,13 +48,14 @@ class Admission(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a run of admission has come.
+    """The progress of a run of admission.
 
     key: the next key
     out: the next free position of released events
     pending_out: the next free one of `Released.pending`
     next_timer: the earliest pending timer of the keys so far, µs; NEVER = none
-    last_release: the latest moment at which a timer, or a later record, released something, µs; NO_TIME = none
+    last_release: the latest moment at which a timer, or a later record, released something, µs;
+        NO_TIME = none
     """
 
     key: int
@@ -65,14 +68,15 @@ class Progress(NamedTuple):
 class Facts(NamedTuple):
     """What holds for all keys of a run.
 
-    longest: the largest delay of an input, µs; inputs without wait and those with a shared clock count as 0
+    longest: the largest delay of an input, µs; inputs without wait and those with a shared clock
+        count as 0
     shortest: the least delay, counted the same way
     longest_own: the largest delay of the keys' own timelines; -1 = all clocks are shared
     only_clock: no record advances a bound, and none has: timelines follow the clock
     has_heartbeats: some record is a heartbeat for its key
     may_sort: keys without delayed events may go to `runtime.admission.per_key_sorted`
-    may_follow_clock: some keys' definitive time may be just `longest` behind the clock: no heartbeat for every key so far,
-        no shared clock
+    may_follow_clock: some keys' definitive time may be just `longest` behind the clock: no
+        heartbeat for every key so far, no shared clock
     is_shared: some input has a shared clock
     """
 
@@ -92,6 +96,7 @@ def facts_of(admission: Admission) -> Facts:
     records_advance = bool((admission.policies.moves & (delay >= 0)).any())
     is_advanced = max(int(everywhere.max()), int(admission.bounds.max(initial=NO_TIME))) != NO_TIME
     is_shared = bool(delay.min() == BY_CLOCK)
+    # timelines of shared clocks are judged elsewhere: here they only hold back a release
     own = delay[delay != BY_CLOCK]
     has_heartbeats = bool(admission.rows.heartbeats.any())
     return Facts(
@@ -107,7 +112,8 @@ def facts_of(admission: Admission) -> Facts:
 
 
 class Advances(NamedTuple):
-    """How records advance the bounds of the key at work: what `runtime.admission.per_key_sorted` goes along.
+    """How records advance the bounds of the key at work: what `runtime.admission.per_key_sorted`
+    goes along.
 
     time: by input and number; the bound after this advance, µs; strictly increasing
     place: by input and number; the record that advances it
@@ -148,6 +154,7 @@ def new_workspace(admission: Admission) -> Workspace:
     """Memory for a run of admission, allocated once."""
     inputs = len(admission.everywhere)
     sizes = np.diff(admission.rows.start) + np.diff(admission.timers.start)
+    # each row and timer of a key is pending or delayed at most once
     widest = int(sizes.max(initial=1))
     return Workspace(
         common=np.empty(inputs, np.int64),
@@ -176,7 +183,8 @@ def advanced_by_punctuation(everywhere: Integers, punctuation: Punctuation) -> I
 
 
 def times_to_fill(rows: KeyedRows, policies: PolicyColumns) -> tuple[Integers, Integers]:
-    """`Admission.times` and `.buffer_end`: the columns of `rows`, copied where a run may change them."""
+    """`Admission.times` and `.buffer_end`: the columns of `rows`, copied where a run may change
+    them."""
     fills_times = bool((policies.delay == NO_WAIT).any())
     fills_ends = bool((policies.moves & (policies.delay >= 0)).any())
     return rows.time.copy() if fills_times else rows.time, rows.buffer_end.copy() if fills_ends else rows.buffer_end

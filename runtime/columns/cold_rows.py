@@ -1,7 +1,7 @@
-"""Cold rows: rows of keys that the batch at work does not concern, stored as sorted runs and found by key hash.
+"""Cold rows: rows of keys that the batch does not concern, in sorted runs, found by key hash.
 
-Two keys with the same hash are loaded together; no answer depends on it. An idle row costs nothing but its memory: runs
-are searched only for wanted keys, and scanned only if a timer may have expired.
+A cold row costs nothing but its memory: runs are searched only for wanted keys, and scanned only if
+a timer may have expired. Two keys with the same hash are loaded together; no answer depends on it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _NO_HASHES = np.empty(0, np.uint64)
 class _Run:
     """Rows sorted by the hash of their key.
 
-    timer: by row, when arrival time alone does something to its key, µs; NEVER = it does not, or the row was taken
+    timer: by row, when arrival time alone does something to its key, µs; NEVER = it does not, or
+        the row was taken
     is_stored: by row, whether it has not been taken yet
     """
 
@@ -66,8 +67,8 @@ class _Run:
     def expired_keys(self, limit: int) -> Hashes:
         """The hashes of keys with a timer up to `limit`.
 
-        Rows are scanned only if `limit` has reached the earliest timer of the last scan. Nothing is lost: rows are only
-        ever removed from a run, so its earliest timer never gets earlier.
+        Rows are scanned only if `limit` has reached the earliest timer of the last scan. Nothing is
+        lost: rows are only ever removed from a run, so its earliest timer never gets earlier.
         """
         may_be_expired = self._no_timer_before <= limit and self.next_timer() <= limit
         return self.hashes[self.timer <= limit] if may_be_expired else _NO_HASHES
@@ -84,7 +85,8 @@ class _Run:
 
 
 class ColdRows:
-    """Sorted runs of rows, each run less than half as long as the one before: a row is merged a logarithmic number of times."""
+    """Sorted runs of rows, each run less than half as long as the one before: a row is merged a
+    logarithmic number of times."""
 
     def __init__(self, empty: pa.Table) -> None:
         self._empty = empty

@@ -1,7 +1,8 @@
-"""The rows of one call for one query: stored events, new records and members of pending matches in one table.
+"""The rows of one call for one query: stored events, new records, members of pending matches.
 
-`assemble` numbers their keys, runs the shared clocks over the new records, and gives all that admission needs. A row has
-the same number in all columns: stored events come first, then new records in order of arrival, then members.
+`assemble` puts them into one table, numbers their keys, runs the shared clocks over the new records,
+and returns all that admission needs. A row has the same number in all columns. Stored events come
+first, then new records in order of arrival, then members.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class CallRecords:
 class Wanted:
     """What a query makes of the records of a call, and those that concern it.
 
-    records: numbers of the records that concern the query; "new record" n of admission is `records[n]`
+    records: numbers of the records that concern the query; "new record" n of admission is
+        `records[n]`
     new: these records as rows with the query's columns
     """
 
@@ -78,7 +80,7 @@ class CallRows:
     keys: the key columns, by row, then by stored bound
     numbers: the number of each of these keys; -1 = no key
     rows: as admission takes them, without the members of pending matches
-    timelines: how far the keys' timelines have come
+    timelines: the keys' bounds before the call
     punctuation: heartbeats without a key, changes of leeway
     clocks: how the shared clocks went through the new records
     ready: when they reach each row's time
@@ -108,7 +110,7 @@ class CallRows:
 
 
 def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
-    """What the query makes of each record, and the records that concern it with their arrival and resolved source time."""
+    """What the query makes of each record, and the records that concern it as rows."""
     heartbeats = records.controls.heartbeats
     selection = parts.selector.select(records.table, records.kinds, heartbeats)
     concerns = selection.is_selected
@@ -119,7 +121,7 @@ def wanted_records(parts: QueryParts, records: CallRecords) -> Wanted:
 
 
 def _own_columns(schema: pa.Schema, records: CallRecords, selection: Selection) -> pa.Table:
-    """All records with the query's columns; their arrival is that by the clock, their source time that of the query."""
+    """All records with the query's columns, the clock's arrival and the query's source time."""
     source, columns = records.table, []
     for field in schema:
         if field.name == "_arrival":
@@ -134,7 +136,7 @@ def _own_columns(schema: pa.Schema, records: CallRecords, selection: Selection) 
 
 
 def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted: Wanted) -> CallRows:
-    """The rows of a call. Advances the shared clocks of `state` and leaves its other parts as they are."""
+    """The rows of a call; advances the shared clocks of `state`, and changes nothing else of it."""
     stored, bounds, waiting = state.keys.events, state.keys.bounds, state.waits.members
     tables = [part.select(parts.schema.names) for part in (stored, wanted.new, waiting)]
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
@@ -250,8 +252,10 @@ def _run_clocks(
 
 
 def _with_clocks(rows: KeyedRows, clocks: ClocksRun, new: pa.Table, policies: PolicyColumns) -> KeyedRows:
-    """The rows with the times that shared clocks give to new records. Inputs without wait happen at arrival; end edges are not
-    events."""
+    """The rows with the times that shared clocks give to new records, and without end edges.
+
+    Events of inputs without wait happen at their arrival. An end edge only completes its event.
+    """
     mine = slice(rows.first_new, rows.first_new + len(new))
     if clocks.runs:
         time = rows.time.copy()

@@ -1,7 +1,8 @@
 """The engine: runs the queries of a plan over batches of records, and merges their results.
 
-`Engine.process` takes records in any order, and the moment that the clock has reached. The answer does not depend on how
-records are grouped into calls. Each query works on its own (`runtime.engine.query_runner`); the clock is common to all.
+`Engine.process` takes records in any order, and the moment that the clock has reached. The answer
+does not depend on how records are grouped into calls. Each query works on its own
+(`runtime.engine.query_runner`); the clock is common to all.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from runtime.results.schemas import ADJUSTED_SCHEMA, Results, discard_schema
 class Engine:
     """Runs the queries of one plan. Times are microseconds UTC.
 
-    matcher: "auto" (the kernel if it can express the query), "kernel" (raises `NotForKernel` if not) or "reference"
-    sources: the order of sources among records that arrive at the same moment; the others follow by name
+    matcher: "auto" (the kernel if it can express the query), "kernel" (raises `NotForKernel` if
+        not) or "reference"
+    sources: the order of sources among records that arrive at the same moment; the others follow by
+        name
     """
 
     def __init__(self, plan: Plan, matcher: str = "auto", sources: Sequence[str] = ()) -> None:
@@ -52,8 +55,8 @@ class Engine:
     def process(self, arrivals: Arrivals, now: int | None = None) -> Results:
         """Processes records, and runs all timers up to the clock.
 
-        `now` advances the clock after the records, µs; it never goes back. A record with an arrival before the clock arrives at
-        the clock.
+        `now` advances the clock after the records, µs; it never goes back. A record with an arrival
+        before the clock arrives at the clock.
         """
         table = in_arrival_order(arrivals.table, self._sources)
         arrival = np.maximum(table.column("_arrival").to_numpy(), self._clock)
@@ -68,7 +71,8 @@ class Engine:
         return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), NEVER, is_last=True)
 
     def end(self) -> Results:
-        """Ends the input without advancing the clock: for sources that are complete at their end."""
+        """Ends the input without advancing the clock: for sources that are complete at their
+        end."""
         return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), self._clock, is_last=True)
 
     def next_wake(self) -> int | None:
@@ -77,7 +81,8 @@ class Engine:
         return None if timer >= NEVER else timer
 
     def definitive(self, query: str, key: tuple[object, ...]) -> int | None:
-        """The definitive time of a query, by title, for a key, at the engine's clock; None before there is one.
+        """The definitive time of a query, by title, for a key, at the engine's clock; None before
+        there is one.
 
         For a complete input it is the last moment of the year 9999.
         """
@@ -88,7 +93,10 @@ class Engine:
         return None if reached == NO_TIME else max(EARLIEST, min(reached, LATEST))
 
     def retained(self) -> int:
-        """How many events the state holds, in windows, pending and in pending matches. Loads the cold keys."""
+        """How many events the state holds: in windows, pending, in pending matches.
+
+        Loads the cold keys, so that expired events are not counted.
+        """
         self._load_cold()
         return self.stored_events()
 
@@ -101,7 +109,7 @@ class Engine:
         return ledger_table(self._account)
 
     def clocks(self) -> pa.Table:
-        """The timelines that keys share, of all queries (`runtime.admission.query_clocks.CLOCK_SCHEMA`)."""
+        """The timelines that keys share, of all queries (CLOCK_SCHEMA)."""
         return pa.concat_tables(
             [CLOCK_SCHEMA.empty_table(), *(runner.state.clocks.timelines() for runner in self._runners)]
         )
@@ -121,7 +129,8 @@ class Engine:
 
     @staticmethod
     def restore(plan: Plan, data: bytes, matcher: str = "auto", sources: Sequence[str] = ()) -> Engine:
-        """An engine with the state of a snapshot; queries that are not in it start empty. Raises StateError."""
+        """An engine with the state of a snapshot; queries that are not in it start empty. Raises
+        StateError."""
         header, tables = decode(data)
         engine = Engine(plan, matcher, sources)
         try:
@@ -147,7 +156,8 @@ class Engine:
             runner.load_cold(CallRecords(table, none, none, controls, self._clock, self._clock))
 
     def _run(self, table: pa.Table, arrival: NDArray[np.int64], limit: int, *, is_last: bool = False) -> Results:
-        """Runs every query over records in order of arrival, and timers up to `limit`; then evicts at the clock."""
+        """Runs every query over records in order of arrival, and timers up to `limit`; then evicts
+        at the clock."""
         kinds = table.column("_kind").to_numpy().astype(np.int64)
         controls = ControlEvents.of(table, self.plan, self._leeway)
         self._leeway = controls.leeway

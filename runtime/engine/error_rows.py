@@ -1,4 +1,5 @@
-"""Error rows among the outputs: for control events that change nothing, and for query instances that do not run."""
+"""Error rows among the outputs: for control events that change nothing, and for query instances
+that do not run."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from runtime.results.schemas import OUTPUT_SCHEMA, TIMESTAMP
 
 
 def control_errors(errors: Iterable[tuple[int, str]], arrival: NDArray[np.int64]) -> pa.Table:
-    """One row (OUTPUT_SCHEMA) per wrong control event, at its arrival; `errors`: record numbers and messages."""
+    """One row (OUTPUT_SCHEMA) per wrong control event, at its arrival; `errors`: record numbers and
+    messages."""
     rows = []
     for record, text in errors:
         moment = pa.scalar(int(arrival[record]), pa.int64()).cast(TIMESTAMP)

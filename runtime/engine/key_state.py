@@ -1,7 +1,9 @@
-"""Key state of one query between calls: stored events and bounds, split into hot keys and cold keys.
+"""Key state of one query between calls: stored events and bounds, split into hot keys and cold
+keys.
 
-If a batch is small relative to the state, only its keys are loaded from the cold store (`runtime.columns.cold_rows`), and
-those with an expired timer. Such a batch costs what its own keys cost.
+If a batch is small relative to the state, only its keys are loaded from the cold store
+(`runtime.columns.cold_rows`), and those with an expired timer. Such a batch costs what its own keys
+cost.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ class KeyState:
     def __init__(
         self, events: pa.Table, bounds: pa.Table, keys_of: Callable[[pa.Table], list[pa.Array]], *, has_cold_keys: bool
     ) -> None:
-        """`events`, `bounds`: empty tables; `keys_of`: the key columns of events; `has_cold_keys`: whether keys may be cold."""
+        """State without keys.
+
+        events, bounds: empty tables
+        keys_of: gives the key columns of events
+        has_cold_keys: whether keys may be cold
+        """
         self.events, self.bounds = events, bounds
         self._timers = np.empty(0, np.int64)
         self._cold_events, self._cold_bounds = ColdRows(events), ColdRows(bounds)
@@ -35,11 +42,11 @@ class KeyState:
         self._most = 0
 
     def load(self, new: pa.Table, limit: int, *, everything: bool = False) -> None:
-        """Loads the keys of the new records, and those with a timer up to `limit`; the other keys become cold.
+        """Loads the keys of the new records and those with a timer up to `limit`.
 
-        All keys are loaded for a batch that is not small, for a record without a key, which concerns all keys, and at the
-        end of time. They are also loaded once the state has doubled since the last time, so that `evict` sees every event
-        again; this bounds how many expired events are stored.
+        The other keys become cold, but not if the batch is large, if a record has no key and so
+        concerns all keys, or if all timers run. Only hot keys are evicted. So all keys are also
+        loaded once the state has doubled; this limits how many expired events are stored.
         """
         hot, cold = len(self.events), len(self._cold_events)
         stored = hot + cold
@@ -71,12 +78,14 @@ class KeyState:
     def store(self, events: pa.Table, bounds: pa.Table, timers: Integers) -> None:
         """Replaces the state of the hot keys.
 
-        timers: by row of `events`, when arrival time alone does something to its key, µs; NEVER = it does not
+        timers: by row of `events`, when arrival time alone does something to its key, µs; NEVER =
+            it does not
         """
         self.events, self.bounds, self._timers = events, bounds, timers
 
     def restore(self, events: pa.Table, bounds: pa.Table) -> None:
-        """Replaces the whole state by a saved one. Timers are not saved: each key is taken to have an expired one."""
+        """Replaces the whole state by a saved one. Timers are not saved: each key is taken to have
+        an expired one."""
         self.store(events, bounds, np.full(len(events), NO_TIME))
 
     @property

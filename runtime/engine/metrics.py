@@ -1,8 +1,8 @@
-"""The figures that tell how a source's events fit the settings of time, by the names of Stream Analytics' metrics.
+"""Metrics per query: how a source's events fit the settings of time, named as in Stream Analytics.
 
-Takes an engine and how many rows each query has given; gives one row a query and figure. Counts are of all calls so far, as in
-`runtime.results.ledger`, from which they come: a rate is the difference of two of them. "Watermark Delay" is a moment's:
-how far the arrival clock, or the wall clock where it is given, is ahead of the timeline that is furthest behind.
+Counts come from the ledger (`runtime.results.ledger`) and are sums of all calls so far. A rate is the
+difference of two of them. "Watermark Delay" is that of one moment: how far the clock is ahead of the
+timeline that is furthest behind.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from runtime.results.schemas import Results
 METRICS_SCHEMA = pa.schema(
     [("query", pa.string()), ("metric", pa.string()), ("outcome", pa.string()), ("value", pa.float64())]
 )
-"""`outcome`: "dropped" or "adjusted" where events are told apart by that, else null. `value`: a count; of a delay seconds, null
-where none can be told."""
+"""One row per query and metric.
+
+outcome: "dropped" or "adjusted" if the metric counts only such events; null = it does not
+value: a count; for a delay seconds, null = unknown
+"""
 
 WATERMARK_DELAY = "Watermark Delay"
 
@@ -36,22 +39,24 @@ _COUNTED: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
     ("Out-of-Order Input Events", "adjusted", ("adjusted_out_of_order",)),
     ("Backlogged Input Events", None, ("pending",)),
 )
-"""Figures that are sums of words of the ledger. An adjusted event that is still pending is in the backlog only."""
+"""Metrics that are sums of outcomes in the ledger. A pending event that was adjusted counts in the
+backlog only."""
 
 _NO_INPUT = ("tick", "control", "unrelated", "malformed", "unknown_type")
-"""Of what is received, what is no event of the query's inputs."""
+"""The outcomes of received records that are not events of the query's inputs."""
 
 
-def metrics_table(engine: Engine, given: Mapping[str, int], wall: int | None = None) -> pa.Table:
-    """The figures (METRICS_SCHEMA) of all queries, in the order of the plan.
+def metrics_table(engine: Engine, output_counts: Mapping[str, int], wall: int | None = None) -> pa.Table:
+    """The metrics (METRICS_SCHEMA) of all queries, in the order of the plan.
 
-    `given`: rows that came of each query, by title. `wall`: the wall clock, µs; None: delays are behind the arrival clock.
+    output_counts: by query title, the number of its output rows
+    wall: the wall clock, µs, from which delays are measured; None = the arrival clock
     """
     counts = _by_query(engine.ledger())
     rows: list[dict[str, Any]] = []
     for query in engine.plan.queries:
         own = counts.get(query.title, Counter())
-        figures = [*_figures(own), ("Output Events", None, given.get(query.title, 0))]
+        figures = [*_figures(own), ("Output Events", None, output_counts.get(query.title, 0))]
         figures.append((WATERMARK_DELAY, None, _delay(engine, query, wall)))
         rows += [
             {"query": query.title, "metric": name, "outcome": outcome, "value": value}
@@ -61,7 +66,7 @@ def metrics_table(engine: Engine, given: Mapping[str, int], wall: int | None = N
 
 
 def output_events(results: Results) -> dict[str, int]:
-    """By query's title what it gave: its outputs, errors left out; its matches where it has no outputs at all."""
+    """By query title, the number of outputs that are not errors; of matches if there are no outputs."""
     outputs = results.outputs.select(["query", "instance", "kind"]).to_pylist()
     counts = Counter(_title(row["query"], row["instance"]) for row in outputs if row["kind"] != "error")
     matches = {title: len(table) for title, table in results.matches.items()}
@@ -86,7 +91,7 @@ def _figures(counts: Counter[str]) -> Iterator[tuple[str, str | None, float | No
 
 
 def _delay(engine: Engine, query: QueryPlan, wall: int | None) -> float | None:
-    """Seconds; None before anything has come, after the end of all times, and for keys whose clocks are their own."""
+    """Seconds; None before the first record, for complete inputs, and if every key has its own clock."""
     now = engine.clock if wall is None else wall
     bound = _least_bound(engine, query)
     if now is None or bound is None or bound == NO_TIME or bound >= LATEST:
@@ -95,7 +100,7 @@ def _delay(engine: Engine, query: QueryPlan, wall: int | None) -> float | None:
 
 
 def _least_bound(engine: Engine, query: QueryPlan) -> int | None:
-    """How far the timeline has come that is furthest behind."""
+    """The bound of the timeline that is furthest behind, µs; None = unknown."""
     if not query.keys or any(key_places(query, inputs) is None for inputs in clock_inputs(query)):
         return engine.definitive(query.title, (None,) * len(query.keys))
     policies = [item.policy for item in query.inputs if is_clocked(item) and item.policy is not None]

@@ -1,4 +1,5 @@
-"""The fixed parts of one query at work: its plan and what is derived from it, the same for all calls."""
+"""The fixed parts of one query at work: its plan and what is derived from it, the same for all
+calls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Run one query over the records of a call: select, admit, match, report, and evict what has expired.
+"""Run one query over the records of a call: select, admit, match, report, and evict what has
+expired.
 
-Between calls everything is in the query's state; a call hands on its `Carry` from `run` to `evict`. All of it is columns:
-Python does nothing per key, record or event.
+Between calls everything is in the query's state; a call hands on its `Carry` from `run` to `evict`.
+All of it is columns: Python does nothing per key, record or event.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class QueryRunner:
         self.state = QueryState(self.parts)
 
     def run(self, records: CallRecords, *, everything: bool = False) -> tuple[QueryOutcome, Carry]:
-        """Judges the records, releases what is definitive, and matches it; `everything`: for cold keys too.
+        """Admits the records, and matches what is released. `evict` has to follow, with the carry.
 
-        `evict` has to follow with the carry before the next call.
+        everything: loads cold keys too
         """
         parts, state = self.parts, self.state
         wanted = wanted_records(parts, records)
@@ -108,9 +109,10 @@ class QueryRunner:
         return outcome, carry
 
     def evict(self, carry: Carry, clock: int) -> None:
-        """Stores the events of a call that a future event may still match, and the pending ones; evicts all others.
+        """Stores the events that a future event may still match, and pending ones; evicts the others.
 
-        Windows are measured from the definitive time of each key at `clock`, µs; NO_TIME = nothing has happened yet.
+        Windows are measured from the definitive time of each key at `clock`, µs; NO_TIME = nothing
+        has happened yet.
         """
         if clock == NO_TIME:
             return
@@ -131,8 +133,11 @@ class QueryRunner:
         state.clocks.evict(clock)
 
     def _stored_bounds(self, carry: Carry, clock: int) -> pa.Table:
-        """Bounds that are ahead of the clock and of the heartbeats for every key. The others need not be stored: the clock
-        brings them back, and it never goes back itself."""
+        """The bounds that are ahead of the clock and of heartbeats for every key.
+
+        The others need not be stored. A timeline's progress is the latest of all three, and neither
+        the clock nor these heartbeats go back.
+        """
         delay, timelines, rows = self.parts.policies.delay, carry.admitted.timelines, carry.rows
         has_none = (delay == NO_WAIT) | (delay == BY_CLOCK)
         by_clock = np.maximum(np.where(has_none, NEVER, clock - delay), timelines.everywhere)
@@ -143,7 +148,7 @@ class QueryRunner:
         return pa.table(columns)
 
     def load_cold(self, nothing: CallRecords) -> None:
-        """Loads all cold keys, and evicts what has expired meanwhile; `nothing`: no records, at the clock."""
+        """Loads all cold keys, and evicts what has expired; `nothing`: no records, at the clock."""
         if self.state.keys.has_cold:
             outcome, carry = self.run(nothing, everything=True)
             assert outcome.matches is None, "timers up to the clock have been run"
@@ -164,7 +169,7 @@ class QueryRunner:
         return superseded_by(released.start, released.order, value, count)
 
     def _ordered(self, carry: Carry) -> Ordered:
-        """The events as the matcher takes them: the released ones, then members of pending matches."""
+        """The matcher's input: released events, then members of pending matches."""
         table, released, times = carry.rows.table, carry.admitted.released, carry.admitted.times
         row, input_of, time = released.order, released.input, released.time
         members = len(self.state.waits)
@@ -184,7 +189,10 @@ class QueryRunner:
         )
 
     def _matched(self, carry: Carry, found: Found, records: Integers) -> Matched:
-        """The matches of the call, at the release of their latest events; `records`: by new record, its number in the call."""
+        """The matches of the call, at the release of their latest events.
+
+        records: by new record, its number in the call
+        """
         rows, released, latest = carry.rows, carry.admitted.released, found.latest
         chosen: tuple[pa.Array, ...] = ()
         if self.query.every is not None:
@@ -213,8 +221,8 @@ class QueryRunner:
     ) -> tuple[Carry, Matched]:
         """The matches whose trailing wait has ended; `wanted`: by new record, its number in the call.
 
-        Which waits begin is known only after matching. So the call is admitted a second time, with their timers: these
-        change no release, as they only ask when their times become definitive.
+        Which waits begin is known only after matching. So the call is admitted a second time, with
+        their timers: these change no release, as they only ask when their times become definitive.
         """
         rows, waits = carry.rows, self.state.waits
         waiting = waits.all_of(events, found, rows.numbers)
@@ -270,7 +278,7 @@ class QueryRunner:
         )
 
     def _account(self, records: CallRecords, wanted: Wanted, carry: Carry, was_pending: pa.Table) -> Account:
-        """The changes of the ledger; `was_pending`: the sources of events that were pending before the call."""
+        """The changes of the ledger; `was_pending`: sources of events that were pending before."""
         verdict, adjusted = carry.admitted.released.verdict, carry.rows.clocks.verdicts.adjusted
         outcome = after_admission(wanted.selection.outcome, wanted.records, verdict, adjusted)
         name, sources = self.query.title, one_chunk(records.table.column("_source"))
@@ -291,7 +299,7 @@ def _pending_sources(events: pa.Table) -> pa.Table:
 
 
 def _call_numbers(record: Integers, records: Integers) -> Integers:
-    """Numbers of new records as numbers of the call's records; timers and the end of the input stay what they are."""
+    """Numbers of new records as numbers of the call's records; timers and AT_THE_END stay."""
     if not len(records):
         return record
     is_record = (record >= 0) & (record < AT_THE_END)
@@ -299,7 +307,7 @@ def _call_numbers(record: Integers, records: Integers) -> Integers:
 
 
 def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
-    """For each wanted key number a row that has it; `numbers`: by row, below `count`."""
+    """A row of each wanted key number; `numbers`: by row, below `count`."""
     if not len(wanted):
         return wanted
     some_row = np.zeros(count, np.int64)

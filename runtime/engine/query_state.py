@@ -1,4 +1,4 @@
-"""The state of one query between calls: events and bounds per key, pending matches, shared clocks."""
+"""The state of one query between calls: key state, pending matches, shared clocks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ from runtime.policies.per_input import definitive_times, shares_clock
 Integers = NDArray[np.int64]
 
 STATE_FIELDS = (pa.field("_time", pa.int64()), pa.field("_ripe", pa.int64()), pa.field("_pending", pa.bool_()))
-"""Columns of stored events beside their own: when the event happened, when the reorder buffer of a delayed one ends (NO_TIME = not
-delayed), whether it is pending."""
+"""Columns that stored events have beside their own.
+
+_time: when the event happened, µs
+_ripe: when the reorder buffer of a delayed event ends, µs; NO_TIME = not delayed
+_pending: whether it is pending
+"""
 
 
 class QueryState:
@@ -52,12 +56,12 @@ class QueryState:
 
     @property
     def next_timer(self) -> int:
-        """The earliest moment at which arrival time alone does something, µs; NEVER = there is none."""
+        """The earliest timer of all keys, µs; NEVER = none."""
         return min(self.hot_timer, self.keys.next_cold_timer)
 
     @property
     def stored_events(self) -> int:
-        """How many events are stored: in windows, pending, in pending matches; an upper bound while keys are cold."""
+        """How many events are stored; those of cold keys may have expired."""
         return len(self.keys) + len(self.waits)
 
     def definitive(self, key: Sequence[Any], clock: int) -> int:
@@ -86,7 +90,7 @@ class QueryState:
         return header, tables
 
     def restore(self, header: Mapping[str, Any], tables: dict[str, pa.Table]) -> None:
-        """Replaces the state by a snapshot; raises ValueError if that was made with other inputs or keys."""
+        """Replaces the state by a snapshot; raises ValueError if its inputs or keys are others."""
         for part, now in self._identity().items():
             if header[part] != now:
                 raise ValueError(f"query {self._parts.query.title!r} had the {part} {header[part]}, now {now}")

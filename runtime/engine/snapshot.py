@@ -1,7 +1,8 @@
-"""State as bytes: a versioned container of columns, readable by every later release.
+"""Snapshots: state as bytes, in a versioned container that every later release can read.
 
-Layout: the magic, a version, the length of a JSON header, a checksum (CRC-32, begun with that length) of all that follows, the header, then Arrow IPC
-streams one after the other, whose names and lengths the header lists. Nothing of ours is pickled.
+Layout: the magic, a version, the length of a JSON header, a checksum (CRC-32, begun with that
+length) of all that follows, the header, then Arrow IPC streams, whose names and lengths the header
+lists. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class StateError(InputError):
-    """State that this release cannot go on from; the message names what differs."""
+    """State that this release cannot restore; the message names what differs."""
 
 
 def encode(header: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> bytes:
-    """One value that holds plain data and named tables."""
+    """Plain data and named tables as one value."""
     streams = {name: _to_ipc(table) for name, table in tables.items()}
     listed = [[name, len(stream)] for name, stream in streams.items()]
     text = json.dumps({"header": header, "tables": listed}).encode()
@@ -36,7 +37,8 @@ def encode(header: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-    """The inverse of `encode`; raises StateError for anything else, a container of another version by name."""
+    """The inverse of `encode`; raises StateError for anything else, a container of another version
+    by name."""
     if len(data) < _PREFIX.size:
         raise StateError("this is not state of Ensue: too short")
     magic, version, length, checksum = _PREFIX.unpack_from(data)

@@ -58,8 +58,8 @@ Control = SetDelayedEventsLeeway | HeartbeatControl
 class ControlEvents:
     """What the control events of a batch ask for.
 
-    leeways: record number from which on a leeway holds; the first is 0, with what was in force before; None = what each
-        input starts with
+    leeways: the record number from which on a leeway holds; the first is 0, with what was in force
+        before; None = what each input starts with
     heartbeats: by record number, event type and time (µs; NEVER = the input is complete)
     errors: record numbers of control events that change nothing, with what is wrong
     """
@@ -70,7 +70,7 @@ class ControlEvents:
 
     @staticmethod
     def of(table: pa.Table, plan: Plan, leeway: SetDelayedEventsLeeway | None) -> ControlEvents:
-        """Parses the control events of a table of arrivals; `leeway`: what is in force before them."""
+        """The control events of a table of arrivals; `leeway`: what is in force before them."""
         controls = ControlEvents([(0, leeway)], {}, [])
         rows = np.flatnonzero(table.column("_kind").to_numpy() == RecordKind.CONTROL)
         text = one_chunk(table.column("_text")) if len(rows) else None
