@@ -93,8 +93,7 @@ def admit(
     timers: Timers | None = None,
     ready: Ready = NO_CLOCKS,
 ) -> Admitted:
-    """Judges the new records and releases what becomes definitive; changes nothing that it is
-    given.
+    """Judges the new records and releases what becomes definitive; changes none of its arguments.
 
     limit: timers run up to this moment, µs; NEVER = until none is pending
     judged: by new record, the verdicts of shared clocks, and the bounds that refused
@@ -222,7 +221,7 @@ class Incoming(NamedTuple):
 
 @borrowing
 def _admit_all(admission: Admission, facts: Facts, workspace: Workspace) -> tuple[int, int]:
-    """Fills the outcome, key by key; gives `next_timer` and `last_release`."""
+    """Fills the outcome, key by key; returns `next_timer` and `last_release`."""
     keys = len(admission.rows.start) - 1
     progress = Progress(0, 0, 0, NEVER, NO_TIME)
     # The sorted path stops at a key with delayed events. The general path takes that key alone, so
@@ -250,9 +249,8 @@ def _admit_keys(admission: Admission, facts: Facts, workspace: Workspace, progre
         state = _load_key(admission, facts, part, key, progress)
         while True:
             incoming = _next_incoming(admission, state, key)
-            # 1. Timers that expire up to its arrival. They come first, because a record cannot
-            # change what was definitive before it; so the bounds that judge it are those of its
-            # arrival.
+            # 1. Timers that expire up to its arrival. They come first: a record cannot change what
+            #    was definitive before it, and it is judged by the bounds at its arrival.
             state = _run_timers(admission, facts, part, state, incoming)
             if incoming.row < 0:
                 break
@@ -263,8 +261,7 @@ def _admit_keys(admission: Admission, facts: Facts, workspace: Workspace, progre
             else:
                 newest = state.place
                 state = _take_record(admission, facts, part, state, incoming)
-            # 3. What it made definitive. The next timer run may assume that nothing definitive is
-            # left.
+            # 3. What it made definitive. Afterwards the oldest pending entry is not definitive.
             state = _release_due(admission, facts, part, state, incoming, newest)
         progress = _keep_pending(admission, part, state, progress, key)
     return progress
@@ -287,8 +284,7 @@ def _timelines_of(admission: Admission, workspace: Workspace, key: int) -> Parti
 
 @inlined
 def _load_key(admission: Admission, facts: Facts, part: Partition, key: int, progress: Progress) -> KeyProgress:
-    """Loads what earlier calls have stored of a key: its window into the outcome, the rest into
-    heaps."""
+    """Loads what is stored of a key: its window into the outcome, the rest into the heaps."""
     rows, places, timers, released = admission.rows, admission.places, admission.timers, admission.released
     for item in range(len(part.delay)):
         part.delayed_count[item] = 0
@@ -326,8 +322,7 @@ def _is_unmoved(bounds: Integers) -> bool:
 
 @inlined
 def _next_incoming(admission: Admission, state: KeyProgress, key: int) -> Incoming:
-    """A record of the key or a heartbeat for every key, whichever arrived first; or the end of the
-    call."""
+    """A record of the key or a heartbeat for every key, whichever is first; or the call's end."""
     rows, punctuation = admission.rows, admission.punctuation
     row, now, is_heartbeat = -1, admission.limit, False
     if state.place < rows.start[key + 1]:
@@ -379,16 +374,7 @@ def _run_timers(
             )
             pop(part.pending_time, part.pending_entry, pending)
             pending -= 1
-    return KeyProgress(
-        state.place,
-        state.heartbeat,
-        state.change,
-        pending,
-        state.follows_clock,
-        state.has_other_timers,
-        out,
-        last_release,
-    )
+    return _after_releases(state, pending, out, last_release)
 
 
 @inlined
@@ -412,8 +398,7 @@ def _take_heartbeat(admission: Admission, part: Partition, state: KeyProgress) -
 def _take_record(
     admission: Admission, facts: Facts, part: Partition, state: KeyProgress, incoming: Incoming
 ) -> KeyProgress:
-    """Judges the key's next record. An admitted one is pending; it advances its timeline, or is
-    delayed."""
+    """Judges the key's next record; if admitted, it is pending, and advances a bound or is delayed."""
     rows, places, policies, released = admission.rows, admission.places, admission.policies, admission.released
     place, row, now, pending = state.place, incoming.row, incoming.now, state.pending
     item, time, change = places.input[place], places.time[place], state.change
@@ -492,6 +477,12 @@ def _release_due(
         out = release(rows, admission.places, admission.released, timers, entry, out, now, definitive, waited, record)
         pop(part.pending_time, part.pending_entry, pending)
         pending -= 1
+    return _after_releases(state, pending, out, state.last_release)
+
+
+@inlined
+def _after_releases(state: KeyProgress, pending: int, out: int, last_release: int) -> KeyProgress:
+    """The progress of a key after some of its pending entries have left."""
     return KeyProgress(
         state.place,
         state.heartbeat,
@@ -500,7 +491,7 @@ def _release_due(
         state.follows_clock,
         state.has_other_timers,
         out,
-        state.last_release,
+        last_release,
     )
 
 

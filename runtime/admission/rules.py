@@ -1,7 +1,7 @@
-"""The rules of event time for one record: is it admitted, with which time, and who advances a bound.
+"""The rules of event time for one record: is it admitted, with which time, does it advance a bound.
 
 Pure functions over numbers, inlined into the kernels of `runtime.admission.per_key` and
-`per_key_sorted` (timelines per key) and of `runtime.admission.shared_clock` (timelines of a source).
+`per_key_sorted` (timelines per key) and of `runtime.admission.shared_clock` (those of a source).
 A timeline's bound is its watermark: no record admitted from now on has an earlier time. A bound
 never goes back.
 """

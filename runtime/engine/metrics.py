@@ -1,8 +1,8 @@
 """Metrics per query: how a source's events fit the settings of time, named as in Stream Analytics.
 
-Counts come from the ledger (`runtime.results.ledger`) and are sums of all calls so far. A rate is the
-difference of two of them. "Watermark Delay" is that of one moment: how far the clock is ahead of the
-timeline that is furthest behind.
+Counts come from the ledger (`runtime.results.ledger`) and are sums of all calls so far. A rate is
+the difference of two of them. "Watermark Delay" is that of one moment: how far the clock is ahead of
+the timeline that is furthest behind.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def metrics_table(engine: Engine, output_counts: Mapping[str, int], wall: int | 
 
 
 def output_events(results: Results) -> dict[str, int]:
-    """By query title, the number of outputs that are not errors; of matches if there are no outputs."""
+    """By query title, the number of outputs without errors; of matches if there are no outputs."""
     outputs = results.outputs.select(["query", "instance", "kind"]).to_pylist()
     counts = Counter(_title(row["query"], row["instance"]) for row in outputs if row["kind"] != "error")
     matches = {title: len(table) for title, table in results.matches.items()}
@@ -91,7 +91,7 @@ def _figures(counts: Counter[str]) -> Iterator[tuple[str, str | None, float | No
 
 
 def _delay(engine: Engine, query: QueryPlan, wall: int | None) -> float | None:
-    """Seconds; None before the first record, for complete inputs, and if every key has its own clock."""
+    """Seconds; None before the first record, for complete inputs, and for clocks per key."""
     now = engine.clock if wall is None else wall
     bound = _least_bound(engine, query)
     if now is None or bound is None or bound == NO_TIME or bound >= LATEST:

@@ -109,7 +109,7 @@ class QueryRunner:
         return outcome, carry
 
     def evict(self, carry: Carry, clock: int) -> None:
-        """Stores the events that a future event may still match, and pending ones; evicts the others.
+        """Stores events that a future event may still match, and pending ones; evicts the others.
 
         Windows are measured from the definitive time of each key at `clock`, µs; NO_TIME = nothing
         has happened yet.
@@ -219,7 +219,9 @@ class QueryRunner:
     def _expired_waits(
         self, records: CallRecords, carry: Carry, events: Ordered, found: Found, wanted: Integers
     ) -> tuple[Carry, Matched]:
-        """The matches whose trailing wait has ended; `wanted`: by new record, its number in the call.
+        """The matches whose trailing wait has ended.
+
+        wanted: by new record, its number in the call
 
         Which waits begin is known only after matching. So the call is admitted a second time, with
         their timers: these change no release, as they only ask when their times become definitive.
