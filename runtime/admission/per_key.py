@@ -398,7 +398,7 @@ def _take_heartbeat(admission: Admission, part: Partition, state: KeyProgress) -
 def _take_record(
     admission: Admission, facts: Facts, part: Partition, state: KeyProgress, incoming: Incoming
 ) -> KeyProgress:
-    """Judges the key's next record; if admitted, it is pending, and advances a bound or is delayed."""
+    """Judges the key's next record. Admitted, it is pending, and advances a bound or is delayed."""
     rows, places, policies, released = admission.rows, admission.places, admission.policies, admission.released
     place, row, now, pending = state.place, incoming.row, incoming.now, state.pending
     item, time, change = places.input[place], places.time[place], state.change

@@ -1,7 +1,7 @@
 """The rows of one call for one query: stored events, new records, members of pending matches.
 
-`assemble` puts them into one table, numbers their keys, runs the shared clocks over new records, and
-returns all that admission needs. A row has the same number in all columns. Stored events come
+`assemble` puts them into one table, numbers their keys, runs the shared clocks over new records,
+and returns all that admission needs. A row has the same number in all columns. Stored events come
 first, then new records in order of arrival, then members.
 """
 

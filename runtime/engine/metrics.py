@@ -1,8 +1,8 @@
 """Metrics per query: how a source's events fit the settings of time, named as in Stream Analytics.
 
 Counts come from the ledger (`runtime.results.ledger`) and are sums of all calls so far. A rate is
-the difference of two of them. "Watermark Delay" is that of one moment: how far the clock is ahead of
-the timeline that is furthest behind.
+the difference of two of them. "Watermark Delay" is that of one moment: how far the clock is ahead
+of the timeline that is furthest behind.
 """
 
 from __future__ import annotations
