@@ -63,7 +63,7 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
     while key < len(rows.start) - 1:
         bound, is_moved = bounds[key], False
         for item in range(inputs):
-            advances.count[item] = 0
+            advances.size[item] = 0
             advances.next_reaching[item] = 0
             advances.next_after[item] = 0
             is_moved = is_moved or bound[item] != NO_TIME or everywhere[item] != NO_TIME
@@ -74,7 +74,7 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
         if size == HAS_DELAYED:
             break
         for item in range(inputs):
-            is_moved = is_moved or advances.count[item] > 0
+            is_moved = is_moved or advances.size[item] > 0
 
         # 2. The stored window, then releases in total order; what is left stays pending.
         released.start[key] = out
@@ -89,8 +89,8 @@ def admit_sorted(admission: Admission, facts: Facts, workspace: Workspace, progr
         # 3. The next call begins with the bounds of the last advances. Advances are strictly
         #    increasing and start above `bound`, so none goes back.
         for item in range(inputs):
-            if advances.count[item] > 0:
-                bound[item] = advances.time[item, advances.count[item] - 1]
+            if advances.size[item] > 0:
+                bound[item] = advances.time[item, advances.size[item] - 1]
     return Progress(key, out, pending_out, next_timer, last_release)
 
 
@@ -126,8 +126,8 @@ def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: i
             else:
                 # the bound by records and heartbeats, then the clock's
                 reached = max(bound[item], everywhere[item])
-                if advances.count[item] > 0:
-                    reached = max(reached, advances.time[item, advances.count[item] - 1])
+                if advances.size[item] > 0:
+                    reached = max(reached, advances.time[item, advances.size[item] - 1])
                 floor = max(reached, now - policies.delay[item])
                 judged = judge(own_settings(policies, item), floor, time, now, Shape.POINT, NO_TIME)
                 is_admitted = judged.is_admitted
@@ -141,9 +141,9 @@ def _collect(admission: Admission, workspace: Workspace, bound: Integers, key: i
                     if now - time > punctuation.leeway[change, item]:
                         return HAS_DELAYED
                     if time > reached:
-                        advances.time[item, advances.count[item]] = time
-                        advances.place[item, advances.count[item]] = place
-                        advances.count[item] += 1
+                        advances.time[item, advances.size[item]] = time
+                        advances.place[item, advances.size[item]] = place
+                        advances.size[item] += 1
         if is_admitted:
             times[size] = time
             entries[size] = place
@@ -258,11 +258,11 @@ def _reached_at(admission: Admission, advances: Advances, bound: Integers, time:
             if delay[item] != NO_WAIT:
                 its_moment = time + delay[item]
                 at = advances.next_reaching[item]
-                while at < advances.count[item] and advances.time[item, at] < time:
+                while at < advances.size[item] and advances.time[item, at] < time:
                     at += 1
                 advances.next_reaching[item] = at
                 # a record at or above the time, if it arrives before the clock gets there
-                if at < advances.count[item]:
+                if at < advances.size[item]:
                     place = advances.place[item, at]
                     if places.arrival[place] < its_moment:
                         its_moment, its_record = places.arrival[place], rows.key_rows[place] - rows.first_new
@@ -286,7 +286,7 @@ def _definitive_at(admission: Admission, advances: Advances, bound: Integers, mo
         elif delay[item] != NO_WAIT:
             reached = max(bound[item], everywhere[item], moment - delay[item])
             at = advances.next_after[item]
-            while at < advances.count[item] and _is_by(
+            while at < advances.size[item] and _is_by(
                 admission.rows, admission.places, advances.place[item, at], moment, record
             ):
                 at += 1

@@ -117,14 +117,14 @@ class Advances(NamedTuple):
 
     time: by input and number; the bound after this advance, µs; strictly increasing
     place: by input and number; the record that advances it
-    count: by input, how many there are
+    size: by input, how many there are
     next_reaching: by input, how far the search for the first bound at or above a time has come
     next_after: by input, how far the search for the last bound at a moment has come
     """
 
     time: Integers
     place: Integers
-    count: Integers
+    size: Integers
     next_reaching: Integers
     next_after: Integers
 
