@@ -29,7 +29,7 @@ DOORS = {
     "runtime.policies": "durations per_input plan_policies",
     "runtime.columns": "arrival_order arrivals cell_values cold_rows expressions keys sorting timestamps",
     "runtime.reading": "cell_parser control_events schema_inference tables",
-    "runtime.admission": "arrays interval_edges per_key query_clocks rules selection shared_clock",
+    "runtime.admission": "arrays interval_edges outcomes per_key query_clocks selection timeline_kinds",
     "runtime.matching": "choose find_every interface kernel.listing trailing_waits windows",
     "runtime.results": "block_outputs discards json_objects ledger match_table schemas",
     "runtime.engine": "engine metrics",
