@@ -1,6 +1,6 @@
 """Bound histories: when the watermarks of a shared clock rose during one call.
 
-A group's watermark is the largest of three: its recorded bound, the bound of punctuation for all
+A group's watermark is the largest of three: its recorded bound, the bound by heartbeats for all
 groups, and the clock less the tolerated delay. The first two are step functions of the arrival
 time, recorded here. The third is computed.
 
@@ -24,7 +24,7 @@ TIMER = -1
 
 
 class BoundHistory(NamedTuple):
-    """The steps at which bounds rose: a run of entries per group, then one for punctuation for all.
+    """The steps at which bounds rose: a run of entries per group, then one for heartbeats for all.
 
     In a run, steps never decrease and bounds strictly increase.
 

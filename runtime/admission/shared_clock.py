@@ -76,7 +76,7 @@ class SharedClock:
         self._settings = clock_settings(plan, query, inputs)
         self._kind = rules_of_kind(self._settings, plan, query)
         self._store = TimelineStore(self._kind.fields, self._settings.places)
-        self._common = self._settings.start  # bound of punctuation for all timelines
+        self._common = self._settings.start  # bound by heartbeats for all timelines
 
     def run(self, new: NewRecords, verdicts: Verdicts) -> ClockRun:
         """Judges the records of its inputs into `verdicts`, and stores the advanced timelines."""
@@ -232,7 +232,7 @@ def _new_history(
     """A history that starts with the bounds of the groups, with room for all rises of a call.
 
     A group can rise once per record of its timelines, and once per timeline when it registers.
-    With idle timeouts, each of these rises can be followed by a timeout. Punctuation for all
+    With idle timeouts, each of these rises can be followed by a timeout. Heartbeats for all
     timelines can rise once per record, and once at the end of the input.
     """
     count, owners = grouping.count, grouping.of_timeline

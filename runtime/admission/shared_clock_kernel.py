@@ -32,7 +32,7 @@ class Feed(NamedTuple):
     """The records that concern a clock, in order of arrival; one entry per record.
 
     row: its number among the new rows of the call
-    timeline: its timeline; ALL_TIMELINES = punctuation for all of them
+    timeline: its timeline; ALL_TIMELINES = a heartbeat for all of them
     is_heartbeat: whether it only advances its timeline
     time: source time, µs
     arrival: arrival time, µs
@@ -247,7 +247,7 @@ def _admit_record(feed: Feed, at: int, rules: Rules, timelines: Timelines, commo
 def run_records(feed: Feed, rules: Rules, clock: Clock, common: int, verdicts: Verdicts) -> int:
     """Judges the records of a call and advances the timelines; returns the new `common`.
 
-    `common`: the bound of punctuation for all timelines, µs; NO_TIME = none
+    `common`: the bound by heartbeats for all timelines, µs; NO_TIME = none
     """
     timelines = clock.timelines
     everywhere = len(clock.history.start) - 1
@@ -258,7 +258,7 @@ def run_records(feed: Feed, rules: Rules, clock: Clock, common: int, verdicts: V
         #    recorded in order.
         if has_idle:
             advance_idle(rules, clock, arrival)
-        # 2. Punctuation for all timelines. It has a run of its own in the history, which every
+        # 2. A heartbeat for all timelines. It has a run of its own in the history, which every
         #    group consults; so the groups need not be updated.
         if timeline == ALL_TIMELINES:
             if time > common:
@@ -269,7 +269,7 @@ def run_records(feed: Feed, rules: Rules, clock: Clock, common: int, verdicts: V
         #    group's bound.
         if not timelines.is_registered[timeline]:
             _register(clock, timeline, arrival, row)
-        # 4. The record itself: punctuation sets the timeline's bound, an event is judged and may
+        # 4. The record itself: a heartbeat sets the timeline's bound, an event is judged and may
         #    advance it.
         rises = False
         if feed.is_heartbeat[at]:

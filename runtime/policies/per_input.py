@@ -158,8 +158,8 @@ def definitive_times(
 
     NEVER = there are no such timelines.
 
-    bounds: (keys, inputs), the bound of each timeline by punctuation and records, µs
-    everywhere: by input, the bound of punctuation for all keys, µs
+    bounds: (keys, inputs), the bound of each timeline by heartbeats and records, µs
+    everywhere: by input, the bound by heartbeats for all keys, µs
     delay: `PolicyColumns.delay`
     clock: the clock, µs
     """

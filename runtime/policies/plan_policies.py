@@ -64,7 +64,7 @@ def with_ordering(plan: Plan, orderings: Sequence[SourceOrdering], unseen: Colle
         for item in query.inputs:
             chosen = [ordering for ordering in orderings if ordering.brings(item.event)]
             found += _misfits(plan, query, item, chosen, unseen)
-            inputs.append(_bound(item, chosen) if chosen else item)
+            inputs.append(_with_policy(item, chosen) if chosen else item)
         queries.append(replace(query, inputs=tuple(inputs)))
         found += [(None, f"query '{query.title}': {cycle}") for cycle in _import_cycles(inputs)]
     found += _without_effect(plan, orderings)
@@ -86,7 +86,7 @@ def for_reading(plan: Plan, policy: TimePolicy | None) -> Plan:
     return replace(plan, queries=tuple(queries))
 
 
-def _bound(item: Input, chosen: Sequence[SourceOrdering]) -> Input:
+def _with_policy(item: Input, chosen: Sequence[SourceOrdering]) -> Input:
     policy = chosen[0].policy
     if policy is not None and policy.imports == item.event:
         policy = _of_imported(policy)

@@ -247,7 +247,7 @@ def streaminsight(
 ) -> TimePolicy:
     """Time increments: at intervals, the watermark advances to the newest source time less `delay`.
 
-    every: after so many events, or so much event time; None = only by punctuation
+    every: after so many events, or so much event time; None = only by heartbeats
     delay: how far the watermark stays behind the newest source time, µs; may be negative
     action: what happens to events below the watermark: "drop", or "adjust", which clips intervals
     idle: idle timeout after which the watermark advances past the newest event, µs; None = never
@@ -301,7 +301,7 @@ def refusals(policy: str, chosen: Mapping[str, Value]) -> Iterator[tuple[str | N
         if setting_ in chosen and other in chosen:
             yield setting_, f"'{setting_}' and '{other}' contradict each other: {reason}"
     if "delay" in chosen and chosen.get("every", 1) is None:
-        yield "delay", f"'delay' has no meaning with 'every={NONE}': only punctuation advances time"
+        yield "delay", f"'delay' has no meaning with 'every={NONE}': only heartbeats advance time"
 
 
 _CONTRADICTIONS = (

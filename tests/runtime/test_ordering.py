@@ -122,7 +122,7 @@ POLICIES = "'policy' must be apama, stream_analytics or streaminsight, not "
         ("streaminsight final=perhaps", "'final' must be yes or no, not 'perhaps'"),
         ("streaminsight every=1 import=B", "'every' and 'import' contradict each other: only the imported type advances time"),
         ("streaminsight delay=1s import=B", "'delay' and 'import' contradict each other: only the imported type advances time"),
-        ("streaminsight every=none delay=1s", "'delay' has no meaning with 'every=none': only punctuation advances time"),
+        ("streaminsight every=none delay=1s", "'delay' has no meaning with 'every=none': only heartbeats advance time"),
     ],
 )  # fmt: skip
 def test_a_wrong_policy_says_what_is_wrong(given: Any, message: str) -> None:
