@@ -57,7 +57,7 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item]:
         """One test a case and executor."""
-        from ensue.testing.cases import read_cases
+        from ensue.testing.case_file import read_cases
         from querylang.errors import EnsueError
 
         chosen = [word.strip() for word in self.config.getoption("--ensue-executors").split(",")]

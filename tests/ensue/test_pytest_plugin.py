@@ -61,20 +61,35 @@ def test_a_failure_shows_both_tables_with_the_first_difference_marked(pytester: 
 
 
 @pytest.mark.parametrize(
-    ("found", "altered", "told"),
+    ("found", "altered", "line", "message"),
     [
-        ("within: 30", "withn: 30", "one: unknown key 'withn'; did you mean 'within'?"),
-        ("wait: 20", "weight: 20", "one: input A: unknown key 'weight'; did you mean 'wait'?"),
-        ('dt: "10:00:00"', "td: 5", "one: row 1: unknown key 'td'"),
-        ('- {at: "10:00:20", id', "- {id", "one: row 1 has no `at`"),
-        ("wait: 20", "wait: soon", "one: 'soon' is not a number of seconds"),
+        ("within: 30", "withn: 30", 4, "*'withn'*; did you mean 'within'?"),
+        ("wait: 20", "weight: 20", 3, "*'weight'*; did you mean 'wait'?"),
+        ('dt: "10:00:00"', 'tds: "10:00:00"', 6, "row 1: 'tds' is not a key of a row with 'A'; did you mean 'ts'?"),
+        ('- {at: "10:00:20", id', "- {id", 6, "'row 1' has no 'at'"),
+        ('- {at: "10:00:20", id', '- {at: "noon", id', 6, "'at': 'noon' is not a time: *"),
+        ("out: [[1, 3]]", "out: 5", 8, "'out' must be a list, not '5'"),
+        ("wait: 20", "wait: soon", 3, "'wait' must be a number of seconds, not 'soon'"),
+        ("within: 30", "leeway: 30", 4, "'leeway' must be two numbers of seconds: [[]delayLeeway, reorderBuffer]"),
+        ("within: 30", "ordering: {policy: apama, leway: 3}", 4, "*'leway'*; did you mean 'leeway'?"),
+        ("  rows:", "  rows: []\n  x:", 5, "'rows' is empty"),
     ],
 )
-def test_an_unknown_key_is_an_error(pytester: pytest.Pytester, found: str, altered: str, told: str) -> None:
+def test_a_mistake_in_a_case_is_reported_with_its_line(
+    pytester: pytest.Pytester, found: str, altered: str, line: int, message: str
+) -> None:
     write(pytester, CASE.replace(found, altered))
     result = pytester.runpytest()
     assert result.ret != 0
-    result.stdout.fnmatch_lines([f"*x.case.yaml: {told.replace('[', '[[]')}"])
+    result.stdout.fnmatch_lines([f"*x.case.yaml:{line}: {message}"])
+
+
+def test_all_mistakes_of_a_case_file_are_reported(pytester: pytest.Pytester) -> None:
+    write(
+        pytester, CASE.replace("wait: 20", "wait: soon").replace("within", "withn").replace("out: [[1, 3]]", "out: 5")
+    )
+    lines = [line.partition("x.case.yaml:")[2][:2] for line in pytester.runpytest().outlines if "x.case.yaml:" in line]
+    assert lines == ["3:", "4:", "4:", "8:"]
 
 
 @pytest.mark.parametrize(("found", "altered"), ALTERED)
