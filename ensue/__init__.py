@@ -1,7 +1,8 @@
 """Ensue: pattern queries over event streams and tables, embedded or on Spark.
 
-`load` reads queries, `replay` runs them over tables, `match`, `stream` and `deploy` run them on Spark. All exceptions
-for users' mistakes are subclasses of `EnsueError`. Everything heavy is imported on first use.
+`load` reads queries. `replay` runs them over tables; `match`, `stream` and `deploy` run them on
+Spark. All exceptions for users' mistakes are subclasses of `EnsueError`. Everything heavy is
+imported on first use.
 """
 
 from __future__ import annotations
@@ -52,17 +53,19 @@ def replay(
     """Run queries over event tables, in this process.
 
     queries: a path, query text, or the result of `load`
-    events: a path, a pandas, Polars or Arrow table, a list of rows, or a list of tables, merged by arrival
+    events: a path, a pandas, Polars or Arrow table, a list of rows, or a list of tables, which
+        are merged by arrival
     arrival: the column of arrival times; None = `at`
     type: the column of event types; None = `event`
     source_time: the column of source times; None = `ts`
-    parameters: values of the queries' parameters, as a mapping, a YAML file or YAML text; None = defaults only.
-        `{query: {instance: {parameter: value}}}`; `{query: {parameter: value}}` for a single instance;
-        `{parameter: value}` if only one query has parameters
-    ordering: how records are put in order; None = as the queries say. One policy for all sources,
-        `"stream_analytics late=5s over=card"` or `{"policy": "stream_analytics", "late": "5s", "over": ["card"]}`,
-        or a mapping from names of sources to policies
-    until: time at which to stop: later rows are not processed, later timers do not run; None = at the end
+    parameters: values of the queries' parameters; None = defaults only. A mapping, a YAML file or
+        YAML text: `{query: {instance: {parameter: value}}}`; for a single instance
+        `{query: {parameter: value}}`; if only one query has parameters `{parameter: value}`
+    ordering: how records are put in order; None = as the queries say. A policy for all sources,
+        such as `"stream_analytics late=5s over=card"` or the same as a mapping,
+        `{"policy": "stream_analytics", "late": "5s", "over": ["card"]}`; or a mapping of sources'
+        names to policies
+    until: time at which to stop: later rows are not processed; None = after the last row
     flush: after the last row, advance time until no timer is left
 
     Raises QueryErrors and InputError.
@@ -107,13 +110,15 @@ def stream(
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
 ) -> DataFrame:
-    """A streaming DataFrame of tagged rows (matches, outputs, discards, accounts) from streaming DataFrames.
+    """The results of streaming DataFrames, as one streaming DataFrame of tagged rows.
+
+    The rows are matches, outputs, discards and accounts.
 
     frames: one DataFrame, or several by the names of their sources
-    control: a streaming DataFrame with `at` and `event`, control events as text; None = no control events
+    control: a streaming DataFrame with `at` and `event`, control events as text; None = none
     clock: `arrival` or `processing`
-    idle: with the clock `arrival`, the idle timeout of a source partition, such as `1 minute`; None = at once;
-        `none` = no timeout: only records advance time
+    idle: with the clock `arrival`, the idle timeout of a source partition, such as `1 minute`;
+        None = idle at once; `none` = never idle: only records advance time
 
     The other arguments are as in `replay`.
     """
@@ -124,7 +129,10 @@ def stream(
 
 
 def deploy(path: str | Path) -> Handle:
-    """Start the streaming job of a deployment file; its handle has `await_termination`, `status` and `stop`."""
+    """Start the streaming job of a deployment file.
+
+    Its handle has `await_termination`, `status` and `stop`.
+    """
     from spark_backend.job.deployment import deploy as start
 
     return start(path)

@@ -1,7 +1,8 @@
 """The command line: registers the commands, and turns errors into exit codes.
 
-Exit codes: 0 success; 1 the user's input is wrong, or a check found a difference; 2 wrong usage; 3 a failure of Ensue itself.
-A command imports what it needs when it runs, so that `ensue check` starts fast: it needs the language only.
+Exit codes: 0 success; 1 the user's input is wrong, or a check found a difference; 2 wrong usage;
+3 a failure of Ensue itself. A command imports what it needs when it runs, so that `ensue check`,
+which needs the language only, starts fast.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The ways of running records: embedded, in batch on Spark, as a stream of micro-batches on Spark.
+"""Run records in one of three ways: embedded, in batch on Spark, as a stream on Spark.
 
-Takes plans and records, many at once; gives results that must be the same for all of them. Spark is imported on first use.
+All three must have the same results. Spark is imported on first use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from runtime.results.schemas import Results
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Records for a plan. `splits`: the rows before which a stream is cut, stopped and started again."""
+    """Records for a plan.
+
+    flush: advance time after the last record until no timer is left
+    splits: rows before which a stream ends a micro-batch, stops and restarts
+    """
 
     plan: Plan
     records: Records
@@ -24,12 +28,15 @@ class Job:
 
 
 def embedded(job: Job) -> Results:
-    """In this process."""
+    """Run in this process."""
     return replay_records(job.plan, job.records, flush=job.flush)
 
 
 def batch(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
-    """All records as bounded Spark DataFrames; of records of one moment those of `sources` come first, in this order."""
+    """Run all records as bounded Spark DataFrames.
+
+    sources: of records with the same arrival time, theirs come first, in this order
+    """
     from spark_backend.frames import verify
 
     cases = [verify.Case(job.plan, job.records.arrivals, (), job.flush) for job in jobs]
@@ -37,7 +44,7 @@ def batch(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
 
 
 def stream(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
-    """The records as micro-batches on Spark, in a new session after each."""
+    """Run the records as micro-batches on Spark, in a new session after each."""
     from spark_backend.frames import verify
 
     cases = [verify.Case(job.plan, job.records.arrivals, job.splits, job.flush) for job in jobs]
@@ -45,6 +52,6 @@ def stream(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
 
 
 def even_splits(count: int, batches: int) -> tuple[int, ...]:
-    """Where to cut `count` records into as many micro-batches, as even as can be."""
+    """Where to split `count` records into micro-batches of nearly the same size."""
     cuts = {count * number // batches for number in range(1, batches)}
     return tuple(sorted(cuts - {0, count}))

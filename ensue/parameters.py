@@ -1,7 +1,6 @@
-"""Values of parameters where users give them: a mapping, a YAML file, or YAML text.
+"""Read the values of parameters: a mapping, a YAML file, or YAML text.
 
-Takes what stands behind `--parameters` or `parameters=`; gives `Given`, or raises FileErrors with file and line. Which
-shapes it may have stands in `querylang.parameters.instances`.
+`querylang.parameters.instances` says how values are nested.
 """
 
 from __future__ import annotations
@@ -19,7 +18,10 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def read_parameters(given: Parameters) -> Given:
-    """Values by query and instance; a text that ends like a YAML file, or names a file, is a path."""
+    """Values by query and instance; a mistake is a FileErrors with its line.
+
+    A text is a path if it ends with `SUFFIXES` or names a file.
+    """
     match given:
         case None:
             return NOTHING
@@ -47,5 +49,5 @@ def _read_text(text: str, origin: str) -> Given:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
-    except (OSError, ValueError):  # too long for a path, or no path at all
+    except (OSError, ValueError):  # too long for a path, or not a path
         return False

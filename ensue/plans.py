@@ -26,7 +26,7 @@ def plan_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames, para
 
 
 def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Plan:
-    """The plan for these tables; types that nothing defines have the fields that the tables have."""
+    """The plan for these tables, which say the fields of types that nothing defines."""
     if not queries.open_types:
         return queries.template()
     inputs = queries.input_types

@@ -1,7 +1,7 @@
-"""Query sets: a path or text to something that can be compiled for the data at hand.
+"""Query sets: checked queries, to be compiled for the data at hand.
 
-Takes what users write where queries are asked for; gives `Queries`, checked. Event types that nothing defines get their
-fields from the data: then the plan is compiled anew for each table's schemas.
+The fields of event types that nothing defines come from the data. So a plan is compiled anew for
+the schemas of each set of tables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ _NO_TEXT = frozenset("{<(\n")
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """A set of queries without a mistake: `paths` (files, folders) or `text`."""
+    """A set of queries without mistakes.
+
+    paths: query files and folders; empty for text
+    text: query text; None for paths
+    checked: the queries after all checks
+    """
 
     paths: tuple[Path, ...]
     text: str | None
@@ -37,42 +42,49 @@ class Queries:
 
     @property
     def warnings(self) -> tuple[QueryError, ...]:
-        """What is allowed, but hardly meant."""
+        """What is allowed, but probably a mistake."""
         return self.checked.warnings
 
     @property
     def open_types(self) -> tuple[str, ...]:
-        """Event types that the queries take and for which no field is defined: data may say more."""
-        taken = dict.fromkeys(event for query in self.checked.queries for event in self._taken_by(query.name))
+        """Event types that the queries read and that have no defined field: data may add some."""
+        read = dict.fromkeys(event for query in self.checked.queries for event in self._types_of(query.name))
         fields = {event.name: event.fields for event in self.checked.events}
-        return tuple(event for event in taken if not fields.get(event))
+        return tuple(event for event in read if not fields.get(event))
 
     @property
     def input_types(self) -> tuple[str, ...]:
-        """The event types that are an input of some query; heartbeats are none."""
+        """The event types of all inputs, without heartbeats."""
         return tuple(dict.fromkeys(item.event for query in self.checked.queries for item in query.inputs))
 
-    def _taken_by(self, name: str) -> list[str]:
+    def _types_of(self, name: str) -> list[str]:
         query = next(query for query in self.checked.queries if query.name == name)
         heartbeats = [item.heartbeat.event for item in query.inputs if item.heartbeat is not None]
         return [*(item.event for item in query.inputs), *heartbeats]
 
     def plan(self, schemas: Schemas | None = None, parameters: Given = NOTHING) -> Plan:
-        """Compile for data with these schemas, every query an instance; raises QueryErrors, FileErrors."""
+        """Compile for data with these schemas, with values for all parameters.
+
+        Raises QueryErrors and FileErrors.
+        """
         return with_instances(self.template(schemas), parameters)
 
     def template(self, schemas: Schemas | None = None) -> Plan:
-        """Compile for data with these schemas; parameters have no values yet. Raises QueryErrors."""
+        """Compile for data with these schemas; parameters have no values yet.
+
+        Raises QueryErrors.
+        """
         if self.text is not None:
             return querylang.compile_text(self.text, schemas=schemas).plan
         return querylang.compile_paths(self.paths, schemas).plan
 
 
 def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:
-    """Read queries: files, folders, a list of them, or query text; raises QueryErrors with all mistakes, InputError.
+    """Read queries: files, folders, a list of them, or query text.
 
-    A `Path`, or a `str` that names an existing file or folder or ends like one (`.query`, `.qry`, `.mon`, `.yaml`), is
-    a path; any other `str` is query text.
+    A `Path` is a path, and so is a `str` that names an existing file or folder, or ends with
+    `.query`, `.qry`, `.mon` or `.yaml`. Any other `str` is query text. Raises QueryErrors with all
+    mistakes, and InputError.
     """
     if isinstance(source, Queries):
         return source
@@ -84,7 +96,7 @@ def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text where queries are asked for is a path; text that can be neither raises InputError."""
+    """Whether a text is a path, not query text; raises InputError if it can be neither."""
     if text.endswith(PATH_SUFFIXES) or (text and _exists(text)):
         return True
     if not text:
@@ -97,5 +109,5 @@ def is_path(text: str) -> bool:
 def _exists(text: str) -> bool:
     try:
         return Path(text).exists()
-    except (OSError, ValueError):  # too long for a path, or no path at all
+    except (OSError, ValueError):  # too long for a path, or not a path
         return False

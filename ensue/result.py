@@ -1,6 +1,7 @@
-"""The result of a replay: matches, outputs, discards, accounts and steps, each in its promised order.
+"""The result of a replay: matches, outputs, discards, accounts and steps.
 
-`Replay` holds the data. `ensue.rendering`, below this module, makes DataFrames and text of it when they are asked for.
+`Replay` holds the data. `ensue.rendering`, which is below this module, makes DataFrames and text
+of it on first use.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ MOST_ROWS = 2_000
 
 @dataclass(frozen=True)
 class Replay:
-    """The result of a replay. `results` and `figures` are Arrow tables; the properties give what users read.
+    """The result of a replay: Arrow tables, and what users read as properties.
 
+    results: matches by query, outputs, discards and the ledger
+    figures: the metrics
     until: time at which the replay stopped, µs; None = not before the last row
     flush: whether time advanced after the last row until no timer was left
     idle: queries without an instance, because a parameter has no value
@@ -50,7 +53,10 @@ class Replay:
 
     @cached_property
     def matches(self) -> pd.DataFrame:
-        """One row per match; `key`, `members`, `selected` and `points` are dictionaries as in `--format matches`."""
+        """One row per match, in order.
+
+        `key`, `members`, `selected` and `points` are dictionaries as in `--format matches`.
+        """
         return data_frames.matches_frame(self.plan, self.results, row_numbers(self.records))
 
     @cached_property
@@ -71,9 +77,10 @@ class Replay:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """How the events fit the ordering policies, at the end of the replay: `query`, `metric`, `outcome`, `value`.
+        """How the events fit the ordering policies, at the end of the replay.
 
-        `runtime.engine.metrics` says what each metric means.
+        The columns are `query`, `metric`, `outcome` and `value`; `runtime.engine.metrics` says
+        what each metric means.
         """
         return self.figures.to_pandas()
 
@@ -106,7 +113,7 @@ class Replay:
         return f"{steps_table(self.plan, steps)}\n\n({remark})"
 
     def account(self) -> str:
-        """What became of all records: a line, or a table if there are several queries or sources."""
+        """What became of all records: a line, or a table for several queries or sources."""
         return account_text(self.results.ledger)
 
     def summary(self) -> str:

@@ -1,6 +1,6 @@
 """Queries on Spark: what `ensue.match`, `ensue.stream` and `ensue match` run.
 
-Compiles the queries for the columns that DataFrames or files have, and passes the plan to `spark_backend.frames`.
+The queries are compiled for the columns of DataFrames or files; `spark_backend.frames` runs them.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ def _fields_of(frames: Mapping[str, DataFrame], columns: ColumnNames) -> dict[st
 
 
 def _with_orderings(plan: Plan, frames: Mapping[str, DataFrame], options: DataOptions) -> Plan:
-    """The plan with the policies of its sources: the DataFrames by name, or the sources that their column `source` names."""
+    """The plan with the policies of its sources.
+
+    A source is a DataFrame, or what the column `source` of a DataFrame names.
+    """
     orderings = parse_orderings(options.ordering)
     if not orderings:
         return plan
@@ -128,7 +131,7 @@ def _with_orderings(plan: Plan, frames: Mapping[str, DataFrame], options: DataOp
 
 
 def type_of_column(type_: spark_types.DataType) -> Type | None:
-    """The type of the same column in an Arrow table; None = no type of the language holds its values."""
+    """The type of the same column in an Arrow table; None = the language has no such type."""
     try:
         return type_of_kind(to_arrow_type(type_, timezone="UTC"))
     except PySparkTypeError:  # Arrow has no such column either

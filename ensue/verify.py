@@ -78,7 +78,10 @@ class Verdict:
 
 
 def compare(replay: Replay, batches: int) -> Verdict:
-    """Run the replay's records on Spark, in batch and in so many micro-batches, and compare the results."""
+    """Run the replay's records on Spark, in batch and as a stream, and compare the results.
+
+    batches: micro-batches of the stream
+    """
     splits = executors.even_splits(len(replay.records.rows), batches)
     job = executors.Job(replay.plan, replay.records, replay.flush, splits)
     sources = replay.records.sources

@@ -1,7 +1,7 @@
-"""Colour for errors, on terminals only: the place bold, the code and the carets red, of warnings yellow.
+"""Colour printed errors on terminals: the place bold, the code and the carets red.
 
-Takes the printed text of mistakes; gives it with ANSI escapes. Says what https://no-color.org asks for: any value of
-`NO_COLOR` that is not empty switches it off.
+The code and the carets of warnings are yellow. As https://no-color.org asks, any value of
+`NO_COLOR` that is not empty switches colour off.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _CARETS = re.compile(r"^( +\| *[\t ]*)(\^+)$", re.MULTILINE)
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether what is written to this stream is read by a person who has not refused colour."""
+    """Whether the stream is a terminal whose user has not switched colour off."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
 def coloured(text: str) -> str:
-    """Errors as printed, in colour."""
+    """The printed text of errors with ANSI escapes."""
     colour = YELLOW if text.startswith("warning: ") else RED
 
     def head(found: re.Match[str]) -> str:

@@ -28,7 +28,10 @@ def explain(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """What a query compiles to: automaton, conditions and where each is checked, state, matcher, pushdown."""
+    """Show what a query compiles to.
+
+    The automaton, the conditions and where each is checked, the state, the matcher, the pushdown.
+    """
     from ensue.parameters import read_parameters
     from ensue.plans import template_for
     from ensue.rendering import explanation

@@ -1,7 +1,7 @@
-"""What `ensue check` finds: the mistakes of query and deployment files, for people and for editors.
+"""Find the mistakes in query and deployment files, for people and for editors.
 
-Takes paths; gives a `Report`. A finding as plain data has its place twice: `line` and `column` as people count, from 1
-and in characters, and `range` as editors do (the Language Server Protocol): lines from 0, columns from 0 in UTF-16 units.
+A finding as plain data has its place twice. `line` and `column` count from 1, in characters.
+`range` is that of the Language Server Protocol: lines and columns from 0, in UTF-16 units.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEPLOYMENT_SUFFIXES = (".yaml", ".yml")
 
 
 class Severity(StrEnum):
-    """How bad it is: an error must be mended, a warning read."""
+    """An error must be corrected, a warning read."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -28,7 +28,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All mistakes of a set of files, each told once; `files`: how many were read."""
+    """The mistakes in a set of files, each once.
+
+    files: number of files that were read
+    """
 
     files: int
     errors: tuple[EnsueError, ...]
@@ -42,7 +45,7 @@ class Report:
 
 
 def check_files(files: Sequence[Path]) -> Report:
-    """Read and check query files and folders as one set, and each deployment file with its queries."""
+    """Check query files and folders as one set, and each deployment file with its queries."""
     deployments = [path for path in files if path.suffix in DEPLOYMENT_SUFFIXES]
     missing = [path for path in files if path not in deployments and not path.exists()]
     queries = [path for path in files if path not in deployments and path not in missing]
@@ -81,7 +84,7 @@ def _single(found: EnsueError) -> Sequence[EnsueError]:
 
 
 def findings(error: EnsueError, severity: Severity) -> Iterator[dict[str, Any]]:
-    """A mistake as plain data, one for each line of a file that it speaks of."""
+    """A mistake as plain data: one finding per line that it names."""
     match error:
         case QueryError(span=span):
             place = {"path": str(span.source.path), "line": span.line, "column": span.column}
@@ -105,7 +108,7 @@ def _finding(
 
 
 def editor_range(span: Span) -> dict[str, Any]:
-    """A place as editors want it: start and end, the end exclusive."""
+    """A place as a range of the Language Server Protocol; its end is exclusive."""
     return {"start": _editor_position(span, span.start), "end": _editor_position(span, max(span.start, span.end))}
 
 

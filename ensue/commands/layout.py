@@ -1,7 +1,6 @@
-"""`ensue fmt`: files in the one canonical layout.
+"""Lay out files in the canonical layout, which `querylang.format_text` defines.
 
-Takes paths; gives what each file would be, or its mistakes; writes a file whole or not at all. The layout itself is
-`querylang.format_text`'s.
+A file is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ from querylang.load import DEFINITION_SUFFIX, QUERY_SUFFIXES
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A file before and after; `mistakes`: why it stays as it is."""
+    """A file before and after.
+
+    mistakes: why the file stays as it is; None = it can be formatted
+    """
 
     path: Path
     before: str
@@ -29,12 +31,12 @@ class Layout:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the file is not in this layout yet."""
+        """Whether the file is not in the canonical layout yet."""
         return self.before != self.after
 
 
 def layouts(paths: Sequence[Path]) -> Iterator[Layout]:
-    """Each file, those of a folder in order of name, each once."""
+    """The layout of each file, once; those of a folder in order of name."""
     seen: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
@@ -67,7 +69,10 @@ def _refused(path: Path, text: str, mistakes: EnsueError) -> Layout:
 
 
 def write(layout: Layout) -> None:
-    """Put the file in place in one step, with the rights of the old one; a link stays a link. Raises FileErrors."""
+    """Replace the file in one step; its permissions, and a link to it, are kept.
+
+    Raises FileErrors.
+    """
     try:
         _replace(layout.path.resolve(), layout.after)
     except OSError as error:

@@ -52,7 +52,10 @@ def _data_options(
 
 
 def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `DataOptions` to a command, in place of its parameter `data`, and pass them as that one value."""
+    """Add the options of `DataOptions` to a command, in place of its parameter `data`.
+
+    The command gets their values as one `DataOptions`.
+    """
     options = inspect.signature(_data_options, eval_str=True).parameters
     signature = inspect.signature(command, eval_str=True)
 

@@ -74,7 +74,10 @@ def _as_one_object(result: Replay) -> dict[str, Any]:
 
 
 def _print_discards(result: Replay, has_account: bool) -> None:
-    """Which rows could not be read and why; the number of discarded rows, unless the account has been printed."""
+    """Print which rows could not be read, and why.
+
+    has_account: the account is printed already, so the number of discarded rows is not repeated
+    """
     if not len(result.discarded):
         return
     if not has_account:

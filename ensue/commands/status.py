@@ -7,7 +7,10 @@ from ensue.commands.output import print_json, print_text
 
 
 def status(file: DeploymentFile, as_json: Json = False) -> None:
-    """The state of a deployment's job: clock, the sources that hold it back, accounts, sizes, rates."""
+    """Show the state of a deployment's job.
+
+    The clock and the sources that hold it back, accounts, sizes, rates.
+    """
     from ensue.rendering.status_text import status_text
     from spark_backend.job.status import status_of
 

@@ -1,7 +1,7 @@
-"""The demo: a year of real flights, three queries, embedded and on Spark, compared, counted, drawn.
+"""Run the demo: three queries over a year of real flights, embedded and on Spark.
 
-`python -m ensue.demo` in a clone; everything is written below `build/demo`. Ends with exit code 1 if the two ways of
-running do not find the same, or with one clear line if something is missing.
+`python -m ensue.demo` runs in a clone and writes below `build/demo`. Its exit code is 1 if the two
+ways of running have different results, or if something is missing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 import ensue
 from ensue.demo import picture, striking
 from ensue.demo.comparison import Totals, differences, job_totals, replay_totals
 from ensue.demo.flights import EventTables, write_event_tables
+from ensue.rendering.text_table import text_table
 from querylang.errors import EnsueError, InputError
 from runtime.results.ledger import WORDS
 from spark_backend.job.deployment import BatchReport, RunReport
@@ -27,15 +25,14 @@ from spark_backend.job.deployment import run as run_deployment
 QUERIES = Path("queries/flights")
 FOLDER = Path("build/demo")
 MOST_ROWS = 5
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 def main() -> int:
-    """Runs the demo; gives the exit code."""
+    """Run the demo; gives the exit code."""
     try:
         return _run()
     except EnsueError as error:
-        Console(stderr=True, highlight=False).print(str(error), markup=False, soft_wrap=True)
+        sys.stderr.write(f"{error}\n")
         return 1
 
 
@@ -59,97 +56,98 @@ def _prepare() -> EventTables:
     shutil.rmtree(FOLDER, ignore_errors=True)
     _heading("1  The records")
     tables = write_event_tables(FOLDER / "events")
-    console.print(
-        f"{tables.flights:,} flights from New York in 2013 and {tables.weather:,} hours of weather, as {len(tables.files)} "
-        f"Parquet files in {FOLDER / 'events'}. A flight is reported when it has landed, so departures come late and out of "
-        f"order by hours. {tables.cancelled:,} flights were cancelled, {tables.diverted:,} diverted, "
-        f"{tables.without_tail:,} have no tail number; all of them are in."
+    print(
+        f"{tables.flights:,} flights from New York in 2013 and {tables.weather:,} hours of weather, as {len(tables.files)}"
+        f" Parquet files in {FOLDER / 'events'}.\nA flight is reported when it has landed, so departures arrive late and"
+        f" out of order by hours.\n{tables.cancelled:,} flights were cancelled, {tables.diverted:,} diverted,"
+        f" {tables.without_tail:,} have no tail number; all of them are included."
     )
     return tables
 
 
 def _replay(files: Sequence[Path]) -> ensue.Replay:
     _heading("2  Embedded: the queries over the files, in this process")
-    with console.status("a first month, to have the kernels ready"):
-        started = time.perf_counter()
-        ensue.replay(QUERIES, files[:1])
-        console.print(
-            f"kernels ready in {time.perf_counter() - started:.1f} s (the first time on a machine they are compiled)"
-        )
-    with console.status("replaying the year"):
-        started = time.perf_counter()
-        replay = ensue.replay(QUERIES, files)
-        seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    ensue.replay(QUERIES, files[:1])
+    seconds = time.perf_counter() - started
+    print(f"kernels ready in {seconds:.1f} s (the first time on a machine they are compiled)", flush=True)
+    started = time.perf_counter()
+    replay = ensue.replay(QUERIES, files)
+    seconds = time.perf_counter() - started
     records = len(replay.records.rows)
     rate = f"{records / seconds:,.0f} records/s through {len(replay.plan.queries)} queries, reading included"
-    console.print(f"{records:,} records in {seconds:.1f} s: {rate}")
+    print(f"{records:,} records in {seconds:.1f} s: {rate}")
     for query, table in replay.results.matches.items():
-        console.print(f"  {query:14} {len(table):6,} matches")
+        print(f"  {query:14} {len(table):6,} matches")
     return replay
 
 
 def _stream() -> RunReport:
     _heading("3  On Spark: the same queries as a streaming job, in micro-batches")
     reports: list[BatchReport] = []
-    with console.status("starting Spark"):
 
-        def show(batch: BatchReport) -> None:
-            reports.append(batch)
-            matches = sum(batch.matches.values())
-            what = f"{batch.records:7,} records, {matches:5,} matches" if batch.records else "the end: time runs out"
-            console.print(f"  micro-batch {batch.batch}: {what}, {batch.seconds:.1f} s")
+    def show(batch: BatchReport) -> None:
+        reports.append(batch)
+        matches = sum(batch.matches.values())
+        what = f"{batch.records:7,} records, {matches:5,} matches" if batch.records else "the end: all timers run"
+        print(f"  micro-batch {batch.batch}: {what}, {batch.seconds:.1f} s", flush=True)
 
-        report = run_deployment(QUERIES / "flights.yaml", once=True, flush=True, progress=show)
+    report = run_deployment(QUERIES / "flights.yaml", once=True, flush=True, progress=show)
     warm = [batch for batch in reports[1:] if batch.records]
     rate = sum(batch.records for batch in warm) / sum(batch.seconds for batch in warm)
-    console.print(
-        f"{report.records:,} records in {report.seconds:.1f} s; {rate:,.0f} records/s after the first micro-batch"
-    )
+    print(f"{report.records:,} records in {report.seconds:.1f} s; {rate:,.0f} records/s after the first micro-batch")
     return report
 
 
 def _print_ledger(totals: Totals) -> None:
     _heading("4  The ledger: what became of every record")
     queries = list(dict.fromkeys(query for query, _ in totals))
-    table = Table("", *queries)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    rows = []
     for word in WORDS:
         counts = [totals.get((query, word), 0) for query in queries]
         if any(counts):
-            table.add_row(word, *(f"{count:,}" if count else "" for count in counts))
-    console.print(table)
-    console.print(
-        "null_time: cancelled; null_key: cancelled, without a tail number; late: too long in the air for its wait."
-    )
+            rows.append([word, *(f"{count:,}" if count else "" for count in counts)])
+    print(text_table(["", *queries], rows, right=frozenset(queries)))
+    print("null_time: cancelled; null_key: cancelled, without a tail number; late: too long in the air for its wait.")
 
 
 def _print_striking(replay: ensue.Replay) -> None:
     _heading("5  What was found")
     found = {query.name: striking.matches_of(replay.matches, query.name) for query in replay.plan.queries}
-    console.print(striking.carried_table(found["CarriedDelay"], MOST_ROWS))
-    console.print(striking.snowball_table(found["Snowball"], MOST_ROWS))
-    console.print(striking.storm_table(found["Storm"], MOST_ROWS))
+    _print_table(
+        "Delays that an aircraft kept at its next departure", striking.carried_table(found["CarriedDelay"], MOST_ROWS)
+    )
+    _print_table(
+        "Three departures of one aircraft, each later than the one before",
+        striking.snowball_table(found["Snowball"], MOST_ROWS),
+    )
+    _print_table(
+        "Hours of fog or storm, and the flights that they delayed", striking.storm_table(found["Storm"], MOST_ROWS)
+    )
+
+
+def _print_table(title: str, table: str) -> None:
+    print(f"{title}\n\n{table}\n")
 
 
 def _draw(replay: ensue.Replay, file: Path) -> None:
     file.write_text(picture.draw(striking.worst_day(replay.matches, FOLDER / "events")))
-    console.print(f"\nThe worst of these days, drawn: {file}")
+    print(f"The worst of these days, drawn: {file}")
 
 
 def _conclude(found: Sequence[str], matches: int) -> int:
     _heading("6  Embedded = Spark?")
     for line in found:
-        console.print(line, style="bold red")
+        print(line)
     if found:
-        console.print("The two ways of running do not agree.", style="bold red")
+        print("The two ways of running do not agree.")
         return 1
-    console.print(f"Yes: the same {matches:,} matches, in every column, and the same ledger.", style="bold green")
+    print(f"Yes: the same {matches:,} matches, in every column, and the same ledger.")
     return 0
 
 
 def _heading(text: str) -> None:
-    console.print(f"\n{text}", style="bold")
+    print(f"\n{text}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""Embedded and on Spark: did both find the same?
+"""Compare the results of the replay with those of the streaming job.
 
-Takes the tables of a replay, the folders that the streaming job wrote, and both accounts; gives what differs, in words.
-Every column counts: members, times, when a match was certain and why it had to wait.
+Every column counts: members, times, when a match was definitive and why it had to wait.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ def job_totals(ledger: Mapping[tuple[str, str, str], int]) -> Totals:
 
 
 def differences(results: Results, folder: Path) -> Iterator[str]:
-    """What differs between the matches of a replay and those in the folder of the job's sink, a line a query."""
+    """How the matches of a replay differ from those in the job's sink, a line per query."""
     for query, table in results.matches.items():
         ours, theirs = _embedded(table), _written(folder / query, table.schema)
         if ours.equals(theirs):
             continue
         ids, other = set(ours["match_id"].to_pylist()), set(theirs["match_id"].to_pylist())
         missing, extra = len(ids - other), len(other - ids)
-        told = f"{missing} missing on Spark, {extra} on Spark only" if missing or extra else "not alike in every column"
-        yield f"{query}: {len(ours)} embedded, {len(theirs)} on Spark; {told}"
+        reason = f"{missing} missing on Spark, {extra} on Spark only" if missing or extra else "some columns differ"
+        yield f"{query}: {len(ours)} embedded, {len(theirs)} on Spark; {reason}"
 
 
 def _embedded(table: pa.Table) -> pa.Table:
-    """A replay's table as the sinks write it: one column a member, in order of identity."""
+    """A replay's table as the sinks write it: one column per member, ordered by identity."""
     members = table["members"].combine_chunks()
     plain = table.drop_columns(["members", "_step", "_rank"])
     for place, field in enumerate(members.type):

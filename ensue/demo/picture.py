@@ -1,7 +1,6 @@
-"""The picture: one aircraft's day on a timeline, plan above deed, with the match drawn on it.
+"""Draw one aircraft's day as SVG: each flight as planned and as flown, and the match.
 
-Takes plain data of one day; gives an SVG as text. Leaves to others where the day comes from and where the file goes.
-Moments are seconds since 1970, UTC; they are labelled in New York's time.
+Times are seconds since 1970, UTC; they are labelled in New York's time.
 """
 
 from __future__ import annotations
@@ -34,7 +33,11 @@ STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One flight of the day; `air_time` in seconds; `term` is its name in the match, None if it is not in it."""
+    """One flight of the day.
+
+    air_time: seconds in the air
+    term: its name in the match; None = it is not a member
+    """
 
     number: str
     origin: str
@@ -46,18 +49,22 @@ class Flight:
 
     @property
     def late(self) -> float:
-        """Seconds between the plan and the departure, negative if it left early."""
+        """Seconds from the scheduled departure to the departure; negative = early."""
         return self.departure - self.scheduled
 
     @property
     def landing(self) -> float:
-        """When the aircraft was down, and the record of the flight arrived."""
+        """When the aircraft landed, and the record of the flight arrived."""
         return self.departure + self.air_time
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What is drawn: an aircraft's flights in order of departure, the query that matched, when the match was certain."""
+    """What is drawn.
+
+    flights: those of one aircraft, in order of departure
+    emitted: when the match was definitive
+    """
 
     tail: str
     query: str
@@ -68,18 +75,18 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Moments to places across the picture."""
+    """Times to places across the picture."""
 
     start: float
     end: float
 
     def x(self, moment: float) -> float:
-        """The place of a moment, in pixels from the left edge."""
+        """The place of a time, in pixels from the left edge."""
         return LEFT + (moment - self.start) / (self.end - self.start) * (WIDTH - LEFT - RIGHT)
 
 
 def draw(day: Day) -> str:
-    """The picture as SVG text. Raises ValueError for a day without flights."""
+    """Draw the day; gives the SVG as text. Raises ValueError for a day without flights."""
     if not day.flights:
         raise ValueError(f"aircraft {day.tail} has no flights to draw")
     hour = 3600.0
@@ -151,17 +158,17 @@ def _rows(flights: Sequence[Flight], scale: Scale) -> Iterator[str]:
 def _row(flight: Flight, y: float, colour: str, scale: Scale) -> Iterator[str]:
     yield _text(MARGIN, y + 27, f"{flight.origin} → {flight.destination}", "name")
     yield _text(MARGIN, y + 45, flight.number, "small")
-    plan, deed = scale.x(flight.scheduled), scale.x(flight.departure)
+    planned, flown = scale.x(flight.scheduled), scale.x(flight.departure)
     width = scale.x(flight.air_time) - scale.x(0)
-    yield _bar(plan, y + 12, width, PLAN)
+    yield _bar(planned, y + 12, width, PLAN)
     if flight.late > 0:
-        path = f"M{plan:.1f},{y + 12 + BAR} V{y + 34 + BAR / 2} H{deed:.1f}"
+        path = f"M{planned:.1f},{y + 12 + BAR} V{y + 34 + BAR / 2} H{flown:.1f}"
         yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-dasharray="3 3"/>'
-    yield _bar(deed, y + 34, width, colour)
+    yield _bar(flown, y + 34, width, colour)
     if flight.term is not None:
-        yield _term(flight.term, deed, y + 34, width, colour)
+        yield _term(flight.term, flown, y + 34, width, colour)
     yield _text(
-        deed + width + 8, y + 34 + BAR - 3, minutes(flight.late), "late", colour=colour if flight.term else MUTED
+        flown + width + 8, y + 34 + BAR - 3, minutes(flight.late), "late", colour=colour if flight.term else MUTED
     )
 
 
@@ -176,7 +183,7 @@ def _term(term: str, x: float, y: float, width: float, colour: str) -> str:
 
 
 def _chain(flights: Sequence[Flight], scale: Scale) -> Iterator[str]:
-    """The match: a line from each of its flights to the next, from the end of one to the beginning of the other."""
+    """The match: a line from the end of each of its flights to the start of the next."""
     members = [(row, flight) for row, flight in enumerate(flights) if flight.term is not None]
     for (row, flight), (next_row, following) in pairwise(members):
         x1, y1 = scale.x(flight.landing), TOP + row * ROW + 34 + BAR / 2
@@ -188,7 +195,7 @@ def _chain(flights: Sequence[Flight], scale: Scale) -> Iterator[str]:
 
 
 def _foot(day: Day, scale: Scale, height: int) -> Iterator[str]:
-    """When the records came in, and when the match was certain."""
+    """When the records arrived, and when the match was definitive."""
     y = height - BOTTOM + 26
     yield f'<line x1="{LEFT}" x2="{WIDTH - MARGIN}" y1="{y}" y2="{y}" stroke="{FAINT}"/>'
     yield _text(MARGIN, y + 5, "records arrive", "small")

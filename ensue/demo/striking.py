@@ -1,8 +1,4 @@
-"""What is worth a look among the matches: rich tables, and the day that is drawn.
-
-Takes matches as `ensue.replay` gives them (columns `query`, `key`, `members`, `emitted`); gives things to print and
-the data of the picture. Leaves printing and drawing to others.
-"""
+"""The most striking matches of the demo, as tables of text, and the day that is drawn."""
 
 from __future__ import annotations
 
@@ -15,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pyarrow.parquet
-from rich.table import Table
 
 from ensue.demo import picture
+from ensue.rendering.text_table import text_table
 
 HOUR = 3600.0
 TERMS = ("first", "second", "third")
@@ -25,7 +21,11 @@ TERMS = ("first", "second", "third")
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match of one of the demo's queries: its members' fields by name, and when it was certain (seconds)."""
+    """A match of one of the demo's queries.
+
+    members: the members' fields, by name
+    emitted: when it was definitive, seconds since 1970
+    """
 
     query: str
     members: Mapping[str, Mapping[str, Any]]
@@ -41,55 +41,53 @@ def matches_of(matches: pd.DataFrame, query: str) -> list[Match]:
     ]
 
 
-def carried_table(matches: Sequence[Match], rows: int) -> Table:
-    """The longest delays that an aircraft took with it."""
-    table = Table(title="Delays that the aircraft carried to its next departure", title_justify="left")
-    for column in ("aircraft", "left (UTC)", "for", "late", "and then", "for", "late"):
-        table.add_column(column, justify="right" if column == "late" else "left")
+def carried_table(matches: Sequence[Match], rows: int) -> str:
+    """The longest delays that an aircraft kept at its next departure."""
+    header = ["aircraft", "departure (UTC)", "flight", "delay", "next departure", "next flight", "next delay"]
+    cells = []
     for match in _top(matches, rows, lambda m: m.members["first"]["delay"] + m.members["next"]["delay"]):
         first, following = match.members["first"], match.members["next"]
-        table.add_row(str(first["tail"]), *_left(first), *_left(following))
-    return table
+        cells.append([str(first["tail"]), *_departure(first), *_departure(following)])
+    return text_table(header, cells, right=frozenset({"delay", "next delay"}))
 
 
-def snowball_table(matches: Sequence[Match], rows: int) -> Table:
-    """The days that got worse the most."""
-    table = Table(title="Three departures of one aircraft, each later than the one before", title_justify="left")
-    for column in ("aircraft", "day", "first", "second", "third"):
-        table.add_column(column)
+def snowball_table(matches: Sequence[Match], rows: int) -> str:
+    """The days on which delays grew the most."""
+    cells = []
     for match in _top(matches, rows, growth):
         flights = [match.members[term] for term in TERMS]
         legs = [f"{flight['origin']} → {flight['destination']} {_late(flight['delay'])}" for flight in flights]
-        table.add_row(str(flights[0]["tail"]), f"{_moment(flights[0]['departure']):%d %B}", *legs)
-    return table
+        cells.append([str(flights[0]["tail"]), f"{_moment(flights[0]['departure']):%d %B}", *legs])
+    return text_table(["aircraft", "day", *TERMS], cells)
 
 
-def storm_table(matches: Sequence[Match], rows: int) -> Table:
-    """The hours of fog or storm that held back the most flights."""
-    held: dict[tuple[str, float], list[Match]] = defaultdict(list)
+def storm_table(matches: Sequence[Match], rows: int) -> str:
+    """The hours of fog or storm that delayed the most flights."""
+    delayed: dict[tuple[str, float], list[Match]] = defaultdict(list)
     for match in matches:
         weather = match.members["weather"]
-        held[weather["origin"], weather["observed"]].append(match)
-    table = Table(title="Hours of fog or storm, and the flights that they held back", title_justify="left")
-    for column in ("airport", "hour (UTC)", "visibility", "wind", "flights held", "latest"):
-        table.add_column(column, justify="left" if column in {"airport", "hour (UTC)"} else "right")
-    for (origin, observed), group in sorted(held.items(), key=lambda item: (-len(item[1]), item[0]))[:rows]:
+        delayed[weather["origin"], weather["observed"]].append(match)
+    cells = []
+    for (origin, observed), group in sorted(delayed.items(), key=lambda item: (-len(item[1]), item[0]))[:rows]:
         weather = group[0].members["weather"]
         latest = max(match.members["flight"]["delay"] for match in group)
-        sight, wind = f"{weather['visibility']:g} miles", f"{weather['wind_speed']:.0f} mph"
-        table.add_row(origin, f"{_moment(observed):%d %B %H:%M}", sight, wind, str(len(group)), _late(latest))
-    return table
+        visibility, wind = f"{weather['visibility']:g} miles", f"{weather['wind_speed']:.0f} mph"
+        hour = f"{_moment(observed):%d %B %H:%M}"
+        cells.append([origin, hour, visibility, wind, str(len(group)), _late(latest)])
+    header = ["airport", "hour (UTC)", "visibility", "wind", "flights delayed", "longest delay"]
+    return text_table(header, cells, right=frozenset(header[2:]))
 
 
 def growth(match: Match) -> float:
-    """By how many minutes a day got worse, from its first departure to its third."""
+    """By how many minutes the delay grew from the first departure to the third."""
     return float(match.members["third"]["delay"]) - float(match.members["first"]["delay"])
 
 
 def worst_day(matches: pd.DataFrame, events: Path) -> picture.Day:
-    """The day that got worse the most, with all of that aircraft's flights from New York around it.
+    """The day on which delays grew the most, with all flights of that aircraft around it.
 
-    `matches`: those of the query Snowball are looked at; `events`: the folder of event tables.
+    matches: as `ensue.replay` has them; those of the query Snowball are used
+    events: the folder of event tables
     """
     match = _top(matches_of(matches, "Snowball"), 1, growth)[0]
     departures = [match.members[term]["departure"] for term in TERMS]
@@ -123,7 +121,7 @@ def _top(matches: Sequence[Match], rows: int, measure: Callable[[Match], float])
     return sorted(matches, key=lambda match: (-measure(match), match.emitted))[:rows]
 
 
-def _left(flight: Mapping[str, Any]) -> tuple[str, str, str]:
+def _departure(flight: Mapping[str, Any]) -> tuple[str, str, str]:
     moment = f"{_moment(flight['departure']):%d %b %H:%M}"
     return moment, f"{flight['origin']} → {flight['destination']}", _late(flight["delay"])
 

@@ -1,4 +1,4 @@
-"""The account of a replay or job in words: what became of the received records, per query and source.
+"""The account in words: what became of the received records, per query and source.
 
 All numbers add up: received = used + adjusted + filtered + ... + discarded + pending.
 `runtime.results.ledger` defines the words.
@@ -18,7 +18,10 @@ Counts = Mapping[str, int]
 
 
 def account_text(ledger: pa.Table) -> str:
-    """One line for one account, a table for several; `ledger` has `runtime.results.schemas.LEDGER_SCHEMA`."""
+    """One line for one account, a table for several.
+
+    ledger: a table with `runtime.results.schemas.LEDGER_SCHEMA`
+    """
     accounts: dict[tuple[str, str], dict[str, int]] = {}
     for row in ledger.to_pylist():
         accounts.setdefault((row["query"], row["source"]), {})[row["what"]] = row["count"]
@@ -32,7 +35,7 @@ def account_text(ledger: pa.Table) -> str:
 
 
 def _line(counts: Counts) -> str:
-    """`8 received = 4 used + 2 adjusted (1 late, 1 out_of_order) + 1 tick + 1 discarded (early)`."""
+    """`8 received = 4 used + 2 adjusted (1 late, 1 out_of_order) + 1 tick + 1 discarded`."""
     reasons: dict[str, list[tuple[str, int]]] = {}
     for word in WORDS[1:]:
         if counts.get(word):
@@ -53,7 +56,10 @@ def _reasons(found: Sequence[tuple[str, int]]) -> str:
 
 
 def _table(accounts: Mapping[tuple[str, str], Counts]) -> str:
-    """One line per account. Words that do not occur are left out; so is the query or source if there is only one."""
+    """One line per account.
+
+    Words that do not occur are left out; the query or source too, if there is only one.
+    """
     words = [word for word in WORDS if any(counts.get(word) for counts in accounts.values())]
     places = [place for place in (0, 1) if len({names[place] for names in accounts}) > 1]
     header = [*(("query", "source")[place] for place in places), *map(label, words)]

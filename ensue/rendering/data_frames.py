@@ -22,7 +22,10 @@ _PLACE = ("source", "partition", "offset")
 
 
 def matches_frame(plan: Plan, results: Results, row_of: RowOf) -> pd.DataFrame:
-    """The matches of all queries, in order; `key`, `members` and `SOME_COLUMNS` hold dictionaries."""
+    """The matches of all queries, in order.
+
+    `key`, `members` and `SOME_COLUMNS` hold dictionaries.
+    """
     frames = {name: _members_by_row(table.to_pandas(), row_of) for name, table in results.matches.items()}
     if not frames:
         return pd.DataFrame(columns=list(MATCH_COLUMNS))
@@ -49,7 +52,7 @@ def discards_frame(plan: Plan, discarded: pa.Table) -> pd.DataFrame:
 
 
 def _members_by_row(frame: pd.DataFrame, row_of: RowOf) -> pd.DataFrame:
-    """The matches with their members as in `--format matches`: the number of the row instead of its place."""
+    """The matches with their members as in `--format matches`: the row's number, not its place."""
 
     def member(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
         if found is None:  # an unset name

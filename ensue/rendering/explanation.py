@@ -1,6 +1,6 @@
-"""`ensue explain`: what each query of a plan compiles to, as text, as data, as a drawing.
+"""What the queries of a plan compile to: as text, as data, as a drawing.
 
-Takes a plan, of templates or of instances; gives explanations. The drawing is graphviz's: its program `dot` must be there.
+The program `dot` of graphviz makes the drawing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ _UNKNOWN = "known when the parameters have values"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One query. `matcher`: `kernel`, or `reference` with the reason; `pushed`: what is done before the shuffle."""
+    """What one query compiles to.
+
+    description: the automaton, the conditions, the state
+    matcher: `kernel`, or `reference` with the reason
+    pushed: what Spark does before the shuffle, a line each
+    """
 
     query: QueryPlan
     description: str
@@ -51,7 +56,7 @@ class Explanation:
 
 
 def explain(plan: Plan) -> list[Explanation]:
-    """Each query of the plan, in its order."""
+    """Explain each query of the plan, in order."""
     return [_explanation(plan, query) for query in plan.queries]
 
 
@@ -78,12 +83,15 @@ def _program(query: QueryPlan) -> str:
 
 
 def plain(plan: Plan) -> dict[str, Any]:
-    """All explanations, and the plan that executors get."""
+    """All explanations and the plan, for machines."""
     return {"queries": [item.to_plain() for item in explain(plan)], **to_dict(plan)}
 
 
 def draw(plan: Plan, out: Path) -> list[Path]:
-    """Write each automaton as SVG: to `out`, or where there are several to `out` with the query's name behind its stem."""
+    """Write each automaton as SVG; gives the files.
+
+    out: the file; of several queries each has its name after the file's stem
+    """
     program = shutil.which("dot")
     if program is None:
         raise InputError(
@@ -101,7 +109,7 @@ def _beside(out: Path, query: QueryPlan) -> Path:
 
 
 def _draw(program: str, graph: str, target: Path) -> None:
-    command = [program, "-Tsvg"]  # what users wrote goes to its standard input only
+    command = [program, "-Tsvg"]  # text of users is passed as standard input only
     done = subprocess.run(command, input=graph.encode(), capture_output=True, check=False)  # noqa: S603
     if done.returncode:
         raise InputError(f"`dot` failed: {done.stderr.decode(errors='replace').strip()}")

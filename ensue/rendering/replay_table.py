@@ -1,4 +1,4 @@
-"""A replay as a table: correlator time, event, source time, definitive time and output of each step."""
+"""A replay as a table: times, event and output of each step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ WIDEST_KEY = 40
 def steps_table(plan: Plan, steps: Sequence[Step]) -> str:
     """One line per step, and one more per further output.
 
-    If all times are of one day, the day is written above the table. 1970-01-01, the day of times without a date, is not.
+    If all times are of one day, the day is written above the table. 1970-01-01, the day of times
+    without a date, is not written.
     """
     shown = _without_redundant(steps)
     times = (time for step in shown for time in (step.at, step.source_time, step.end, step.time, step.definitive))
@@ -67,7 +68,10 @@ def _times(matches: pa.Table) -> list[tuple[int, int]]:
 
 
 def _columns(plan: Plan, format_: TimeFormat) -> dict[str, Callable[[Step], str]]:
-    """The columns before the output. Keys are shown if a query has some, adjusted times if a policy adjusts."""
+    """The columns before the output.
+
+    Keys are shown if a query has some, adjusted times if a policy adjusts times.
+    """
     keys = {query.key_names for query in plan.queries if query.keys}
     is_named = len(keys) > 1 or any(len(names) > 1 for names in keys)
     columns: dict[str, Callable[[Step], str]] = {
@@ -88,7 +92,10 @@ def _end_text(step: Step, format_: TimeFormat) -> str:
 
 
 def _without_redundant(steps: Sequence[Step]) -> list[Step]:
-    """Leave out empty steps beside another step of the same moment: a tick after its timer, a timer before its row."""
+    """Leave out empty steps beside another step of the same time.
+
+    They are a tick after its timer, and a timer before its row.
+    """
 
     def is_empty(step: Step) -> bool:
         return step.text is None and not (step.matches or step.outputs or step.discarded)
@@ -103,7 +110,7 @@ def _without_redundant(steps: Sequence[Step]) -> list[Step]:
 
 
 def _output_cells(plan: Plan, step: Step, format_: TimeFormat) -> list[str]:
-    """The output column: what happened to the record if it was not simply used, and the results of the step."""
+    """The output column: the record's discard or adjustment, and the results of the step."""
     if _is_malformed(step):
         return [f"discarded: malformed, {one_line(step.text or '')}"]
     texts = step_outputs(plan, step, is_named=len({query.name for query in plan.queries}) > 1)

@@ -97,7 +97,7 @@ def _timelines(query: QueryStatus) -> str:
 
 
 def _by_query(status: Status) -> pa.Table:
-    """The accounts per query, summed over its sources; the plain form of a status has each source's."""
+    """The accounts per query, over all sources; `Status.to_plain` has those per source."""
     account: Account = Counter()
     for (query, _, what), count in status.ledger.items():
         account[query, "", what] += count

@@ -15,7 +15,9 @@ from runtime.results.json_objects import Plain
 
 
 def step_outputs(plan: Plan, step: Step, *, is_named: bool = False) -> list[str]:
-    """The results of a step, one text each: the reason of a discard, outputs, matches of queries without a block.
+    """The results of a step, one text each.
+
+    They are the reason of a discard, outputs, and matches of queries without a block.
 
     is_named: matches begin with the name of their query
     """
@@ -27,7 +29,7 @@ def step_outputs(plan: Plan, step: Step, *, is_named: bool = False) -> list[str]
 
 
 def match_text(plan: Plan, match: Plain) -> str:
-    """`a1=A(1), a2=A(3)`, without unset names; of a `find every` the selected values, `mean=4.0`."""
+    """`a1=A(1), a2=A(3)`, without unset names; of a `find every` its values, `mean=4.0`."""
     if "selected" in match:
         every = plan.query(match["query"]).every
         assert every is not None, "only a `find every` selects"

@@ -1,4 +1,7 @@
-"""Aligned tables of text, and text that fits into their cells. The terminal's width and colours have no effect."""
+"""Aligned tables of text, and text that fits into their cells.
+
+The width and the colours of the terminal have no effect.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,17 @@ def _padded(cell: str, width: int, is_right: bool) -> str:
 
 
 def width_of(text: str) -> int:
-    """How many columns of a terminal a text fills: two per wide East Asian letter, none per combining mark."""
+    """How many columns of a terminal a text fills.
+
+    A wide East Asian letter fills two, a combining mark none.
+    """
     if text.isascii():
         return len(text)
     return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def one_line(text: str) -> str:
-    """Text that stays in its cell: line breaks, tabs and other control characters are escaped as in the language."""
+    """Text without line breaks: control characters are escaped as in the language."""
     return text if text.isprintable() else "".join(_visible(letter) for letter in text)
 
 

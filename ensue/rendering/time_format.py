@@ -15,7 +15,7 @@ _DAY = 86_400_000_000
 class TimeFormat:
     """How the times of one table are written.
 
-    day: the day of all times, which is not written in the cells; None = each time is written with its day
+    day: the day of all times, not written in the cells; None = each time is written with its day
     digits: digits after the seconds, the same for all times: 0, 3 or 6
     """
 

@@ -1,7 +1,7 @@
-"""Expectations rewritten in place: what `--ensue-accept` does to a case file.
+"""Rewrite the expectations of a case file in place, for `--ensue-accept`.
 
-Takes a case and the lines that came out; changes `dt`, `out` and `discard` in the file's text and nothing else: comments,
-order and layout of the rest stay. A moment at which something came out between rows becomes a row of its own.
+Only `dt`, `out` and `discard` change: comments, order and layout of the rest stay as they are. A
+time with results but without a row becomes a row of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXPECTED = ("dt", "out", "discard")
 
 
 def accept(case: Case, observed: Sequence[Line]) -> None:
-    """Rewrite the rows of one case."""
+    """Rewrite the rows of one case to the observed lines."""
     text = case.file.read_text("utf-8")
     nodes = _row_nodes(yaml.compose(text, yaml.SafeLoader), case.name)
     changes: list[tuple[int, int, str]] = []
@@ -47,14 +47,14 @@ def _row_nodes(root: Any, name: str) -> list[yaml.MappingNode]:
 
 
 def _indent(text: str, node: yaml.MappingNode) -> str:
-    """The blanks before the dash of a row."""
+    """The spaces before the dash of a row."""
     before = text.rfind("\n", 0, node.start_mark.index) + 1
     line = text[before : node.start_mark.index]
     return line[: len(line) - len(line.lstrip())]
 
 
 def _row(text: str, node: yaml.MappingNode, line: Line) -> str:
-    """The row in one line: what was written stays as written, expectations are those that came out."""
+    """The row on one line: expectations as observed, the rest as written."""
     written = {key.value: text[value.start_mark.index : value.end_mark.index].strip() for key, value in node.value}
     kept = {key: value for key, value in written.items() if key not in EXPECTED}
     if "dt" in written and line.definitive is not None:

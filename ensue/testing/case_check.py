@@ -1,8 +1,7 @@
-"""What a case expects against what came out, line by line.
+"""Compare what a case expects with the results of an executor, line by line.
 
-Takes a case and the outcome of an executor; gives the two tables and the first difference. A line is a row of the case, or
-a moment between rows at which something came out. Compared are definitive time (where the case says one), what came out,
-and discards.
+A line is a row of the case, or a time between rows that has results. Definitive time (if the case
+has one), matches or outputs, and discards are compared.
 """
 
 from __future__ import annotations
@@ -27,7 +26,14 @@ HEADER = ("", "at", "row", "definitive", "out", "discard")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`row`: its number in the case, None for a moment between rows. `definitive` None: nothing is said about it."""
+    """A row of a case, or a time between rows that has results.
+
+    at: arrival time, µs
+    row: number of the row in the case, from 1; None = between rows
+    definitive: definitive time after it, µs; None = not known or not expected
+    out: matches as the identities of their members or selected values, or outputs as text
+    discard: why the row's record was discarded; None = it was not
+    """
 
     at: int
     row: int | None
@@ -43,7 +49,7 @@ class Line:
 
 
 def expected_lines(case: Case) -> list[Line]:
-    """The lines that the case says."""
+    """The lines that the case expects."""
     return [
         Line(
             at=_time(row.given["at"]),
@@ -57,37 +63,40 @@ def expected_lines(case: Case) -> list[Line]:
 
 
 def observed_by_step(case: Case, plan: Plan, steps: Sequence[Step]) -> list[Line]:
-    """The lines of a replay: each row with what the timers before it brought at its moment."""
+    """The lines of a replay: each row with the results of timers at the same time before it."""
     lines: list[Line] = []
-    waiting: list[Any] = []
-    moment: int | None = None
+    pending: list[Any] = []  # results of timers, not in a line yet
+    time: int | None = None
     for step in steps:
-        if waiting and moment is not None and moment != step.at:
-            lines.append(Line(moment, None, None, tuple(waiting)))
-            waiting = []
-        moment = step.at
-        waiting += _outs(case, plan, step.matches, step)
+        if pending and time is not None and time != step.at:
+            lines.append(Line(time, None, None, tuple(pending)))
+            pending = []
+        time = step.at
+        pending += _outs(case, plan, step.matches, step)
         number = None if step.row is None else step.row - case.rows_before
         if number is not None and number > 0:
-            lines.append(Line(step.at, number, step.definitive, tuple(waiting), step.discarded))
-            waiting = []
-    if waiting and moment is not None:
-        lines.append(Line(moment, None, None, tuple(waiting)))
+            lines.append(Line(step.at, number, step.definitive, tuple(pending), step.discarded))
+            pending = []
+    if pending and time is not None:
+        lines.append(Line(time, None, None, tuple(pending)))
     return lines
 
 
-def at_moments(lines: Sequence[Line]) -> list[Line]:
-    """The same lines where all that came out at a moment stands at its first row: all that results alone can tell."""
+def at_times(lines: Sequence[Line]) -> list[Line]:
+    """The same lines, with all results of a time at its first row.
+
+    Results without steps do not say more.
+    """
     outs: dict[int, list[Any]] = {}
     for line in lines:
         outs.setdefault(line.at, []).extend(line.out)
     return [replace(line, out=tuple(outs.pop(line.at, ()))) for line in lines]
 
 
-def observed_by_moment(case: Case, plan: Plan, records: Records, results: Results) -> list[Line]:
-    """The lines of an executor that gives results only, as `at_moments`.
+def observed_by_time(case: Case, plan: Plan, records: Records, results: Results) -> list[Line]:
+    """The lines of an executor that gives results without steps, as `at_times`.
 
-    Definitive time is known where a match tells it and one row has the moment; else it is as the case says.
+    Definitive time is known if a match has it and the time has one row; else the case's is taken.
     """
     results = in_order(plan, results)
     row_of = row_numbers(records)
@@ -99,13 +108,13 @@ def observed_by_moment(case: Case, plan: Plan, records: Records, results: Result
         outs.setdefault(at, []).extend(_outs(case, plan, [match], step))
         definitive[at] = parse_time(match["definitive"])
     discards = _discards(case, results, row_of)
-    wanted = expected_lines(case)
-    rows_at = Counter(line.at for line in wanted)
+    expected = expected_lines(case)
+    rows_at = Counter(line.at for line in expected)
     lines = []
-    for line in wanted:
-        assert line.row is not None, "a case says rows only"
-        told = definitive.get(line.at) if rows_at[line.at] == 1 else None
-        known = line.definitive if told is None else told
+    for line in expected:
+        assert line.row is not None, "a case expects rows only"
+        observed = definitive.get(line.at) if rows_at[line.at] == 1 else None
+        known = line.definitive if observed is None else observed
         lines.append(Line(line.at, line.row, known, tuple(outs.pop(line.at, ())), discards.get(line.row)))
     lines += [Line(at, None, None, tuple(out)) for at, out in outs.items()]
     return sorted(lines, key=lambda line: (line.at, line.row or 0))
@@ -128,7 +137,10 @@ def _discards(case: Case, results: Results, row_of: RowOf) -> dict[int, str]:
 
 
 def _outs(case: Case, plan: Plan, matches: Sequence[Plain], step: Step) -> list[Any]:
-    """Matches as the identities of their members or as what they select; what was printed, where the case expects text."""
+    """Matches as identities of their members or as selected values.
+
+    If the case expects text somewhere: outputs instead.
+    """
     if any(isinstance(item, str) for row in case.rows for item in row.given.get("out") or ()):
         return step_outputs(plan, replace(step, discarded=None))
     return [_found(case, match) for match in matches]
@@ -148,9 +160,9 @@ def _identity(case: Case, member: Mapping[str, Any] | None) -> Any:
 
 
 def first_difference(expected: Sequence[Line], observed: Sequence[Line]) -> int | None:
-    """The number of the first line that differs, None if none does."""
-    for place, (wanted, found) in enumerate(zip(expected, observed, strict=False)):
-        if wanted != (replace(found, definitive=None) if wanted.definitive is None else found):
+    """Index of the first line that differs; None = all are equal."""
+    for place, (line, found) in enumerate(zip(expected, observed, strict=False)):
+        if line != (replace(found, definitive=None) if line.definitive is None else found):
             return place
     return None if len(expected) == len(observed) else min(len(expected), len(observed))
 
@@ -161,9 +173,9 @@ def side_by_side(expected: Sequence[Line], observed: Sequence[Line], difference:
     rows = []
     for place in range(max(len(expected), len(observed))):
         mark = ">" if place == difference else ""
-        wanted = expected[place].cells() if place < len(expected) else blank
-        found = observed[place].cells() if place < len(observed) else blank
-        rows.append([mark, *wanted, "|", mark, *found])
+        left = expected[place].cells() if place < len(expected) else blank
+        right = observed[place].cells() if place < len(observed) else blank
+        rows.append([mark, *left, "|", mark, *right])
     header = ["", *(f"expected {HEADER[1]}", *HEADER[2:]), "|", "", *(f"observed {HEADER[1]}", *HEADER[2:])]
     return text_table(header, rows)
 
@@ -173,7 +185,7 @@ def _time(given: Any) -> int:
 
 
 def clock_text(micros: int) -> str:
-    """A time as documents write it: the date is left out where it is 1970-01-01."""
+    """A time without the date 1970-01-01, without zone and zero microseconds."""
     text = format_time(micros).removesuffix("Z").removesuffix(".000000")
     return text.removeprefix("1970-01-01T")
 

@@ -1,7 +1,7 @@
-"""Cases on executors: from a case to what it expects and what came out.
+"""Run cases on executors: from a case to what it expects and what was observed.
 
-Takes cases; gives outcomes. Spark runs many cases in one job, so all cases of a test run are given to it at once, the first
-time one of them is asked for. A case that cannot be run at all keeps its own error.
+Spark runs all cases of a test run in one job, when the first of them is needed. A case that cannot
+be run keeps its own error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ensue import executors
 from ensue.executors import Job, even_splits
 from ensue.queries import load
-from ensue.testing.case_check import Line, at_moments, expected_lines, observed_by_moment, observed_by_step
+from ensue.testing.case_check import Line, at_times, expected_lines, observed_by_step, observed_by_time
 from ensue.testing.cases import Case
 from querylang.errors import EnsueError
 from runtime.replay.loading import read_ordered
@@ -20,12 +20,12 @@ from runtime.replay.steps import replay_steps
 from runtime.results.schemas import Results
 
 MICRO_BATCHES = (1, 2, 3)
-"""In so many micro-batches each case is streamed; and in one a row."""
+"""Numbers of micro-batches in which each case is streamed; also with one per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`what`: how the case was run."""
+    """The lines of a case, expected and observed; `what` says how the case was run."""
 
     what: str
     expected: list[Line]
@@ -33,14 +33,14 @@ class Outcome:
 
 
 def prepare(case: Case) -> Job:
-    """The case's query compiled, its rows read; raises QueryErrors, InputError."""
+    """Compile the case's query and read its rows; raises QueryErrors, InputError."""
     given = load(case.query if case.query is not None else case.text or "").plan(parameters=case.parameters)
     plan, records = read_ordered([case.table(given)], given, None, case.orderings)
     return Job(plan, records, flush=False)
 
 
 def run_embedded(case: Case) -> Iterator[Outcome]:
-    """Row by row, and all at once."""
+    """Run the case row by row, and all rows at once."""
     job = prepare(case)
     steps = list(replay_steps(job.plan, job.records, flush=job.flush))
     yield Outcome("embedded, row by row", expected_lines(case), observed_by_step(case, job.plan, steps))
@@ -48,7 +48,7 @@ def run_embedded(case: Case) -> Iterator[Outcome]:
 
 
 class SparkRuns:
-    """The cases of a test run on one Spark executor, run together when the first is asked for."""
+    """The cases of a test run on one Spark executor; all run when the first is needed."""
 
     def __init__(self, executor: str, cases: Sequence[Case]) -> None:
         self._executor = executor
@@ -56,7 +56,7 @@ class SparkRuns:
         self._outcomes: dict[int, list[Outcome] | EnsueError] = {}
 
     def outcomes(self, case: Case) -> list[Outcome]:
-        """What came of one case; raises its own error."""
+        """The outcomes of one case; raises the case's own error."""
         if not self._outcomes:
             self._run()
         found = self._outcomes[id(case)]
@@ -92,5 +92,5 @@ class SparkRuns:
 
 
 def _outcome(what: str, case: Case, job: Job, results: Results) -> Outcome:
-    observed = observed_by_moment(case, job.plan, job.records, results)
-    return Outcome(what, at_moments(expected_lines(case)), observed)
+    observed = observed_by_time(case, job.plan, job.records, results)
+    return Outcome(what, at_times(expected_lines(case)), observed)

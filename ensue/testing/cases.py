@@ -18,7 +18,7 @@ from runtime.policies.plan_policies import Orderings
 
 ROW_KEYS = ("at", "id", "in", "event", "heartbeat", "ts", "dt", "dt_provenance", "out", "discard")
 PLACE_KEYS = ("source", "partition", "start", "end", "shape")
-"""Columns of an event table that are not fields. All other keys of a row are fields of its event."""
+"""Columns of an event table that are not fields. All other keys of a row are fields."""
 
 Found = list[tuple[int | None, str]]
 """Mistakes: line and message."""
@@ -78,7 +78,7 @@ class Case:
     def table(self, plan: Plan) -> list[dict[str, Any]]:
         """The event table: the leeway as a control event, then the rows of the case.
 
-        Raises FileErrors with all keys of rows that are not fields, and all heartbeats that no input has.
+        Raises FileErrors with all keys that are not fields, and all unknown heartbeats.
         """
         fields = {event.name: [field.name for field in event.fields] for event in plan.events}
         inputs = [item for query in plan.queries for item in query.inputs]

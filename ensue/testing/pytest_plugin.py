@@ -1,8 +1,9 @@
-"""The pytest plugin: a `*.case.yaml` beside a query is a test, and `ensue_replay` does the same in Python.
+"""The pytest plugin: a `*.case.yaml` beside a query is a test.
 
-A case runs on each executor of `--ensue-executors` (embedded, batch, stream). What it expects is compared row by row;
-a failure shows both tables side by side. `--ensue-accept` rewrites what the embedded run finds different. Everything
-heavy is imported when a case runs: other people's tests pay nothing.
+A case runs on each executor of `--ensue-executors` (embedded, batch, stream). Results are compared
+with expectations row by row; a failure shows both tables side by side. `--ensue-accept` rewrites
+expectations to the results of the embedded run. The fixture `ensue_replay` is `ensue.replay`.
+Everything heavy is imported when a case is read: other people's tests pay nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SPARK_RUNS = pytest.StashKey[dict[str, "SparkRuns"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the options."""
     group = parser.getgroup("ensue")
     group.addoption(
         "--ensue-executors",
@@ -34,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Case files are collected like modules."""
+    """Collect case files like modules."""
     if file_path.name.endswith(".case.yaml"):
         return CaseFile.from_parent(parent, path=file_path)
     return None
@@ -49,21 +50,23 @@ def ensue_replay() -> Callable[..., Replay]:
 
 
 class CaseDiffersError(Exception):
-    """What came out is not what a case expects; the message shows both."""
+    """The results differ from what a case expects; the message shows both."""
 
 
 class CaseFile(pytest.File):
     """A file of cases."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        """One test a case and executor."""
+        """One test per case and executor."""
         from ensue.testing.case_file import read_cases
         from querylang.errors import EnsueError
 
         chosen = [word.strip() for word in self.config.getoption("--ensue-executors").split(",")]
         unknown = [word for word in chosen if word not in EXECUTORS]
         if unknown:
-            raise pytest.UsageError(f"--ensue-executors: {unknown[0]!r} is none of {', '.join(EXECUTORS)}")
+            raise pytest.UsageError(
+                f"--ensue-executors: unknown executor {unknown[0]!r}; expected {', '.join(EXECUTORS)}"
+            )
         try:
             cases = read_cases(self.path)
         except EnsueError as error:
@@ -82,7 +85,7 @@ class CaseItem(pytest.Item):
         self.executor = executor
 
     def runtest(self) -> None:
-        """Raises CaseDiffersError at the first way of running, and row, that differs."""
+        """Raise CaseDiffersError at the first difference."""
         from ensue.testing.accept import accept
         from ensue.testing.case_check import first_difference, side_by_side
 
@@ -109,7 +112,7 @@ class CaseItem(pytest.Item):
         return runs[self.executor].outcomes(self.case)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str | Any:
-        """Our own errors as they are; anything else with its traceback."""
+        """Our own errors without a traceback."""
         from querylang.errors import EnsueError
 
         if isinstance(excinfo.value, CaseDiffersError | EnsueError):
@@ -117,5 +120,5 @@ class CaseItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the case stands."""
+        """The case's file and name."""
         return self.path, None, f"{self.path.name}: {self.name}"

@@ -6,7 +6,7 @@ FOREIGN = {
     "querylang": {"ply"},
     "runtime": {"numpy", "numba", "llvmlite", "pyarrow", "pandas", "yaml"},
     "spark_backend": {"numpy", "pyarrow", "pandas", "yaml", "pyspark", "py4j"},
-    "ensue": {"numpy", "pyarrow", "pandas", "yaml", "pyspark", "typer", "click", "rich", "pytest", "_pytest"},
+    "ensue": {"numpy", "pyarrow", "pandas", "yaml", "pyspark", "typer", "click", "pytest", "_pytest"},
 }
 """Other people's packages that a package may import."""
 
