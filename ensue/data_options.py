@@ -9,7 +9,7 @@ from ensue.parameters import Parameters
 
 if TYPE_CHECKING:
     from runtime.policies.plan_policies import GivenOrderings
-    from runtime.reading.tables import ColumnNames
+    from runtime.reading.column_names import ColumnNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,6 @@ class DataOptions:
     @property
     def columns(self) -> ColumnNames:
         """The names of the columns, as readers of tables want them."""
-        from runtime.reading.tables import ColumnNames
+        from runtime.reading.column_names import ColumnNames
 
         return ColumnNames(self.arrival, self.type, self.source_time)

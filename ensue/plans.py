@@ -10,7 +10,8 @@ from querylang.errors import InputError
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
-from runtime.reading.tables import ColumnNames, infer_schemas
+from runtime.reading.column_names import ColumnNames
+from runtime.reading.schema_inference import infer_schemas
 
 
 def as_tables(events: Any) -> list[Any]:

@@ -22,8 +22,8 @@ from querylang.plan.expression import Type
 from querylang.plan.model import Plan
 from runtime.policies.durations import parse_duration
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
-from runtime.reading.schema_inference import PLACES, type_of_kind
-from runtime.reading.tables import ColumnNames
+from runtime.reading.column_names import PLACES, ColumnNames
+from runtime.reading.schema_inference import type_of_kind
 from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend.frames import bounded, streaming
 from spark_backend.job.settings import Clock

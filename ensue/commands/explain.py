@@ -38,7 +38,7 @@ def explain(
     from querylang.parameters.instances import with_instances
     from querylang.plan.describe import to_dot
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
-    from runtime.reading.tables import ColumnNames
+    from runtime.reading.column_names import ColumnNames
 
     queries = load(file)
     plan = template_for(queries, events, ColumnNames()) if events else queries.template()

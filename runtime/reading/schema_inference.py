@@ -19,14 +19,12 @@ from querylang.plan.library import DECIMAL_PLACES
 from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
+from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, TYPE
 from runtime.reading.conversion import NO_PLAN, convert, is_moment
 from runtime.reading.files import read_raw
 from runtime.reading.formats.raw_table import RawTable
 
 _WHOLE_DIGITS = 38 - DECIMAL_PLACES
-
-PLACES = ("source", "partition", "offset")
-"""Columns that say where a row came from; fields only where a definition says so."""
 
 
 def infer_schemas(
@@ -44,9 +42,11 @@ def infer_schemas(
     found: dict[str, dict[str, Type]] = {}
     for table in tables:
         raw = read_raw(table)
-        for name, rows in _rows_by_type(raw, type or "event", event):
+        for name, rows in _rows_by_type(raw, type or TYPE, event):
             fields = found.setdefault(name, {})
-            for field, type_ in _inferred(raw, rows, _declared({"at": arrival, "event": type, "ts": source_time})):
+            for field, type_ in _inferred(
+                raw, rows, _declared({ARRIVAL: arrival, TYPE: type, SOURCE_TIME: source_time})
+            ):
                 if fields.setdefault(field, type_) != type_:
                     raise InputError(
                         f"{raw.name}: field {field!r} of {name!r} is {type_} here and {fields[field]} before"

@@ -23,7 +23,8 @@ from runtime.policies.plan_policies import (
     policy_of,
     with_ordering,
 )
-from runtime.reading.tables import ColumnNames, iter_arrivals
+from runtime.reading.column_names import ColumnNames
+from runtime.reading.tables import iter_arrivals
 from runtime.replay.replay import Records, read_records, source_names
 
 Brought = Mapping[str, Sequence[str]]

@@ -24,7 +24,8 @@ from runtime.columns.keys import plain_columns
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.instants import NO_TIME
-from runtime.reading.tables import ColumnNames, read_rows
+from runtime.reading.column_names import ColumnNames
+from runtime.reading.tables import read_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 CHUNK = 500_000
@@ -61,7 +62,7 @@ def read_records(
     """
     names = source_names(tables)
     each = zip(tables, plans or [plan] * len(tables), names, strict=True)
-    parts = [read_rows(table, own, columns or ColumnNames(), name) for table, own, name in each]
+    parts = [read_table(table, own, columns or ColumnNames(), name) for table, own, name in each]
     merged = Arrivals.concat([Arrivals.empty(plan), *(part.arrivals for part in parts)]).table.unify_dictionaries()
     rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
     ordered = in_arrival_order(merged.append_column("_row", pa.array(rows)), names).combine_chunks()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import field_columns
 from runtime.policies.per_input import has_ends
-from runtime.reading.schema_inference import PLACES
+from runtime.reading.column_names import PLACES
 from spark_backend.operator.partition_groups import shared_order
 from spark_backend.sources.reading import Reading
 

@@ -16,7 +16,7 @@ from querylang.errors import EnsueError
 from querylang.plan.model import TimelineKind
 from runtime.policies.plan_policies import parse_orderings
 from runtime.policies.presets import stream_analytics
-from runtime.reading.tables import ColumnNames
+from runtime.reading.column_names import ColumnNames
 from runtime.replay.loading import plan_for_files
 from tests.ensue.command import Run
 

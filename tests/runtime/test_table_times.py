@@ -15,7 +15,8 @@ from runtime.columns.arrivals import RecordKind, Shape
 from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
-from runtime.reading.tables import ColumnNames, read_rows
+from runtime.reading.column_names import ColumnNames
+from runtime.reading.tables import read_table
 from runtime.replay.replay import read_records
 
 SECOND = 1_000_000
@@ -35,7 +36,7 @@ def lasting(plan: Plan) -> Plan:
 
 def shaped(*rows: dict[str, Any], plan: Plan = PLAIN) -> list[tuple[Any, ...]]:
     """RecordKind, source time, end and shape of each row; of a malformed one why."""
-    table = read_rows([{"at": 9, "id": 1, **row} for row in rows], lasting(plan), ColumnNames()).arrivals.table
+    table = read_table([{"at": 9, "id": 1, **row} for row in rows], lasting(plan), ColumnNames()).arrivals.table
     found = []
     for row in table.to_pylist():
         if row["_kind"] == RecordKind.MALFORMED:
@@ -70,8 +71,8 @@ def shaped(*rows: dict[str, Any], plan: Plan = PLAIN) -> list[tuple[Any, ...]]:
         ({"start": 1, "shape": "end_edge"}, ("an end edge needs an 'end'",)),
         ({"start": 1, "end": 2, "shape": "point"}, ("a point has no 'end'",)),
         ({"start": 1, "end": 2, "shape": "start_edge"}, ("a start edge has no 'end'",)),
-        ({"start": 1, "shape": "intervall"}, ("'intervall' in 'shape' is no shape; did you mean 'interval'?",)),
-        ({"start": 1, "shape": 3}, ("3 in 'shape' is no shape; known",)),
+        ({"start": 1, "shape": "intervall"}, ("'intervall' in 'shape' is not a shape; did you mean 'interval'?",)),
+        ({"start": 1, "shape": 3}, ("3 in 'shape' is not a shape; known",)),
     ],
 )  # fmt: skip
 def test_an_event_may_last(row: dict[str, Any], expected: tuple[Any, ...]) -> None:
@@ -79,19 +80,19 @@ def test_an_event_may_last(row: dict[str, Any], expected: tuple[Any, ...]) -> No
 
 
 def test_without_the_columns_there_are_none() -> None:
-    table = read_rows([{"at": 9, "id": 1, "start": 1}], lasting(PLAIN), ColumnNames()).arrivals.table
+    table = read_table([{"at": 9, "id": 1, "start": 1}], lasting(PLAIN), ColumnNames()).arrivals.table
     assert "_end" not in table.column_names
     assert table["_source_time"].to_pylist() == [SECOND]
 
 
 def test_only_queries_over_lasting_events_look_at_the_columns() -> None:
-    table = read_rows([{"at": 9, "id": 1, "ts": 1, "end": "London", "shape": 4}], WAITS, ColumnNames()).arrivals.table
+    table = read_table([{"at": 9, "id": 1, "ts": 1, "end": "London", "shape": 4}], WAITS, ColumnNames()).arrivals.table
     assert "_end" not in table.column_names
     assert table["_kind"].to_pylist() == [0]
 
 
 def test_a_field_called_end_serves_both() -> None:
-    table = read_rows([{"at": 9, "id": 1, "t": 1, "end": 2}], lasting(FIELD), ColumnNames()).arrivals.table
+    table = read_table([{"at": 9, "id": 1, "t": 1, "end": 2}], lasting(FIELD), ColumnNames()).arrivals.table
     assert (table["end:float"].to_pylist(), table["_end"].to_pylist()) == ([2.0], [2 * SECOND])
 
 
@@ -102,7 +103,7 @@ def test_the_start_of_an_event_that_says_it_itself_is_looked_at() -> None:
 # ------------------------------------------------------------------------------------------------------- no times
 
 
-OUTSIDE = "lies outside of the years 1 to 9999; is it in milliseconds?"
+OUTSIDE = "is outside of the years 1 to 9999; is it in milliseconds?"
 
 
 @pytest.mark.parametrize(
@@ -124,26 +125,26 @@ OUTSIDE = "lies outside of the years 1 to 9999; is it in milliseconds?"
 )
 def test_a_cell_that_is_no_time_spoils_its_row(column: str, cell: object, reason: str) -> None:
     rows = [{"at": 5, "ts": 4, "id": 1}, {"at": 6, "ts": 5, "id": 2, column: cell}]
-    table = read_rows(rows, WAITS, ColumnNames()).arrivals.table
+    table = read_table(rows, WAITS, ColumnNames()).arrivals.table
     assert table["_kind"].to_pylist() == [0, RecordKind.MALFORMED]
     assert table["_text"][1].as_py().startswith(f"row 2: {reason}: ")
 
 
 @pytest.mark.parametrize("cell", [None, pd.NaT, math.nan])
 def test_a_null_source_time_is_not_malformed(cell: object) -> None:
-    table = read_rows(pd.DataFrame({"at": [5.0], "id": [1], "ts": [cell]}), WAITS, ColumnNames()).arrivals.table
+    table = read_table(pd.DataFrame({"at": [5.0], "id": [1], "ts": [cell]}), WAITS, ColumnNames()).arrivals.table
     assert (table["_kind"].to_pylist(), table["_source_time"].to_pylist()) == ([0], [NO_TIME])
 
 
 @pytest.mark.parametrize("cell", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.5Z"])
 def test_the_first_and_the_last_moments_are_times(cell: str) -> None:
-    table = read_rows([{"at": cell, "id": 1, "ts": cell}], WAITS, ColumnNames()).arrivals.table
+    table = read_table([{"at": cell, "id": 1, "ts": cell}], WAITS, ColumnNames()).arrivals.table
     assert (table["_kind"].to_pylist(), table["_arrival"].to_pylist()) == ([0], table["_source_time"].to_pylist())
 
 
 def test_a_timestamp_that_python_cannot_say_is_told_all_the_same() -> None:
     table = pa.table({"at": [1], "id": [1], "ts": pa.array([10**12], pa.int64()).cast(pa.timestamp("s"))})
-    (text,) = read_rows(table, WAITS, ColumnNames()).arrivals.table["_text"].to_pylist()
+    (text,) = read_table(table, WAITS, ColumnNames()).arrivals.table["_text"].to_pylist()
     assert text.startswith("row 1: '<value out of range: 1000000000000>' in 'ts' is not a time: ")
 
 
@@ -160,7 +161,7 @@ DAYS = 86_400
 
 def warned(*times: tuple[float | None, float | None], plan: Plan = WAITS) -> str | None:
     rows = [{"at": at, "ts": ts, "id": 1} for at, ts in times]
-    return read_rows(rows, plan, ColumnNames()).warning
+    return read_table(rows, plan, ColumnNames()).warning
 
 
 def test_seconds_taken_for_milliseconds_are_told_once_a_table() -> None:
@@ -182,11 +183,11 @@ def test_times_that_no_query_looks_at_are_not_told() -> None:
 
 
 def test_history_arrives_when_it_happened() -> None:
-    assert read_rows([{"ts": 1, "id": 1}, {"ts": NOW, "id": 1}], WAITS, ColumnNames()).warning is None
+    assert read_table([{"ts": 1, "id": 1}, {"ts": NOW, "id": 1}], WAITS, ColumnNames()).warning is None
 
 
 def test_a_field_that_is_the_source_time_is_looked_at() -> None:
-    warning = read_rows([{"at": NOW, "id": 1, "end": 1, "t": 5.0}], lasting(FIELD), ColumnNames()).warning
+    warning = read_table([{"at": NOW, "id": 1, "end": 1, "t": 5.0}], lasting(FIELD), ColumnNames()).warning
     assert (warning or "").startswith("table: 1 row happens more than 1,000 days")
 
 

@@ -20,7 +20,8 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
 from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME
-from runtime.reading.tables import infer_schemas, iter_arrivals, read_arrivals
+from runtime.reading.schema_inference import infer_schemas
+from runtime.reading.tables import iter_arrivals, read_arrivals
 
 A = "event A { integer id; string name; float v; boolean ok; }\n"
 B = "event B { string id; float ts; }\n"
@@ -263,7 +264,7 @@ def test_what_cannot_be_a_table_is_one_clear_line(table: Any, options: dict[str,
 
 
 def test_a_table_without_types_for_several_inputs_is_refused() -> None:
-    with pytest.raises(InputError, match="has no column 'event', and the queries take A, B"):
+    with pytest.raises(InputError, match="has no column 'event', and the queries read A, B"):
         read_arrivals([{"at": 1, "ts": 1}], BOTH)
 
 

@@ -1,0 +1,185 @@
+"""The stages' results as one table of arrivals: places, refused rows, order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.plan.model import Plan
+from querylang.plan.value_types import Type
+from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, RecordKind, arrivals_schema
+from runtime.columns.sorting import stable_order
+from runtime.instants import NO_TIME
+from runtime.reading.column_names import PLACES
+from runtime.reading.conversion import convert
+from runtime.reading.field_columns import FieldColumns
+from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.refusals import Refusals
+from runtime.reading.row_kinds import RowKinds
+from runtime.reading.row_times import RowTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Records, and the number of each in its table (from 1)."""
+
+    table: pa.Table
+    numbers: NDArray[np.int64]
+
+
+def assemble(
+    raw: RawTable, plan: Plan, kinds: RowKinds, fields: FieldColumns, times: RowTimes, refusals: Refusals
+) -> Numbered:
+    """All records in the table's order; refused and unreadable ones are MALFORMED, with the reason as text."""
+    source, partition, offset = _places(raw, kinds, refusals)
+    kind, text = _with_refused(kinds, refusals)
+    columns: dict[str, pa.Array] = {
+        **fields,
+        "_kind": pa.array(kind),
+        "_arrival": pa.array(times.arrival),
+        "_source": source,
+        "_partition": pa.array(partition),
+        "_offset": pa.array(offset),
+        "_source_time": pa.array(times.declared),
+        "_text": pa.nulls(len(raw), pa.string()) if text is None else pa.array(text, pa.string()),
+    }
+    schema = arrivals_schema(plan)
+    if times.intervals is not None:
+        columns |= {"_end": pa.array(times.intervals.end), "_shape": pa.array(times.intervals.shape)}
+        for field in SHAPE_FIELDS:
+            schema = schema.append(field)
+    arrays = [columns[f.name] if f.name in columns else pa.nulls(len(raw), f.type) for f in schema]
+    return _with_unreadable(raw, pa.table(arrays, schema=schema))
+
+
+def _with_refused(kinds: RowKinds, refusals: Refusals) -> tuple[NDArray[np.int16], NDArray[np.object_] | None]:
+    """The rows' kinds and texts; those of refused rows are MALFORMED and the report."""
+    reports = list(refusals.reports())
+    if not reports:
+        return kinds.kinds, kinds.text
+    kind = kinds.kinds.copy()
+    text = np.full(len(kinds), None, np.object_) if kinds.text is None else kinds.text.copy()
+    for row, report in reports:
+        kind[row] = RecordKind.MALFORMED
+        text[row] = report
+    return kind, text
+
+
+# ----------------------------------------------------------------------------------------------------------- places
+
+
+def _places(
+    raw: RawTable, kinds: RowKinds, refusals: Refusals
+) -> tuple[pa.DictionaryArray, NDArray[np.int32], NDArray[np.int64]]:
+    """Source, partition and offset by row: from columns of these names, unless they are fields of events."""
+    fields = {field.name for _, event in kinds.present for field in event.fields}
+    columns = {name: raw.column(name) for name in PLACES if name in raw.names and name not in fields}
+    if "source" in columns:
+        source = pc.dictionary_encode(pc.fill_null(pc.cast(columns["source"], pa.string()), raw.name))
+    else:
+        source = _constant(raw.name, len(raw))
+    partition = _integers(columns.get("partition"), "partition", np.zeros(len(raw), np.int64), refusals)
+    offset = _integers(columns.get("offset"), "offset", raw.numbers, refusals)
+    return source, partition.astype(np.int32), offset
+
+
+def _integers(column: pa.Array | None, name: str, default: NDArray[np.int64], refusals: Refusals) -> NDArray[np.int64]:
+    """A column of integers with the default where it is null; rows with anything else in it are refused."""
+    if column is None:
+        return default
+    converted = convert(column, Type.INTEGER)
+    if converted.bad is not None:
+        for row in np.flatnonzero(converted.bad).tolist():
+            refusals.refuse(row, f"{column[row].as_py()!r} in {name!r} is not an integer")
+    is_given = pc.is_valid(converted.values).to_numpy(zero_copy_only=False)
+    return np.where(is_given, pc.fill_null(converted.values, 0).to_numpy(zero_copy_only=False), default)
+
+
+def _constant(text: str, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([text], pa.string()))
+
+
+def _with_unreadable(raw: RawTable, table: pa.Table) -> Numbered:
+    """The rows together with the records that are not rows, in the order of the table."""
+    unreadable = raw.unreadable
+    if not unreadable:
+        return Numbered(table, raw.numbers)
+    count = len(unreadable)
+    columns: dict[str, pa.Array] = {
+        "_kind": pa.array(np.full(count, RecordKind.MALFORMED, np.int16)),
+        "_arrival": pa.array(np.full(count, NO_TIME)),
+        "_source": _constant(raw.name, count),
+        "_partition": pa.array(np.zeros(count, np.int32)),
+        "_offset": pa.array([record.number for record in unreadable], pa.int64()),
+        "_source_time": pa.array(np.full(count, NO_TIME)),
+        "_text": pa.array([f"{record.place}: {record.reason}: {record.raw}" for record in unreadable]),
+    }
+    schema = table.schema
+    added = pa.table([columns.get(f.name, pa.nulls(count, f.type)) for f in schema], schema=schema)
+    numbers = np.concatenate([raw.numbers, [record.number for record in unreadable]])
+    order = np.argsort(numbers, kind="stable")
+    both = pa.concat_tables([table, added]).unify_dictionaries().take(pa.array(order))
+    return Numbered(both, numbers[order])
+
+
+# ------------------------------------------------------------------------------------------------------------ order
+
+
+def in_order_of_time(records: Numbered, floor: int) -> tuple[Arrivals, NDArray[np.int64]]:
+    """History: records sorted by arrival, with their numbers. `floor`: arrival if no record has a time, µs."""
+    micros = _filled(records.table.column("_arrival").to_numpy(), floor)
+    order = stable_order(micros)
+    table = _with_arrival(records.table, micros)
+    is_sorted = bool((order == np.arange(len(order))).all())
+    return Arrivals(table if is_sorted else table.take(pa.array(order))), records.numbers[order]
+
+
+def in_order_of_table(records: Numbered, floor: int) -> tuple[Arrivals, NDArray[np.int64]]:
+    """Records in the table's order, with their numbers.
+
+    Their arrival never decreases along the offsets of a source partition and is nowhere below `floor` (µs).
+    """
+    return Arrivals(_with_arrival(records.table, _clamped(records.table, floor))), records.numbers
+
+
+def _filled(micros: NDArray[np.int64], floor: int) -> NDArray[np.int64]:
+    """Rows without a time take that of the row before; the first ones take the earliest."""
+    known = micros != NO_TIME
+    if known.all():
+        return micros
+    if not known.any():
+        return np.full(len(micros), max(floor, 0))
+    latest = np.maximum.accumulate(np.where(known, np.arange(len(micros)), -1))
+    return np.where(latest >= 0, micros[np.maximum(latest, 0)], micros[known].min())
+
+
+def _clamped(table: pa.Table, floor: int) -> NDArray[np.int64]:
+    """Arrival times that never decrease along the offsets of one source partition."""
+    micros: NDArray[np.int64] = table.column("_arrival").to_numpy()
+    if not len(micros):
+        return micros
+    partition, offset = table.column("_partition").to_numpy(), table.column("_offset").to_numpy()
+    codes = table.column("_source").combine_chunks().indices.to_numpy(zero_copy_only=False)
+    group = codes.astype(np.int64) << 32 | partition.astype(np.int64) & 0xFFFFFFFF
+    order = np.lexsort((offset, group)) if (group != group[0]).any() or (np.diff(offset) < 0).any() else None
+    ordered = np.maximum(micros if order is None else micros[order], floor)
+    groups = np.zeros(len(micros), np.int64) if order is None else group[order]
+    for part in np.split(np.arange(len(ordered)), np.flatnonzero(np.diff(groups)) + 1):
+        ordered[part] = np.maximum.accumulate(ordered[part])
+    unknown = ordered == NO_TIME
+    if unknown.any():  # no row with a time before them: they arrive with the first that has one
+        ordered[unknown] = ordered[~unknown].min() if (~unknown).any() else 0
+    if order is None:
+        return ordered
+    clamped = np.empty_like(ordered)
+    clamped[order] = ordered
+    return clamped
+
+
+def _with_arrival(table: pa.Table, micros: NDArray[np.int64]) -> pa.Table:
+    position = table.schema.get_field_index("_arrival")
+    return table.set_column(position, table.schema.field(position), pa.array(micros))

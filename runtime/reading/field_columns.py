@@ -1,0 +1,122 @@
+"""The fields of events: from raw columns, and from events written as text, to typed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.errors import InputError
+from querylang.plan.model import EventType, Field, Plan
+from querylang.plan.value_types import Kind, Type
+from runtime.arrow_types import arrow_type
+from runtime.columns.arrivals import column_name
+from runtime.columns.cell_values import to_cell
+from runtime.reading.column_names import SOURCE_TIME, Roles, did_you_mean
+from runtime.reading.conversion import agrees, convert
+from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.plan_needs import interval_events, needs_source_time, source_time_fields
+from runtime.reading.refusals import Refusals
+from runtime.reading.row_kinds import RowKinds
+
+FieldColumns = Mapping[str, pa.Array]
+"""By the name of a field's column (`name:type`): its values, null on the rows of other event types."""
+
+
+def check_columns(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> None:
+    """Raise InputError for a column that the rows need and the table lacks, or whose declared type does not fit."""
+    _check_presence(raw, plan, roles, kinds)
+    _check_types(raw, plan, kinds)
+
+
+def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> None:
+    names, intervals = raw.names, interval_events(plan)
+    for _, event in kinds.present:
+        for field in event.fields:
+            if field.name not in names and field.type.kind is not Kind.OPTIONAL:
+                hint = did_you_mean(field.name, names)
+                raise InputError(f"{raw.name}: has no column {field.name!r}, a field of {event.name!r}{hint}")
+        has_time = roles.source_time is not None or (roles.start is not None and event.name in intervals)
+        if not has_time and needs_source_time(plan, event.name, roles.is_history):
+            raise InputError(
+                f"{raw.name}: has no column {SOURCE_TIME!r}, the source time of {event.name!r}"
+                f"{did_you_mean(SOURCE_TIME, names)}; another column can be named as the source time"
+            )
+
+
+def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
+    """A declared type must fit a field of that name; if several event types have one, at least one of them."""
+    times = source_time_fields(plan)
+    uses: dict[str, list[tuple[EventType, Field]]] = {}
+    for _, event in kinds.present:
+        for field in event.fields:
+            if field.name in raw.declared:
+                uses.setdefault(field.name, []).append((event, field))
+    for name, found in uses.items():
+        declared = raw.columns.schema.field(name).type
+        if not any(agrees(declared, field.type, (event.name, name) in times, plan) for event, field in found):
+            event, field = found[0]
+            raise InputError(
+                f"{raw.name}: column {name!r} is {declared}, but field {name!r} of {event.name!r} is {field.type}"
+            )
+
+
+def read_fields(raw: RawTable, plan: Plan, kinds: RowKinds, refusals: Refusals) -> FieldColumns:
+    """The fields of all event types that occur; rows with a cell that is not a value of its field are refused."""
+    times = source_time_fields(plan)
+    uses: dict[str, list[tuple[int, Field, bool]]] = {}
+    for index, event in kinds.present:
+        for field in event.fields:
+            is_time = (event.name, field.name) in times
+            uses.setdefault(column_name(field.name, field.type), []).append((index, field, is_time))
+    fields = {name: _read_field(raw, plan, kinds, found, refusals) for name, found in uses.items()}
+    return fields | _from_text(kinds, plan, fields)
+
+
+def _read_field(
+    raw: RawTable, plan: Plan, kinds: RowKinds, uses: Sequence[tuple[int, Field, bool]], refusals: Refusals
+) -> pa.Array:
+    """One column; `uses`: the event types that have the field, by index, with whether it is their source time."""
+    field = uses[0][1]
+    if field.name not in raw.names:
+        return pa.nulls(len(raw), arrow_type(field.type, plan))
+    converted = convert(raw.column(field.name), field.type, any(is_time for _, _, is_time in uses), plan)
+    owners = kinds.is_one_of([index for index, _, _ in uses], plan)
+    if kinds.written:
+        owners[list(kinds.written)] = False
+    if converted.bad is not None:
+        for row in np.flatnonzero(converted.bad & owners).tolist():
+            refusals.refuse(row, f"{raw.cell(field.name, row)!r} is not a value of {field.name!r} ({field.type})")
+    if owners.all():
+        return converted.values
+    return pc.if_else(pa.array(owners), converted.values, pa.nulls(len(raw), converted.values.type))
+
+
+def _from_text(kinds: RowKinds, plan: Plan, fields: FieldColumns) -> dict[str, pa.Array]:
+    """The columns that events written as text have fields in, with these fields filled in."""
+    cells: dict[str, dict[int, Any]] = {}
+    types: dict[str, Type] = {}
+    for row, event in kinds.written.items():
+        for field in event.type.fields:
+            name = column_name(field.name, field.type)
+            cells.setdefault(name, {})[row] = to_cell(event.values[field.name])
+            types[name] = field.type
+    columns = {}
+    for name, by_row in cells.items():
+        type_ = arrow_type(types[name], plan)
+        mask = np.zeros(len(kinds), np.bool_)
+        mask[list(by_row)] = True
+        column = fields[name] if name in fields else pa.nulls(len(kinds), type_)
+        columns[name] = _replaced(column, mask, pa.array(list(by_row.values()), type_))
+    return columns
+
+
+def _replaced(column: pa.Array, mask: NDArray[np.bool_], values: pa.Array) -> pa.Array:
+    """The column with other values, in order, on the rows of the mask."""
+    place = np.arange(len(column))
+    place[mask] = np.arange(len(column), len(column) + len(values))
+    return pa.concat_arrays([column, values]).take(pa.array(place))

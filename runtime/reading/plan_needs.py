@@ -1,0 +1,37 @@
+"""What a plan needs to know about the time of each event type's rows."""
+
+from __future__ import annotations
+
+from querylang.plan.model import Plan, plain_field
+from runtime.policies.per_input import uses_source_time
+
+
+def source_time_fields(plan: Plan) -> set[tuple[str, str]]:
+    """The (event type, field) pairs that are source times. Such a field may be written in any form of time."""
+    pairs = ((event, plain_field(source)) for event, source in plan.time_sources())
+    return {(event, field) for event, field in pairs if field is not None}
+
+
+def needs_source_time(plan: Plan, event: str, is_history: bool) -> bool:
+    """Whether some query reads the source time of this event type from the table's column of source times."""
+    for query in plan.queries:
+        for item in query.inputs:
+            if not (uses_source_time(item) or is_history):
+                continue
+            for reader in (item, item.heartbeat):
+                if reader is not None and reader.event == event and reader.time_from is None:
+                    return True
+    return False
+
+
+def timed_events(plan: Plan) -> set[str]:
+    """The event types whose source time some query uses."""
+    inputs = [item for query in plan.queries for item in query.inputs]
+    heartbeats = {item.heartbeat.event for item in inputs if item.heartbeat is not None}
+    return heartbeats | {item.event for item in inputs if uses_source_time(item)}
+
+
+def interval_events(plan: Plan) -> set[str]:
+    """The event types whose events may be intervals for some query."""
+    inputs = [item for query in plan.queries for item in query.inputs]
+    return {item.event for item in inputs if item.policy is not None and item.policy.events_last}

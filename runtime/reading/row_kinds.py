@@ -1,0 +1,196 @@
+"""What each row of a table is: an event of a type, an event written as text, a control event, or nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.errors import InputError
+from querylang.plan.model import EventType, Plan
+from runtime.columns.arrivals import RecordKind
+from runtime.interpreter.context import Names
+from runtime.interpreter.event_text import EventTextError, fields, parse_event_text
+from runtime.interpreter.values import Event, World
+from runtime.reading.column_names import TYPE, did_you_mean
+from runtime.reading.control_events import control_name
+from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.refusals import Refusals
+
+CONTROL_EVENTS = (
+    "SetDelayedEventsLeeway",
+    "Heartbeat",
+    "SetParameters",
+    "RemoveInstance",
+    "DeployQuery",
+    "UndeployQuery",
+)
+"""Events written as text that address the engine, not the queries. The engine answers those that are wrong, or that it
+does not support yet, with an error row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowKinds:
+    """What the rows of a table are.
+
+    kinds: by row: an index into `Plan.events`, or a `RecordKind`
+    text: by row: a control event, or the name of an unknown type, else None; None = no row has a text
+    written: by row, ascending: the event, if the cell is an event of the plan written as text
+    present: the event types, with their indexes, that have rows whose fields are in columns
+    """
+
+    kinds: NDArray[np.int16]
+    text: NDArray[np.object_] | None
+    written: Mapping[int, Event]
+    present: Sequence[tuple[int, EventType]]
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def is_one_of(self, indexes: Sequence[int], plan: Plan) -> NDArray[np.bool_]:
+        """By row: whether it is an event of one of these types, given by index."""
+        is_one = np.zeros(len(plan.events) - min(RecordKind), np.bool_)  # negative kinds count from the end
+        is_one[list(indexes)] = True
+        return is_one[self.kinds]
+
+    def is_event_of(self, names: Collection[str], plan: Plan) -> NDArray[np.bool_]:
+        """By row: whether it is an event of one of these types, given by name."""
+        return self.is_one_of([index for index, event in enumerate(plan.events) if event.name in names], plan)
+
+
+def read_kinds(raw: RawTable, plan: Plan, column: str | None, refusals: Refusals) -> RowKinds:
+    """What each row is, by the column of types; without one all rows are events of the queries' only type.
+
+    Raises InputError if there is no column and the queries do not read exactly one event type. A cell that cannot be
+    read refuses its row.
+    """
+    if column is None:
+        kinds = np.full(len(raw), _only_event(raw, plan), np.int16)
+        return RowKinds(kinds, None, {}, _present(kinds, plan))
+    return _of_column(raw.columns.column(column).combine_chunks(), plan, refusals)
+
+
+def _only_event(raw: RawTable, plan: Plan) -> int:
+    read = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
+    if len(read) != 1:
+        found = f"the queries read {', '.join(read)}" if read else "no query reads an event"
+        raise InputError(f"{raw.name}: has no column {TYPE!r}, and {found}{did_you_mean(TYPE, raw.names)}")
+    index = event_index(plan, next(iter(read)))
+    assert index is not None, "an input's event type is one of the plan's"
+    return index
+
+
+def _present(kinds: NDArray[np.int16], plan: Plan) -> Sequence[tuple[int, EventType]]:
+    lowest = min(RecordKind)
+    counts = np.bincount(kinds - np.int16(lowest), minlength=-lowest)
+    return [(int(index), plan.events[index]) for index in np.flatnonzero(counts[-lowest:])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What one text of the column is, as in `RowKinds`; `problem`: why it is MALFORMED."""
+
+    kind: int
+    text: str | None = None
+    written: Event | None = None
+    problem: str | None = None
+
+
+def _of_column(column: pa.Array, plan: Plan, refusals: Refusals) -> RowKinds:
+    """Each distinct text is interpreted once, however many rows have it."""
+    encoded = _as_dictionary(column)
+    cells = [*encoded.dictionary.to_pylist(), ""]  # the last is what nulls stand for
+    codes = pc.fill_null(encoded.indices, len(cells) - 1).to_numpy()
+    world = Names(plan)
+    meanings = [_meaning(cell.strip(), plan, world) for cell in cells]
+    kinds = np.array([meaning.kind for meaning in meanings], np.int16)[codes]
+    texts: NDArray[np.object_] | None = None
+    if any(meaning.text is not None for meaning in meanings):
+        texts = np.array([meaning.text for meaning in meanings], np.object_)[codes]
+    is_special = np.array([item.written is not None or item.problem is not None for item in meanings])
+    written = {}
+    for row in np.flatnonzero(is_special[codes]).tolist():
+        meaning = meanings[codes[row]]
+        if meaning.problem is not None:
+            refusals.refuse(row, meaning.problem)
+        elif meaning.written is not None:
+            written[row] = meaning.written
+    in_columns = np.delete(kinds, list(written)) if written else kinds
+    return RowKinds(kinds, texts, written, _present(in_columns, plan))
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    """The cells as text; objects as JSON, without the parts that are null."""
+    if pa.types.is_struct(column.type):
+        cells = [None if cell is None else _as_json(cell) for cell in column.to_pylist()]
+        return pa.array(cells, pa.string())
+    return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+
+
+_AS_READ = pa.dictionary(pa.int32(), pa.string())
+"""The dictionaries that Parquet files give; others are encoded again."""
+
+
+def _as_dictionary(column: pa.Array) -> pa.DictionaryArray:
+    """The column with each text stored once."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if kind.equals(_AS_READ) and not column.dictionary.null_count:
+            return column
+        column = pc.cast(column, kind.value_type)
+    return _as_text(column).dictionary_encode()
+
+
+def _as_json(cell: Mapping[str, object]) -> str:
+    return json.dumps({name: value for name, value in cell.items() if value is not None}, default=str)
+
+
+def _meaning(cell: str, plan: Plan, world: World) -> _Meaning:
+    if not cell:
+        return _Meaning(RecordKind.TICK)
+    index = event_index(plan, cell)
+    if index is not None:
+        return _Meaning(index)
+    if cell.startswith("{"):  # only control events are written as JSON
+        name = control_name(cell)
+        is_meant = is_control(name) and event_index(plan, name) is None
+        return _Meaning(RecordKind.CONTROL if is_meant else RecordKind.UNKNOWN_TYPE, text=cell)
+    if "(" not in cell:
+        return _Meaning(RecordKind.UNKNOWN_TYPE, text=cell)
+    try:
+        event = parse_event_text(cell)
+    except EventTextError as error:
+        if is_control(cell.partition("(")[0].strip()):
+            return _Meaning(RecordKind.CONTROL, text=cell)
+        return _Meaning(RecordKind.MALFORMED, problem=str(error))
+    index = event_index(plan, event.name)
+    if index is None:
+        is_meant = is_control(event.name)
+        return (
+            _Meaning(RecordKind.CONTROL, text=cell) if is_meant else _Meaning(RecordKind.UNKNOWN_TYPE, text=event.name)
+        )
+    type_ = plan.events[index]
+    try:
+        return _Meaning(index, written=Event(type_, fields(event, type_, world)))
+    except EventTextError as error:
+        return _Meaning(RecordKind.MALFORMED, problem=str(error))
+
+
+def is_control(name: str) -> bool:
+    """Whether a name, with or without its package, is that of a control event."""
+    package, _, short = name.rpartition(".")
+    return short in CONTROL_EVENTS or package == "com.apama.queries"
+
+
+def event_index(plan: Plan, name: str) -> int | None:
+    """The index of an event type in the plan, by its name with or without its package; None = unknown."""
+    names = [event.name for event in plan.events]
+    if name in names:
+        return names.index(name)
+    short = name.rpartition(".")[2]
+    return names.index(short) if short in names else None
