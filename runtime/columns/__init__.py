@@ -1,1 +1,1 @@
-"""Arrow and numpy columns: arrivals, keys, timestamps, vectorised expressions. No time, no state."""
+"""Arrow and numpy columns: arrivals, keys, timestamps, vectorised expressions."""

@@ -1,6 +1,6 @@
-"""The order in which records count as having arrived: (arrival, source, partition, offset).
+"""Sort records by arrival: by (arrival, source, partition, offset).
 
-Takes a table of arrivals in any order; gives the same rows in order. Tables that are in order already, the usual case, cost a scan.
+A table that is sorted already, the usual case, costs one scan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from runtime.columns.sorting import stable_order
 
 
 def in_arrival_order(table: pa.Table, first_sources: Sequence[str] = ()) -> pa.Table:
-    """The rows sorted; sources at equal moments in the order of `first_sources`, then by name."""
+    """The rows in order of arrival.
+
+    first_sources: the order of sources for rows with equal arrival; all others follow by name
+    """
     arrival = table.column("_arrival").to_numpy()
     if len(arrival) < 2:
         return table
@@ -44,7 +47,7 @@ def _source_ranks(table: pa.Table, first_sources: Sequence[str]) -> NDArray[np.i
 
 
 def _is_sorted(*columns: NDArray[np.int64]) -> bool:
-    """Whether rows never go down, comparing the columns from left to right."""
+    """Whether the rows are in ascending order by these columns, the first one most significant."""
     undecided = np.ones(len(columns[0]) - 1, np.bool_)
     for column in columns:
         before, after = column[:-1], column[1:]

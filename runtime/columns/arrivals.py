@@ -1,9 +1,9 @@
-"""Columns of arrivals: what every source gives and the engine takes.
+"""A batch of records as an Arrow table: the form in which sources deliver and the engine reads.
 
-One Arrow table holds a batch of records of any number of event types, in any order. System columns start with an
-underscore; each pair of a field name and a type that some event type has is one more column, `name:type`, null on the
-rows of the other event types. Readers fill it (`runtime.reading.tables`), transports carry it, the engine orders it by
-(arrival, source, partition, offset). Times are microseconds UTC.
+One table holds records of any number of event types, in any order. System columns begin with an
+underscore. Every combination of a field name and a type is one more column, `name:type`, null on
+the rows of other event types. The engine processes records by (arrival, source, partition, offset).
+Times are microseconds UTC.
 """
 
 from __future__ import annotations
@@ -23,11 +23,19 @@ from runtime.arrow_types import arrow_type
 BATCH_VERSION = 1
 
 AT_THE_END = 2**60
-"""The step of what the end of an input brings: behind every record."""
+"""The step number of the end of the input: after every record."""
 
 
 class RecordKind(IntEnum):
-    """What a record is, where it is no event of the plan; an event's kind is its type's index in `Plan.events`."""
+    """The kind of a record that is not an event.
+
+    That of an event is its type's index in `Plan.events`.
+
+    TICK: only advances the clock
+    CONTROL: a control event
+    MALFORMED: cannot be read
+    UNKNOWN_TYPE: an event of a type that the plan does not have
+    """
 
     TICK = -1
     CONTROL = -2
@@ -36,7 +44,13 @@ class RecordKind(IntEnum):
 
 
 class Shape(IntEnum):
-    """How an event lies in time: at its start alone, from its start to its end, or as one edge of what does."""
+    """What an event is in time.
+
+    POINT: happens at its source time
+    INTERVAL: lasts from its source time to its end
+    START_EDGE: the start of an interval whose end is not known yet
+    END_EDGE: the end of an interval that a start edge began
+    """
 
     POINT = 0
     INTERVAL = 1
@@ -56,35 +70,36 @@ SYSTEM_FIELDS: tuple[pa.Field, ...] = (
 
 
 SHAPE_FIELDS: tuple[pa.Field, ...] = (pa.field("_end", pa.int64()), pa.field("_shape", pa.int8()))
-"""System columns of sources whose events may be intervals; absent elsewhere."""
+"""System columns that are present only if events may be intervals."""
 
 
 def column_name(field: str, type_: Type) -> str:
-    """The column that holds a field: event types that agree on name and type share it."""
+    """The column of a field; event types with a field of the same name and type share it."""
     return f"{field}:{type_}"
 
 
 def field_columns(events: Iterable[EventType]) -> dict[str, Type]:
-    """The field columns of a set of event types, in order of first appearance."""
+    """The field columns of these event types with their types, in order of first appearance."""
     return {column_name(field.name, field.type): field.type for event in events for field in event.fields}
 
 
 def arrivals_schema(plan: Plan) -> pa.Schema:
-    """The schema of `Arrivals.table` for a plan; `_text` and field columns that are null throughout may be left out."""
+    """The schema of `Arrivals.table`; `_text` and field columns without values may be absent."""
     fields = [pa.field(name, arrow_type(type_, plan)) for name, type_ in field_columns(plan.events).items()]
     return pa.schema([*SYSTEM_FIELDS, *fields])
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """A batch of records.
+    """A batch of records; its table has these system columns.
 
-    `_kind`: index into `Plan.events`, or a `RecordKind`. `_arrival`: arrival time; along the offsets of one source partition
-    it never decreases (readers clamp it). `_source`, `_partition`, `_offset`: where the record came from; together
-    unique; the source is dictionary-encoded. `_source_time`: the time in the source's declared column, NO_TIME where
-    there is none. `_text`: the control event, the reason why the record could not be read (with the record), or the
-    unknown type's name; the column may be absent. `_end`, `_shape`: where an event that is no point ends, NO_TIME for the
-    others, and its `Shape`; absent where all are points.
+    _kind: an index into `Plan.events`, or a `RecordKind`
+    _arrival: arrival time, µs; readers make sure that it never decreases along a source partition
+    _source, _partition, _offset: where the record came from; together unique
+    _source_time: the time in the source's declared column, µs; NO_TIME = none
+    _text: the control event, the unknown type's name, or why a record is malformed, with the record
+    _end: end of an interval or end edge, µs; NO_TIME = none; absent if all events are points
+    _shape: the event's `Shape`; absent if all events are points
     """
 
     table: pa.Table
@@ -94,23 +109,23 @@ class Arrivals:
 
     @staticmethod
     def empty(plan: Plan) -> Arrivals:
-        """No records, with the columns of the plan."""
+        """A batch without records, with the columns of a plan."""
         return Arrivals(arrivals_schema(plan).empty_table())
 
     @staticmethod
     def concat(parts: Sequence[Arrivals]) -> Arrivals:
-        """All records of all parts; columns that a part does not have are null there."""
+        """All records of all parts; a column that a part lacks is null there."""
         table = pa.concat_tables([part.table for part in parts], promote_options="default")
-        if table.num_rows == max((len(part) for part in parts), default=0):  # the others only brought columns
+        if table.num_rows == max((len(part) for part in parts), default=0):  # the others add columns
             table = pa.table([_without_empty_chunks(column) for column in table.columns], schema=table.schema)
         return Arrivals(table.unify_dictionaries().combine_chunks())
 
     def take(self, rows: NDArray[np.int64]) -> Arrivals:
-        """The records at these positions, in this order."""
+        """The records with these indexes, in this order."""
         return Arrivals(self.table.take(pa.array(rows)))
 
     def system(self, name: str) -> NDArray[np.int64]:
-        """A numeric system column (`kind`, `arrival`, `partition`, `offset`, `source_time`) as a numpy array."""
+        """A numeric system column as a numpy array; `name` without its underscore."""
         return self.table.column(f"_{name}").to_numpy()
 
     def to_bytes(self) -> bytes:
@@ -123,7 +138,7 @@ class Arrivals:
 
     @staticmethod
     def from_bytes(data: bytes) -> Arrivals:
-        """The inverse of `to_bytes`; raises ValueError for another version."""
+        """The inverse of `to_bytes`; ValueError for another version."""
         table = pa.ipc.open_stream(data).read_all()
         version = (table.schema.metadata or {}).get(b"ensue.batch", b"?").decode()
         if version != str(BATCH_VERSION):

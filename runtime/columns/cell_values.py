@@ -1,7 +1,6 @@
-"""Values in columns: what Arrow holds of each type, as values of the language and back.
+"""Convert cells of Arrow columns to values of the language, and back.
 
-Arrow gives lists for sequences, pairs for dictionaries, mappings for locations and events; the language has its own. Which
-Arrow type stands for which type is said in `runtime.arrow_types`.
+Arrow gives lists for sequences, pairs for dictionaries, and mappings for locations and events.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from runtime.columns.arrivals import column_name
 from runtime.interpreter.values import Dictionary, Event, Location, Value, World
 
 Cell = Any
-"""What `to_pylist` gives: a scalar, list, mapping, or pairs; None for a null."""
+"""A cell as Arrow's `to_pylist` gives it: a scalar, list, mapping, or pairs; None = null."""
 
 
 def from_cell(cell: Cell, type_: Type, world: World) -> Value:
-    """A cell as a value of its own; a null stays None, which an empty optional is too."""
+    """A cell as a value; None = a null, or an empty optional."""
     if cell is None or type_.is_scalar:
         return _scalar(cell)
     match type_.kind:
@@ -50,13 +49,16 @@ def _scalar(cell: Cell) -> Value:
 
 
 def event_of(event: EventType, cells: Mapping[str, Cell], world: World, time: float | None = None) -> Event:
-    """An event of its fields' cells; what is not there is null."""
+    """An event with these cells as fields; missing ones are null.
+
+    time: seconds since 1970; None = unknown
+    """
     values = {field.name: from_cell(cells.get(field.name), field.type, world) for field in event.fields}
     return Event(event, values, time)
 
 
 def to_cell(value: Value) -> Cell:
-    """The inverse of `from_cell`: what Arrow takes."""
+    """The inverse of `from_cell`: what `pa.array` accepts."""
     match value:
         case list():
             return [to_cell(item) for item in value]
@@ -71,7 +73,7 @@ def to_cell(value: Value) -> Cell:
 
 
 def column_values(table: pa.Table, field: str, type_: Type, world: World) -> list[Value]:
-    """A field of every row; null where the table has no such column."""
+    """The values of a field on all rows; all null if the table has no such column."""
     name = column_name(field, type_)
     if name not in table.column_names:
         return [None] * len(table)
@@ -80,7 +82,11 @@ def column_values(table: pa.Table, field: str, type_: Type, world: World) -> lis
 
 
 def row_events(event: EventType, table: pa.Table, world: World, times: Sequence[float | None]) -> list[Event]:
-    """Every row of a table of fields (columns named by `column_name`) as an event of that type. `times`: by row."""
+    """Every row as an event of a type.
+
+    table: fields in columns named by `column_name`
+    times: by row: seconds since 1970; None = unknown
+    """
     columns = [column_values(table, field.name, field.type, world) for field in event.fields]
     names = [field.name for field in event.fields]
     rows: Iterable[tuple[Value, ...]] = zip(*columns, strict=True) if columns else [()] * len(table)

@@ -1,9 +1,9 @@
-"""Expressions over one event as columns: the vectorised reading of the typed tree.
+"""Vectorised evaluation of expressions over one event: a column of values for a table of events.
 
-Takes an expression over term 0 and the table that holds the events; gives its value on every row, with a mask of
-the rows where it has one. What each operator means is said once more, value by value, in `runtime.interpreter.expressions`, and for
-conditions over several events in `runtime.matching.kernel.program`; a differential test holds the three together. What numpy and
-Arrow do exactly as the interpreter is done by them; all else is the interpreter's, node by node, row by row.
+Operators and methods that numpy or Arrow compute with exactly the interpreter's results run on
+whole columns. All other nodes are evaluated by `runtime.interpreter.expressions`, row by row. A
+differential test compares this evaluator with the interpreter and with the compiled one
+(`runtime.matching.kernel.program`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from runtime.columns.methods import Mask, both, native_call, seconds_of
 from runtime.compiled import kernel
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Context, Names, Steps
-from runtime.interpreter.expressions import combined, value_type
+from runtime.interpreter.expressions import combine, value_type
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Value, World
 
@@ -47,9 +47,10 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One value a row: a numpy array, for strings an Arrow array, for other types a list.
+    """One value per row.
 
-    `valid` None: every row has a value.
+    values: a numpy array; for strings an Arrow array, for other types that numpy lacks a list
+    valid: the rows that have a value; None = all
     """
 
     values: Any
@@ -57,11 +58,13 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """The events: their type, and their fields (columns named by `column_name`). Rows of other types may be among them.
+class EventRows:
+    """A table of events of one type, perhaps among rows of other types.
 
-    If the table has a column `_time` (microseconds, NO_TIME: none), it is what `getTime()` gives; else no event has a
-    time yet. `keys`: the types of the query's keys, which stand in the table as `key_field`s.
+    table: fields in columns named by `column_name`; perhaps `_time`, for `getTime()`, µs
+    event: the event type
+    world: event types and actions by name
+    keys: the types of the query's keys, if the table has them as `key_field` columns
     """
 
     table: pa.Table
@@ -74,17 +77,17 @@ class Rows:
 
     @property
     def times(self) -> Integers | None:
-        """The events' times by row; None: they are not known yet."""
+        """The events' times by row, µs; None = not known yet."""
         return self.table.column("_time").to_numpy() if "_time" in self.table.column_names else None
 
 
 def key_field(index: int) -> str:
-    """Under this name a table has a query's key: no field of an event can have it."""
+    """The name of a key's column; no field can have it, because it contains a space."""
     return f"key {index}"
 
 
 def with_keys(table: pa.Table, query: QueryPlan, keys: Sequence[pa.Array]) -> pa.Table:
-    """The table with the keys of its rows, for expressions that mention them."""
+    """Add the keys of the rows to a table, for expressions that refer to them."""
     for index, (key, column) in enumerate(zip(query.keys, keys, strict=True)):
         table = table.append_column(column_name(key_field(index), key.type), column)
     return table
@@ -93,9 +96,9 @@ def with_keys(table: pa.Table, query: QueryPlan, keys: Sequence[pa.Array]) -> pa
 def as_array(
     expression: Expression, table: pa.Table, plan: Plan, event: EventType, query: QueryPlan | None = None
 ) -> pa.Array:
-    """The value of an expression on every row, as an Arrow array of its type; null where it has none.
+    """The value of an expression on every row, as an Arrow array of its type; null = no value.
 
-    `query`: whose own actions, and keys if the table has them (`with_keys`), the expression may mention.
+    query: its actions, and its keys if the table has them (`with_keys`), may be in the expression
     """
     column = evaluate(expression, table, plan, event, query)
     type_ = value_type(expression)
@@ -104,24 +107,28 @@ def as_array(
     mask = None if column.valid is None else ~column.valid
     if isinstance(column.values, list):
         cells = [to_cell(value) for value in column.values]
-        kept = cells if mask is None else [None if gone else cell for cell, gone in zip(cells, mask, strict=True)]
-        return pa.array(kept, arrow_type(type_, plan))
+        known = (
+            cells
+            if mask is None
+            else [None if is_missing else cell for cell, is_missing in zip(cells, mask, strict=True)]
+        )
+        return pa.array(known, arrow_type(type_, plan))
     return pa.array(column.values, mask=mask)
 
 
 def evaluate(
     expression: Expression, table: pa.Table, plan: Plan, event: EventType, query: QueryPlan | None = None
 ) -> Column:
-    """The value of an expression over events of one type on every row of `table`; see `Rows` and `as_array`."""
+    """The value of an expression on every row; see `as_array` and `EventRows`."""
     keys = [] if query is None else [key.type for key in query.keys]
     has_keys = all(column_name(key_field(index), type_) in table.column_names for index, type_ in enumerate(keys))
-    return _value(expression, Rows(table, event, Names(plan, query), tuple(keys) if has_keys else ()))
+    return _value(expression, EventRows(table, event, Names(plan, query), tuple(keys) if has_keys else ()))
 
 
 _ARRAYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT)
 
 
-def _value(expression: Expression, rows: Rows) -> Column:
+def _value(expression: Expression, rows: EventRows) -> Column:
     match expression:
         case Literal(type=type_, value=value):
             return _constant(type_, value, len(rows))
@@ -163,7 +170,7 @@ _DTYPES: dict[Type, type] = {Type.BOOLEAN: np.bool_, Type.INTEGER: np.int64, Typ
 _ARROW = {Type.BOOLEAN: pa.bool_(), Type.INTEGER: pa.int64(), Type.FLOAT: pa.float64(), Type.STRING: pa.string()}
 
 
-def _field(rows: Rows, field: str, type_: Type) -> Column:
+def _field(rows: EventRows, field: str, type_: Type) -> Column:
     table, name = rows.table, column_name(field, type_)
     if not type_.is_scalar:
         values = column_values(table, field, type_, rows.world)
@@ -178,7 +185,7 @@ def _field(rows: Rows, field: str, type_: Type) -> Column:
     return Column(column.to_numpy(zero_copy_only=False), valid)
 
 
-def _times(rows: Rows) -> Sequence[float | None]:
+def _times(rows: EventRows) -> Sequence[float | None]:
     times = rows.times
     if times is None:
         return [None] * len(rows)
@@ -186,8 +193,8 @@ def _times(rows: Rows) -> Sequence[float | None]:
     return [time if is_known else None for time, is_known in zip(seconds_of(times).tolist(), known, strict=True)]
 
 
-def _logical(expression: Binary, rows: Rows) -> Column:
-    """`and` and `or` do not look at the right side where the left decides, failures there included."""
+def _logical(expression: Binary, rows: EventRows) -> Column:
+    """`and` and `or`; where the left side decides, the right side need not have a value."""
     left, right = _value(expression.left, rows), _value(expression.right, rows)
     decided = ~left.values if expression.operator == "and" else left.values
     values = left.values & right.values if expression.operator == "and" else left.values | right.values
@@ -257,8 +264,8 @@ def _strings(operator: str, left: pa.Array, right: pa.Array) -> Any:
     return answer.fill_null(False).to_numpy(zero_copy_only=False)
 
 
-def _call(call: Call, rows: Rows) -> Column:
-    """A method by numpy or Arrow if they have it, else value by value."""
+def _call(call: Call, rows: EventRows) -> Column:
+    """A method by numpy or Arrow if they can compute it, else row by row."""
     parts = [_value(part, rows) for part in children(call)]
     valid = None
     for part in parts:
@@ -270,8 +277,8 @@ def _call(call: Call, rows: Rows) -> Column:
     return Column(values, both(valid, fits))
 
 
-def _each(node: Expression, parts: Sequence[Column], rows: Rows) -> Column:
-    """What the interpreter makes of the node's parts, row by row."""
+def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:
+    """A node evaluated by the interpreter row by row, from the columns of its children."""
     count = len(rows)
     good = np.ones(count, np.bool_)
     for part in parts:
@@ -290,7 +297,7 @@ def _each(node: Expression, parts: Sequence[Column], rows: Rows) -> Column:
             context.steps = Steps()
             context.keys = [key[row] for key in keys]
         try:
-            values[row] = combined(node, [part[row] for part in lists], context)
+            values[row] = combine(node, [part[row] for part in lists], context)
         except EvaluationError:
             good[row] = False
     return Column(_as_values(values, value_type(node), good), None if good.all() else good)
@@ -304,7 +311,7 @@ def _as_list(values: Any) -> list[Any]:
 
 
 def _as_values(values: list[Value], type_: Type, good: Mask) -> Any:
-    """Values of the interpreter as a column holds them; where there is none, something of the type."""
+    """The interpreter's values as `Column.values`; rows without a value hold an arbitrary one."""
     if type_ == Type.STRING:
         return pa.array(values, pa.string())
     if type_ not in _ARRAYS:
@@ -315,7 +322,7 @@ def _as_values(values: list[Value], type_: Type, good: Mask) -> Any:
 
 @kernel
 def divide(a: int, b: int) -> int:
-    """Integer division truncating toward zero, wrapping; `b` is not 0."""
+    """Integer division, truncated toward zero and wrapped; `b` is not 0."""
     if b == -1:
         return -a
     quotient = a // b
@@ -326,7 +333,7 @@ def divide(a: int, b: int) -> int:
 
 @kernel
 def remainder(a: int, b: int) -> int:
-    """What `divide` leaves; it has the sign of `a`; `b` is not 0."""
+    """The remainder of `divide`, with the sign of `a`; `b` is not 0."""
     if b == -1:
         return 0
     return a - divide(a, b) * b

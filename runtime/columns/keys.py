@@ -1,7 +1,7 @@
-"""Partition keys as columns: dense numbers within a batch, and the bucket that a key lives in.
+"""Partition keys as columns: dense numbers within a batch, stable hashes, buckets.
 
-Dense numbers (`number_keys`) are exact and mean something only inside one call. The bucket (`bucket_of`) is a stable
-function of the key's value: it is part of the checkpoint's layout and must never change.
+Dense numbers (`number_keys`) are valid within one call only. The bucket of a key (`bucket_of`) is a
+stable function of its value: it is part of the checkpoint's layout and must never change.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from runtime.columns.expressions import as_array
 from runtime.compiled import kernel
 
 NEAR = 8
-"""Integer keys are numbered by a table if that takes at most so many entries a record."""
+"""Integer keys are numbered by a lookup table if it has at most so many entries per record."""
 
 NO_KEY = -1
-"""The dense number of a record with a null in its key."""
+"""The dense number of a record whose key has a null."""
 
 
 def key_sources(query: QueryPlan) -> dict[str, tuple[Expression, ...]]:
-    """For each event type that carries the query's key, what makes it, over the event as term 0."""
+    """By event type: the expressions over the event (term 0) that give the query's key."""
     sources = {item.event: item.keys for item in query.inputs}
     for item in query.inputs:
         if item.heartbeat is not None and item.heartbeat.keys:
@@ -39,7 +39,7 @@ def key_sources(query: QueryPlan) -> dict[str, tuple[Expression, ...]]:
 
 
 def key_identity(query: QueryPlan) -> list[list[Any]]:
-    """What key_sources says as plain data, sorted: equal for queries of one group. A plain field is its name."""
+    """`key_sources` as sorted plain data; equal for all queries of a partition group."""
     return sorted(
         [event, [plain_field(source) or json.dumps(expression_to_dict(source)) for source in sources]]
         for event, sources in key_sources(query).items()
@@ -47,7 +47,7 @@ def key_identity(query: QueryPlan) -> list[list[Any]]:
 
 
 def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan) -> list[pa.Array]:
-    """One column a key of the query; null on records that carry no key."""
+    """One column per key of the query; null on records without the key."""
     sources = key_sources(query)
     columns = []
     for position, key in enumerate(query.keys):
@@ -62,7 +62,7 @@ def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: Qu
 def _coalesce(
     table: pa.Table, kinds: NDArray[np.int64], plan: Plan, wanted: dict[Expression, list[int]], type_: pa.DataType
 ) -> pa.Array:
-    """Each record's key by the expression of its kind; one column serves for all where kinds share a field."""
+    """One column from several expressions, each evaluated for the records of its kinds."""
     column = None
     for source, its_kinds in wanted.items():
         part = as_array(source, table, plan, plan.events[its_kinds[0]])
@@ -75,7 +75,7 @@ def _coalesce(
 def substream_columns(
     table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan, inputs: Sequence[int]
 ) -> list[pa.Array]:
-    """The fields that tell these inputs' substreams apart, one column each; null on other records."""
+    """The fields that identify a substream of these inputs, by column; null on other records."""
     policy = query.inputs[inputs[0]].policy
     numbers = {event.name: number for number, event in enumerate(plan.events)}
     columns = []
@@ -94,9 +94,11 @@ def substream_columns(
 def unique_numbers(
     plan: Plan, query: QueryPlan, table: pa.Table, input_of: NDArray[np.int16]
 ) -> tuple[NDArray[np.int64], int]:
-    """By row a number for what `with unique` compares, different for different inputs, and how many numbers there are.
+    """By row a dense number of what `with unique` compares, and the count of all numbers.
 
-    -1: an input without `with unique`, or no value.
+    Different inputs have different numbers.
+
+    NO_KEY = the input has no `with unique`, or there is no value.
     """
     values, count = np.full(len(table), NO_KEY, np.int64), 0
     for index, item in enumerate(query.inputs):
@@ -110,7 +112,7 @@ def unique_numbers(
 
 
 def number_keys(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.int64], int]:
-    """Dense numbers from 0 for equal keys, NO_KEY where a part is null; and how many there are."""
+    """By row the dense number of its key, from 0, and the count of numbers; NO_KEY = a null."""
     if not columns:
         return np.zeros(length, np.int64), min(length, 1)
     first, *others = plain_columns(columns)
@@ -123,7 +125,7 @@ def number_keys(columns: Sequence[pa.Array], length: int) -> tuple[NDArray[np.in
 
 
 def plain_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """Columns of one value each: a location stands as its corners, null where it is null."""
+    """Columns of scalars: a location becomes four columns of coordinates."""
     return [part for column in columns for part in (column.flatten() if pa.types.is_struct(column.type) else [column])]
 
 
@@ -144,7 +146,7 @@ def _number(column: pa.Array) -> tuple[NDArray[np.int64], int]:
 
 @kernel
 def _number_near(values: NDArray[np.int64], least: int, span: int) -> tuple[NDArray[np.int64], int]:
-    """The same for whole numbers that lie close together: a table instead of a hash."""
+    """Dense numbers of integers from a small range: a lookup table instead of a hash table."""
     known = np.full(span, NO_KEY, np.int32)
     numbers, count = np.empty(len(values), np.int64), 0
     for row in range(len(values)):
@@ -157,24 +159,25 @@ def _number_near(values: NDArray[np.int64], least: int, span: int) -> tuple[NDAr
 
 
 def bucket_of(arrivals: Arrivals, plan: Plan, query: QueryPlan, buckets: int) -> NDArray[np.int64]:
-    """The bucket (0 to buckets - 1) of each record by its key under `query`; -1 where it carries no complete key.
+    """By record the bucket (from 0) of its key under `query`; -1 = a part of the key is missing.
 
-    Queries of equal `key_identity` give equal buckets. Without keys every record of the query's types is in bucket 0.
+    Queries with equal `key_identity` give equal buckets. Without keys all events of the query's
+    types are in bucket 0.
     """
     kinds = arrivals.system("kind")
     sources = key_sources(query)
     keyed = np.array([event.name in sources for event in plan.events] or [False])
-    carries = (kinds >= 0) & keyed[np.maximum(kinds, 0)]
+    has_key = (kinds >= 0) & keyed[np.maximum(kinds, 0)]
     columns = key_columns(arrivals.table, kinds, plan, query)
     hashes = hash_keys(columns) if columns else np.zeros(len(arrivals), np.uint64)
     for column in plain_columns(columns):
         if column.null_count:
-            carries &= column.is_valid().to_numpy(zero_copy_only=False)
-    return np.where(carries, (hashes % np.uint64(buckets)).astype(np.int64), -1)
+            has_key &= column.is_valid().to_numpy(zero_copy_only=False)
+    return np.where(has_key, (hashes % np.uint64(buckets)).astype(np.int64), -1)
 
 
 def hash_keys(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
-    """A stable 64-bit hash of each key (of one column at least); what it gives for one with a null has no meaning."""
+    """A stable 64-bit hash of each key, of at least one column; meaningless if a part is null."""
     hashes = np.zeros(len(columns[0]), np.uint64)
     for column in plain_columns(columns):
         _mix_in(hashes, _hash(column))
@@ -182,7 +185,7 @@ def hash_keys(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
 
 
 def _hash(column: pa.Array) -> NDArray[np.uint64]:
-    """A stable 64-bit hash of each value; what it gives for a null has no meaning."""
+    """A stable 64-bit hash of each value; meaningless for a null."""
     if pa.types.is_decimal(column.type):
         return _hash(pc.cast(column, pa.string()))
     if pa.types.is_string(column.type):
@@ -212,7 +215,7 @@ def _hash_text(ends: NDArray[np.int32], text: NDArray[np.uint8]) -> NDArray[np.u
 
 @kernel
 def mix(value: np.uint64) -> np.uint64:
-    """Spreads a word over all its bits: the finalizer of splitmix64 (Steele, Lea and Flood 2014)."""
+    """Mix the bits of a word: the finalizer of splitmix64 (Steele, Lea and Flood 2014)."""
     value = value + np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -227,7 +230,7 @@ def _mix_in(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> None:
 
 @kernel
 def group_rows(numbers: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Rows by key, stable: those of key k are `rows[start[k]:start[k + 1]]`; rows with NO_KEY are left out."""
+    """Group rows by key, stable: key k has `rows[start[k]:start[k + 1]]`, rows without key none."""
     start = np.zeros(count + 1, np.int64)
     for number in numbers:
         if number >= 0:

@@ -1,7 +1,7 @@
-"""Methods that numpy and Arrow do on whole columns exactly as the interpreter does on values.
+"""Methods that numpy or Arrow can compute on whole columns with exactly the interpreter's results.
 
-Takes a call and its parts as columns; gives the column, or None: then the interpreter does it. Functions that are not
-rounded correctly everywhere (`exp`, `sin`, ...) are left to it, and so is what counts characters by another rule.
+All others are left to the interpreter: functions that are not correctly rounded on every machine
+(`exp`, `sin`), and methods of strings for which Arrow counts characters differently.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 Result = tuple[Any, Mask | None]
-"""The values, and where there is one; None: everywhere."""
+"""The values, and a mask of the rows that have one; None = all rows."""
 
 
 def both(left: Mask | None, right: Mask | None) -> Mask | None:
-    """Where two columns both have a value."""
+    """The rows on which both columns have a value; None = all rows."""
     if left is None or right is None:
         return right if left is None else left
     return left & right
 
 
 def native_call(call: Call, parts: Sequence[Any]) -> Result | None:
-    """The values of a call on every row; None: numpy and Arrow have no such method."""
+    """The values of a call on every row; None = numpy and Arrow cannot compute it.
+
+    parts: the columns of the receiver and the arguments
+    """
     kind = None if call.receiver.type is None else call.receiver.type.kind
     if kind is None:
         return None
@@ -48,18 +51,18 @@ def native_call(call: Call, parts: Sequence[Any]) -> Result | None:
         return None
     try:
         found = with_constant(parts[0], argument.value)
-    except pa.ArrowInvalid:  # no regular expression
+    except pa.ArrowInvalid:  # an invalid regular expression
         return None
     return _flags(found), None
 
 
 def seconds_of(micros: Integers) -> Floats:
-    """Moments in seconds, as `runtime.interpreter.values.seconds`."""
+    """Times in seconds, as `runtime.interpreter.values.seconds`."""
     return micros.astype(np.float64) / 1_000_000.0
 
 
 def _whole(values: Floats) -> Result:
-    """Floats without a fraction as integers, where one can hold them."""
+    """Floats without a fraction as integers; those that no integer can hold have no value."""
     fits = (values >= -(2.0**63)) & (values < 2.0**63)
     return np.where(fits, values, 0.0).astype(np.int64), None if fits.all() else fits
 
@@ -145,4 +148,4 @@ _WITH_CONSTANT: Mapping[str, Callable[[pa.Array, Any], pa.Array]] = {
     "endsWith": lambda text, part: pc.ends_with(text, pattern=part),
     "matches": match_whole,
 }
-"""Methods of strings whose argument is a constant."""
+"""Methods of strings that Arrow can compute if the argument is a constant."""

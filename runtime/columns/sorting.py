@@ -1,4 +1,4 @@
-"""The order of rows by columns of whole numbers, stable."""
+"""Stable sorting of rows by integer columns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 
 BITS = 63
-"""Of a word that is never negative."""
+"""The bits of an int64 that is not negative."""
 
 
 def stable_order(*columns: Integers) -> Integers:
-    """The rows by these columns, the first one most important; equal rows stay in order.
+    """The rows' indexes in ascending order by these columns, the first one most significant.
 
-    Where the columns' ranges and the rows' numbers fit in a word together, these words are sorted: several times faster
-    than an order by comparing rows.
+    stable.
+
+    If the ranges of the columns and the row index fit into 63 bits together, they are packed into
+    one integer per row. Sorting those is several times faster than `lexsort`, and stable because
+    the row index is in the lowest bits.
     """
     rows = np.arange(len(columns[0]))
     if len(rows) < 2 or (len(columns) == 1 and (columns[0][:-1] <= columns[0][1:]).all()):

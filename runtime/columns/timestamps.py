@@ -1,8 +1,7 @@
-"""Timestamps in text and tables: every form in which users write a time, as microseconds UTC, and back.
+"""Columns of times: every form in which users write a time, as microseconds UTC, and back.
 
-Takes an Arrow column (or one text); gives integer microseconds since 1970-01-01 UTC. A time is ISO 8601 (UTC unless it
-says otherwise), `HH:MM:SS[.ffffff]` (of 1970-01-01), a timestamp, date or time column, or seconds since 1970 as a
-number, rounded to the nearest microsecond. What a time means for an event is left to `runtime.reading.tables`.
+A time is ISO 8601 (UTC unless it names a zone), `HH:MM:SS[.ffffff]` (of 1970-01-01), a timestamp,
+date or time column, or seconds since 1970 as a number, rounded to the nearest microsecond.
 """
 
 from __future__ import annotations
@@ -30,19 +29,23 @@ NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """A column of times: `micros` is NO_TIME where the cell is null or `bad` (not a time)."""
+    """A column of times.
+
+    micros: microseconds UTC; NO_TIME = the cell is null or bad
+    bad: the cell is neither null nor a time
+    """
 
     micros: NDArray[np.int64]
     bad: NDArray[np.bool_]
 
 
 def parse_times(column: pa.Array) -> Timestamps:
-    """Read a column of any type as times; what is no time, or outside of the years 1 to 9999, is marked, never raised."""
-    moments = _parsed(column)
-    outside = (moments.micros != NO_TIME) & ((moments.micros < EARLIEST) | (moments.micros > LATEST))
+    """Read a column of any type; cells that are not times in the years 1 to 9999 are bad."""
+    times = _parsed(column)
+    outside = (times.micros != NO_TIME) & ((times.micros < EARLIEST) | (times.micros > LATEST))
     if not outside.any():
-        return moments
-    return Timestamps(np.where(outside, NO_TIME, moments.micros), moments.bad | outside)
+        return times
+    return Timestamps(np.where(outside, NO_TIME, times.micros), times.bad | outside)
 
 
 def _parsed(column: pa.Array) -> Timestamps:
@@ -62,15 +65,17 @@ def _parsed(column: pa.Array) -> Timestamps:
 
 def parse_time(text: str) -> int:
     """Microseconds of one time as users write it; raises InputError for anything else."""
-    moments = parse_times(pa.array([text.strip()], pa.string()))
-    if moments.micros[0] == NO_TIME:
+    times = parse_times(pa.array([text.strip()], pa.string()))
+    if times.micros[0] == NO_TIME:
         raise InputError(f"{text!r} is not a time: write ISO 8601, HH:MM:SS or seconds since 1970")
-    return int(moments.micros[0])
+    return int(times.micros[0])
 
 
 def format_time(micros: int) -> str:
-    """ISO 8601 with microseconds and Z: `1970-01-01T10:00:35.000000Z`; what lies outside of the years 1 to 9999 is their first or last
-    moment."""
+    """ISO 8601 with microseconds and Z: `1970-01-01T10:00:35.000000Z`.
+
+    Times outside of the years 1 to 9999 are shown as the first or last microsecond of these years.
+    """
     moment = _EPOCH + timedelta(microseconds=max(EARLIEST, min(micros, LATEST)))
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
@@ -98,7 +103,7 @@ def _of_timestamps(column: pa.Array) -> Timestamps:
     zone = column.type.tz if pa.types.is_timestamp(column.type) else None
     try:
         return _known(pc.cast(pc.cast(column, pa.timestamp("us", zone)), pa.int64()))
-    except pa.ArrowInvalid:  # some lie beyond what 64 bits of microseconds can say
+    except pa.ArrowInvalid:  # some do not fit into 64 bits of microseconds
         seconds = pc.cast(pc.cast(column, pa.timestamp("s", zone), safe=False), pa.int64())
         return _of_seconds(seconds)
 
@@ -122,9 +127,9 @@ def _of_text(column: pa.Array) -> Timestamps:
     numbers = pc.fill_null(pc.match_substring_regex(text, NUMBER), False)
     if not pc.any(numbers, min_count=0).as_py():
         return _of_zoned_text(_in_full(text))
-    rest = _of_zoned_text(_in_full(pc.if_else(numbers, pa.scalar(None, pa.string()), text)))
+    others = _of_zoned_text(_in_full(pc.if_else(numbers, pa.scalar(None, pa.string()), text)))
     seconds = _of_seconds(pc.cast(text.filter(numbers), pa.float64()))
-    micros, bad, chosen = rest.micros.copy(), rest.bad.copy(), numbers.to_numpy(zero_copy_only=False)
+    micros, bad, chosen = others.micros.copy(), others.bad.copy(), numbers.to_numpy(zero_copy_only=False)
     micros[chosen], bad[chosen] = seconds.micros, seconds.bad
     return Timestamps(micros, bad)
 
@@ -147,16 +152,16 @@ def _in_full(text: pa.Array) -> pa.Array:
 
 def _of_zoned_text(text: pa.Array) -> Timestamps:
     parsed = cast_or_null(text, pa.timestamp("us", "UTC"), _ZONED)
-    moments = _known(pc.cast(parsed, pa.int64()))
-    bad = _valid(text) & (moments.micros == NO_TIME)
+    micros = _known(pc.cast(parsed, pa.int64())).micros
+    bad = _valid(text) & (micros == NO_TIME)
     finer = bad & pc.fill_null(pc.match_substring_regex(text, _FINER), False).to_numpy(zero_copy_only=False)
-    return _with_finer(text, moments.micros, bad, finer) if finer.any() else Timestamps(moments.micros, bad)
+    return _with_finer(text, micros, bad, finer) if finer.any() else Timestamps(micros, bad)
 
 
 def _with_finer(
     text: pa.Array, micros: NDArray[np.int64], bad: NDArray[np.bool_], finer: NDArray[np.bool_]
 ) -> Timestamps:
-    """Times with more than six digits of a second (100 ns and ns are common), to the nearest microsecond."""
+    """Fill in the times with more than six digits of a second, rounded to microseconds."""
     long = text.filter(pa.array(finer))
     short = _of_zoned_text(pc.replace_substring_regex(long, _FINER, r"\1\3"))
     seventh = pc.replace_substring_regex(long, f"^.*{_FINER}", r"\2")
@@ -168,9 +173,12 @@ def _with_finer(
 
 
 def cast_or_null(column: pa.Array, target: pa.DataType, form: str | None = None) -> pa.Array:
-    """Cast; a cell that cannot be cast becomes null. Without such cells it is one vectorised cast.
+    """Cast a column; cells that cannot be cast become null.
 
-    `form` is a regular expression that text must have: it sorts out most of what cannot be cast in one go.
+    A column without such cells is cast at once.
+
+    form: a regular expression for text that can be cast; excludes most other cells in one pass.
+        None = no filter
     """
     try:
         return pc.cast(column, target)
@@ -185,8 +193,10 @@ def cast_or_null(column: pa.Array, target: pa.DataType, form: str | None = None)
 
 
 def microseconds(column: pa.Array) -> NDArray[np.int64]:
-    """Float or integer seconds since 1970 as microseconds, rounded to the nearest; NO_TIME where that is no time, or outside
-    of the years 1 to 9999."""
+    """Float or integer seconds since 1970 as microseconds, rounded to the nearest.
+
+    NO_TIME = null, NaN, or outside of the years 1 to 9999.
+    """
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):

@@ -1,9 +1,9 @@
-"""What the aggregates of `find every` are, over the values that the candidates give, the oldest candidate first.
+"""The aggregates of `find every`, over values of the candidates from the oldest to the newest.
 
-A candidate for which an argument has no value is left out of that aggregate. Sums are taken from the latest candidate to
-the oldest; integers wrap, floats round at each step, a sum out of the range of decimals is no value. Of no value at all a
-count is 0 and everything else has none. `percentile` interpolates between the two values around the place; it, `min` and
-`max` leave NaN out. Numbers are Python's; decimals stay exact.
+A candidate without a value for an argument is left out of that aggregate. Without any values a
+count is 0 and all other aggregates have no value. Sums run from the newest candidate to the oldest:
+integers wrap, floats round at each step, a decimal out of range is no value. `percentile`
+interpolates linearly. `min`, `max` and `percentile` ignore NaN.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ from runtime.interpreter.values import EvaluationError, order_key
 Values = Sequence[Any]
 
 BY_RECENCY = frozenset({"first", "last", "nth"})
-"""Those for which the order of candidates by the *recent* policy counts; all others take them as the search goes."""
+"""Aggregates that need the candidates in order of the *recent* policy; all others accept the order
+of the search."""
 
 
 def aggregate(function: str, rows: Sequence[tuple[Any, ...]]) -> Any:
-    """The value of an aggregate; `rows` holds its arguments, a row for each candidate that has them. None: no value."""
+    """The value of an aggregate; None = it has none.
+
+    function: its name
+    rows: its arguments, one row per candidate that has them all
+    """
     if not rows:
         return 0 if function in {"count", "countUnique"} else None
     columns = list(zip(*rows, strict=True))
@@ -37,7 +42,7 @@ def aggregate(function: str, rows: Sequence[tuple[Any, ...]]) -> Any:
 
 
 def _count(values: Values) -> int:
-    """Of conditions those that hold, of numbers those that are one."""
+    """Booleans that are true, and other values that are not NaN."""
     return sum(1 for value in values if (value if isinstance(value, bool) else value == value))  # noqa: PLR0124
 
 
@@ -51,7 +56,7 @@ def _sum(values: Values) -> Any:
 
 
 def _exact(values: Iterable[float]) -> float:
-    """The sum of floats, rounded once; an infinity or NaN as IEEE 754 has them."""
+    """The sum of floats, rounded once; infinities and NaN as in IEEE 754."""
     terms = list(values)
     try:
         return math.fsum(terms)

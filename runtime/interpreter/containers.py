@@ -1,6 +1,7 @@
-"""What sequences, dictionaries, optionals, locations and events mean: their methods.
+"""Methods of sequences, dictionaries, optionals, locations and events.
 
-Those in the tables of this file named `..._OF_TYPE` also take the receiver's type and the world, for default values and texts.
+Methods in the tables `..._OF_TYPE` also take the world and the receiver's type, for default values
+and texts.
 """
 
 from __future__ import annotations
@@ -20,63 +21,63 @@ from runtime.interpreter.values import (
     World,
     default_value,
     equal,
-    limited,
+    limit_parts,
+    limit_size,
     order_key,
-    weigh,
 )
 
 Sequence = list[Any]
 
 
 def element(sequence: Sequence, index: int) -> Value:
-    """The element at that place, from 0."""
-    return sequence[_place(sequence, index, len(sequence))]
+    """The element at an index, from 0; EvaluationError if there is none."""
+    return sequence[_checked(sequence, index, len(sequence))]
 
 
 def put(sequence: Sequence, index: int, value: Value) -> None:
-    """Another element at that place."""
-    sequence[_place(sequence, index, len(sequence))] = value
+    """Replace the element at an index; EvaluationError if there is none."""
+    sequence[_checked(sequence, index, len(sequence))] = value
 
 
-def _place(sequence: Sequence, index: int, limit: int) -> int:
+def _checked(sequence: Sequence, index: int, limit: int) -> int:
     if not 0 <= index < limit:
-        raise EvaluationError(f"there is no place {index} in a sequence of {len(sequence)} elements")
+        raise EvaluationError(f"index {index} is outside of a sequence of {len(sequence)} elements")
     return index
 
 
 def _index_of(sequence: Sequence, wanted: Value) -> int:
-    weigh(sequence)
+    limit_parts(sequence)
     return next((index for index, item in enumerate(sequence) if equal(item, wanted)), -1)
 
 
 def _append(sequence: Sequence, value: Value) -> None:
-    limited(len(sequence) + 1)
+    limit_size(len(sequence) + 1)
     sequence.append(value)
 
 
 def _append_sequence(sequence: Sequence, more: Sequence) -> None:
-    limited(len(sequence) + len(more))
+    limit_size(len(sequence) + len(more))
     sequence.extend(list(more))
 
 
 def _insert(sequence: Sequence, value: Value, index: int) -> None:
-    limited(len(sequence) + 1)
-    sequence.insert(_place(sequence, index, len(sequence) + 1), value)
+    limit_size(len(sequence) + 1)
+    sequence.insert(_checked(sequence, index, len(sequence) + 1), value)
 
 
 def _remove(sequence: Sequence, index: int) -> None:
-    del sequence[_place(sequence, index, len(sequence))]
+    del sequence[_checked(sequence, index, len(sequence))]
 
 
 def _sort(sequence: Sequence) -> None:
-    weigh(sequence)
+    limit_parts(sequence)
     sequence.sort(key=order_key)
 
 
 def _set_size(world: World, type_: Type, sequence: Sequence, size: int) -> None:
     if size < 0:
         raise EvaluationError(f"a sequence cannot have {size} elements")
-    limited(size)
+    limit_size(size)
     del sequence[size:]
     sequence.extend(default_value(type_.of[0], world) for _ in range(size - len(sequence)))
 
@@ -106,17 +107,17 @@ SEQUENCE_METHODS_OF_TYPE: dict[str, Callable[..., Any]] = {
 
 
 def value_at(dictionary: Dictionary, key: Value) -> Value:
-    """The value of a key that must be there."""
+    """The value of a key; EvaluationError if the dictionary does not have it."""
     _require(dictionary, key)
     return dictionary[key]
 
 
 def _require(dictionary: Dictionary, key: Value) -> None:
     if key not in dictionary:
-        raise EvaluationError(f"there is no key {inner_text(key)} in the dictionary")
+        raise EvaluationError(f"the dictionary has no key {inner_text(key)}")
 
 
-def _take_out(dictionary: Dictionary, key: Value) -> None:
+def _remove_key(dictionary: Dictionary, key: Value) -> None:
     _require(dictionary, key)
     del dictionary[key]
 
@@ -153,7 +154,7 @@ DICTIONARY_METHODS: dict[str, Callable[..., Any]] = {
     "keys": lambda dictionary: [key for key, _value in dictionary.items()],
     "values": lambda dictionary: [value for _key, value in dictionary.items()],
     "add": Dictionary.__setitem__,
-    "remove": _take_out,
+    "remove": _remove_key,
     "clear": lambda dictionary: dictionary.entries.clear(),
 }
 
@@ -191,7 +192,7 @@ LOCATION_METHODS: dict[str, Callable[..., Any]] = {"expand": _expand, "inside": 
 
 def _time(event: Event) -> float:
     if event.time is None:
-        raise EvaluationError(f"this {event.type.name} has no time: it did not come from outside")
+        raise EvaluationError(f"this {event.type.name} has no time: the program made it")
     return event.time
 
 

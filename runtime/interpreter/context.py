@@ -1,7 +1,4 @@
-"""What an expression is worth in: the events, keys, selects and variables that it may mention, and how far it may go.
-
-`Context` is what the matchers, blocks and columns give to `runtime.interpreter.expressions`; `Names` is the world of one plan.
-"""
+"""The context of an evaluation: events, keys, selects and variables in scope, and limits."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from querylang.plan.model import Action, EventType, Plan, QueryPlan
 from runtime.interpreter.values import EvaluationError, Event, Value, World
 
 MOST_STEPS = 1_000_000
-"""Rounds of loops and calls of actions that one match, or one condition, may take."""
+"""Iterations of loops and calls of actions that one match, or one condition, may run."""
 
 DEEPEST_CALLS = 500
-"""How many calls of actions may stand within each other."""
+"""How deep calls of actions may be nested."""
 
 
 class Names:
-    """What programs of one query mention by name."""
+    """The `World` of a plan, with the actions of one of its queries."""
 
     def __init__(self, plan: Plan, query: QueryPlan | None = None) -> None:
         self._events = {event.name: event for event in plan.events}
@@ -46,20 +43,26 @@ NOWHERE: World = Names(Plan((), ()))
 
 @dataclass(slots=True)
 class Steps:
-    """How many steps are left; shared by all that happens for one match."""
+    """The steps that are left, shared by everything that is evaluated for one match."""
 
     left: int = MOST_STEPS
 
-    def take(self) -> None:
-        """One step; EvaluationError if there is none left."""
+    def use(self) -> None:
+        """Use one step; EvaluationError if none is left."""
         if self.left <= 0:
-            raise EvaluationError(f"this took more than {MOST_STEPS:,} steps of loops and calls")
+            raise EvaluationError(f"more than {MOST_STEPS:,} steps of loops and calls")
         self.left -= 1
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a statement puts out. `kind`: `print log send emit route`; `channel` of a `log` is its level."""
+    """What a statement puts out.
+
+    kind: `print`, `log`, `send`, `emit` or `route`
+    text: what is printed or logged, or the event as text
+    channel: where the event is sent; the level of a `log`
+    event: the event that is sent
+    """
 
     kind: str
     text: str
@@ -74,15 +77,21 @@ def no_actions(action: Action, _arguments: Sequence[Value], _context: Context) -
 
 @dataclass(slots=True)
 class Context:
-    """One evaluation. `bound`: the event of each term, None where it is not set or not known yet.
+    """The context of one evaluation.
 
-    `is_block`: statements run, which may change the pattern's events (they have their own copies); conditions only get
-    copies of what could be changed. `keys`, `selects`: values by position; `aggregates`: what each aggregate of a `find every` came to. `locals`: variables by slot. `outputs`: where
-    statements put what they send. `depth`: calls around this one.
-    `invoke`: how a called action runs (`runtime.interpreter.statements.run_action`), so that expressions need not know statements.
+    events: the event of each term; None = not set, or not known yet
+    is_block: statements run and may change the events; False = mutable fields are copied when read
+    keys, selects: values by position
+    aggregates: the value of each aggregate of a `find every`; None = it has none
+    locals: variables by slot
+    world: event types and actions by name
+    outputs: where statements append what they put out
+    steps: the steps that are left
+    depth: how many calls of actions this evaluation is inside of
+    invoke: runs a called action; a parameter because expressions do not import statements
     """
 
-    bound: Sequence[Event | None] | Mapping[int, Event | None] = ()
+    events: Sequence[Event | None] | Mapping[int, Event | None] = ()
     is_block: bool = False
     keys: Sequence[Value] = ()
     selects: Sequence[Value] = ()

@@ -1,7 +1,7 @@
-"""What decimals mean: exact numbers with 18 digits behind the point, smaller than 1e20.
+"""Operators and methods of decimals: exact numbers below 1e20 with 18 decimal places.
 
-That is what a decimal(38, 18) of Arrow and Spark holds. Results are rounded to 18 places, half to even; one that is too
-large is a failure, and so is what has no value: there is neither an infinity nor NaN.
+This is what decimal(38, 18) of Arrow and Spark holds. Results are rounded to 18 places, half to
+even. There are no infinities and no NaN: a result that is too large or undefined fails.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from runtime.interpreter.values import EvaluationError
 
 _STEP = Decimal(1).scaleb(-DECIMAL_PLACES)
 _CONTEXT = Context(prec=100, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
-"""Sums, differences and products of two decimals are exact in 100 digits, and a quotient is never rounded twice."""
+"""With 100 digits sums, differences and products are exact, and a quotient is not rounded twice."""
 
 
 def decimal(value: Decimal) -> Decimal:
-    """The number rounded to 18 places; EvaluationError if it is too large or none."""
+    """The number rounded to 18 places; EvaluationError if it is too large or not finite."""
     if not value.is_finite() or value.copy_abs() >= DECIMAL_LIMIT:
         raise EvaluationError(f"{float(value):.6g} is out of the range of decimals")
     rounded = value.quantize(_STEP, context=_CONTEXT)
@@ -64,7 +64,7 @@ DECIMAL_OPERATORS: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
 
 
 def total(values: Iterable[Decimal]) -> Decimal:
-    """Their sum, exact; EvaluationError if it is too large."""
+    """The exact sum; EvaluationError if it is too large."""
     return decimal(reduce(_CONTEXT.add, values))
 
 
@@ -79,9 +79,9 @@ def of_integer(value: int) -> Decimal:
 
 
 def of_float(value: float) -> Decimal:
-    """The decimal that the float's shortest text says."""
+    """The decimal with the digits of the float's shortest text; EvaluationError if not finite."""
     if not math.isfinite(value):
-        raise EvaluationError(f"{floating_text(value)} is no decimal")
+        raise EvaluationError(f"{floating_text(value)} is not a decimal")
     return decimal(Decimal(repr(value)))
 
 
@@ -94,7 +94,7 @@ def _nearest(value: Decimal) -> int:
 
 
 def _function(name: str, function: Callable[..., Decimal]) -> Callable[..., Decimal]:
-    """A function of Python's decimals; where it has no value, a failure that names it."""
+    """A function of Python's decimals that fails with its own name outside of its domain."""
 
     def safe(*values: Decimal) -> Decimal:
         try:

@@ -1,7 +1,7 @@
-"""Values written as text: `A(1,"x",2.5)`, `[1,2]`, `{"a":1}`, `com.apama.queries.SetDelayedEventsLeeway(300.0, 10.0)`.
+"""Parser of values and events written in Apama's event syntax: `A(1,"x",2.5)`, `[1,2]`, `{"a":1}`.
 
-Takes one text; gives what is written there (`parse_event_text`), or the value of a type that it says (`parse_value`).
-All that `toString()` prints is read. What an event is (one of the plan's types, a control event) is left to the caller.
+`parse_event_text` reads an event of any type, `parse_value` a value of a given type. Everything
+that `toString()` prints can be read.
 """
 
 from __future__ import annotations
@@ -36,20 +36,23 @@ _WORDS: dict[str, bool | float | None] = {
 }
 
 DEEPEST = 100
-"""How many brackets may stand within each other."""
+"""How deep brackets may be nested."""
 
 
 class EventTextError(ValueError):
-    """The text is no value in Apama's event syntax, or none of the wanted type; the message says why."""
+    """The text is not a value, or not one of the wanted type; the message says why."""
 
 
 class Real(float):
-    """A number with a point or an exponent, and how it is written: a decimal may have more digits than a float."""
+    """A number with a point or an exponent.
+
+    text: the number as written, because a decimal may have more digits than a float
+    """
 
     text: str
 
     def __new__(cls, text: str) -> Self:
-        """The number that the text says."""
+        """The number that is written."""
         made = super().__new__(cls, text)
         made.text = text
         return made
@@ -64,14 +67,18 @@ class TextPairs:
 
 @dataclass(frozen=True, slots=True)
 class TextEvent:
-    """An event as written: `name` with its package, `arguments` in order. Without a name: a location."""
+    """An event as written.
+
+    name: its type with the package; empty = a location
+    arguments: in order
+    """
 
     name: str
     arguments: tuple[Written, ...]
 
 
 Written = bool | int | float | Decimal | str | list["Written"] | TextPairs | TextEvent | None
-"""What a text says before it is known what type is wanted; None is `null`."""
+"""A value before its type is known; None is `null`."""
 
 
 def parse_event_text(text: str) -> TextEvent:
@@ -79,12 +86,12 @@ def parse_event_text(text: str) -> TextEvent:
     if _NAME.match(text) is None:
         raise EventTextError(f"not an event: {_start(text)!r}")
     written = _read(text)
-    assert isinstance(written, TextEvent), "a name and a bracket begin an event"
+    assert isinstance(written, TextEvent), "an event begins with a name and a bracket"
     return written
 
 
 def parse_value(text: str, type_: Type, world: World) -> Value:
-    """The value of a type that the text says; raises EventTextError."""
+    """Read a value of a type; raises EventTextError."""
     return fitted(_read(text), type_, world)
 
 
@@ -102,7 +109,7 @@ def _start(text: str) -> str:
 
 
 class _Reader:
-    """Goes through a text once, from left to right."""
+    """A recursive descent parser; `at`: the index of the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -110,7 +117,7 @@ class _Reader:
 
     def value(self, depth: int) -> Written:
         if depth > DEEPEST:
-            raise EventTextError(f"more than {DEEPEST} brackets within each other")
+            raise EventTextError(f"brackets nested more than {DEEPEST} deep")
         name = _NAME.match(self.text, self.at)
         if name is not None:
             self.at = name.end()
@@ -128,14 +135,14 @@ class _Reader:
         return self._atom()
 
     def _next(self) -> str:
-        """The next character that is no space."""
+        """Skip white space; the next character, or the empty string at the end."""
         space = _SPACE.match(self.text, self.at)
-        assert space is not None, "no space is a space too"
+        assert space is not None, "the empty text matches"
         self.at = space.end()
         return self.text[self.at : self.at + 1]
 
     def _ends(self, closing: str, is_first: bool) -> bool:
-        """Whether the list is over; else the comma before the next item is passed."""
+        """Skip the closing bracket and give True, or skip the comma before the next item."""
         character = self._next()
         if character == closing:
             self.at += 1
@@ -174,14 +181,14 @@ class _Reader:
             return _number(number, bool(atom["decimal"]))
         word = atom["word"]
         if word not in _WORDS:
-            raise EventTextError(f"{word!r} is not a value; strings stand in double quotes")
+            raise EventTextError(f"{word!r} is not a value; strings are written in double quotes")
         return _WORDS[word]
 
 
 def _string(text: str) -> str:
     try:
         string = str(json.loads(text, strict=False))
-        string.encode()  # half of a surrogate pair is no character
+        string.encode()  # fails for half of a surrogate pair
     except ValueError as error:
         raise EventTextError(f"not a string: {_start(text)}") from error
     return string
@@ -199,7 +206,7 @@ def _number(text: str, is_decimal: bool) -> int | float | Decimal:
 
 
 def fitted(written: Written, type_: Type, world: World) -> Value:
-    """What is written, as a value of a type; whole numbers may stand for floats. Raises EventTextError."""
+    """What is written as a value of a type; an integer may be a float. Raises EventTextError."""
     value = _fitted(written, type_, world)
     if value is None and type_.kind is not Kind.OPTIONAL:
         raise EventTextError(f"not a value of {type_}")
@@ -207,7 +214,7 @@ def fitted(written: Written, type_: Type, world: World) -> Value:
 
 
 def _fitted(written: Written, type_: Type, world: World) -> Value:
-    """As `fitted`; None: it is none."""
+    """As `fitted`; None = not a value of the type."""
     match type_.kind, written:
         case Kind.BOOLEAN, bool():
             return written
@@ -270,7 +277,10 @@ def _location(corners: tuple[Written, ...], world: World) -> Location:
 
 
 def fields(written: TextEvent, event: EventType, world: World) -> dict[str, Value]:
-    """The fields of an event as written; a null stays None. Raises EventTextError that says which one does not fit."""
+    """The fields of an event as written; a null is None.
+
+    Raises EventTextError that names the field that does not fit.
+    """
     if len(written.arguments) != len(event.fields):
         raise EventTextError(f"{event.name!r} has {len(event.fields)} fields, {len(written.arguments)} given")
     values: dict[str, Value] = {}
@@ -286,7 +296,7 @@ def fields(written: TextEvent, event: EventType, world: World) -> dict[str, Valu
 def _as_written(argument: Written) -> str:
     match argument:
         case TextPairs() | TextEvent() | list():
-            return "what is given"
+            return "the argument"
         case bool() | int() | float() | Decimal() | str() | None:
             return repr(argument.text if isinstance(argument, Real) else argument)
     assert_never(argument)

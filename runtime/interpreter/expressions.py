@@ -1,10 +1,11 @@
-"""What an expression is worth in a context: the meaning of the language, in plain Python.
+"""Evaluation of checked expressions, value by value: the definition of what the language means.
 
-Takes checked expression trees and a `Context`; gives a value or raises `EvaluationError`. The reference matcher, the
-statements and every test of a faster reading of the tree lean on it. What operators and methods do to values stands in
-`runtime.interpreter.numbers`, `decimals`, `strings`, `containers`; here is what a node makes of its parts.
+The reference matcher and the statements use it, and every vectorised or compiled evaluator is
+tested against it. The operators and methods of each type are in `numbers`, `decimals`, `strings`
+and `containers`.
 
-`and` and `or` of booleans look at their right side only if the left one does not decide. Strings compare by code point.
+`and` and `or` of booleans evaluate their right side only if the left side does not decide. Strings
+compare by code point.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ from runtime.interpreter.values import (
     clone,
     default_value,
     equal,
-    weigh,
+    limit_parts,
 )
 
 Operator = Callable[[Any, Any], Any]
 
 
 def _same(left: Value, right: Value) -> bool:
-    weigh(left)
+    limit_parts(left)
     return equal(left, right)
 
 
@@ -88,7 +89,7 @@ OPERATORS: Mapping[Kind, Mapping[str, Operator]] = {
     Kind.DECIMAL: {**_ORDER, **DECIMAL_OPERATORS},
     Kind.STRING: {**_ORDER, "+": joined},
 }
-"""The type of both sides, the operator, what it does."""
+"""By the type of both sides and the operator: the function."""
 
 UNARY_OPERATORS: Mapping[tuple[Kind, str], Callable[[Any], Any]] = {
     (Kind.BOOLEAN, "not"): operators.not_,
@@ -106,7 +107,7 @@ def evaluate(expression: Expression, context: Context) -> Value:
         return found(expression, context)
     if isinstance(expression, Binary):
         return _binary(expression, context)
-    return combined(expression, [evaluate(part, context) for part in children(expression)], context)
+    return combine(expression, [evaluate(part, context) for part in children(expression)], context)
 
 
 def holds(condition: Expression, context: Context) -> bool:
@@ -117,13 +118,13 @@ def holds(condition: Expression, context: Context) -> bool:
         return False
 
 
-def combined(node: Expression, parts: Sequence[Any], context: Context) -> Value:
-    """What a node with parts is worth, given what the expressions right below it (`children`) are worth."""
-    return _COMBINED[type(node)](node, parts, context)
+def combine(node: Expression, parts: Sequence[Any], context: Context) -> Value:
+    """The value of a node, given the values of its `children`; raises EvaluationError."""
+    return _COMBINATIONS[type(node)](node, parts, context)
 
 
 def _binary(node: Binary, context: Context) -> Value:
-    """`and` and `or` of booleans stop where the left side decides."""
+    """`and` and `or` of booleans do not evaluate the right side if the left side decides."""
     left = evaluate(node.left, context)
     if node.operator in ("and", "or") and isinstance(left, bool) and left is (node.operator == "or"):
         return left
@@ -132,23 +133,23 @@ def _binary(node: Binary, context: Context) -> Value:
 
 
 def _field(node: FieldOf, context: Context) -> Value:
-    value = _bound(context, node.term).get(node.field)
-    return value if context.is_block else own(value)
+    value = _event_of(context, node.term).get(node.field)
+    return value if context.is_block else _unshared(value)
 
 
 def _event(node: EventOf, context: Context) -> Value:
-    event = context.bound[node.term] if node.type.kind is Kind.OPTIONAL else _bound(context, node.term)
-    return event if context.is_block else own(event)
+    event = context.events[node.term] if node.type.kind is Kind.OPTIONAL else _event_of(context, node.term)
+    return event if context.is_block else _unshared(event)
 
 
-def own(value: AnyValue) -> AnyValue:
-    """The value itself, or a copy if it could be changed."""
+def _unshared(value: AnyValue) -> AnyValue:
+    """The value, or a copy if it is mutable."""
     return clone(value) if isinstance(value, list | Dictionary | Event | Location) else value
 
 
 def value_type(expression: Expression) -> Type:
     """The type of an expression that has a value."""
-    assert expression.type is not None, "an action that returns nothing is no part of an expression"
+    assert expression.type is not None, "an action that returns nothing is not part of an expression"
     return expression.type
 
 
@@ -158,8 +159,8 @@ def _present(value: Value, problem: str) -> Value:
     return value
 
 
-def _bound(context: Context, term: int) -> Event:
-    event = context.bound[term]
+def _event_of(context: Context, term: int) -> Event:
+    event = context.events[term]
     if event is None:
         raise EvaluationError("the event is not set")
     return event
@@ -171,11 +172,11 @@ def _call(node: Call, parts: Sequence[Any], context: Context) -> Value:
 
 
 def _member(node: MemberOf, parts: Sequence[Any], _context: Context) -> Value:
-    """A field of an event, a coordinate of a location."""
+    """A field of an event, or a coordinate of a location."""
     (receiver,) = parts
     if isinstance(receiver, Location):
         return receiver.corners[LOCATION_FIELDS.index(node.field)]
-    assert isinstance(receiver, Event), "members belong to events and locations"
+    assert isinstance(receiver, Event), "only events and locations have members"
     return receiver.get(node.field)
 
 
@@ -184,17 +185,17 @@ def _element(_node: IndexOf, parts: Sequence[Any], _context: Context) -> Value:
     return value_at(container, place) if isinstance(container, Dictionary) else element(container, place)
 
 
-def _made(node: New, parts: Sequence[Any], context: Context) -> Value:
-    """A new value of its parts; without any, the type's default."""
+def _new(node: New, parts: Sequence[Any], context: Context) -> Value:
+    """A new value made of its parts; without parts the type's default."""
     if not parts:
         return default_value(node.type, context.world)
     if node.type.kind is Kind.EVENT:
-        return _made_event(node.type, parts, context.world)
+        return _new_event(node.type, parts, context.world)
     value: Value = Location(*parts) if node.type.kind is Kind.LOCATION else parts[0]
     return value
 
 
-def _made_event(type_: Type, parts: Sequence[Any], world: World) -> Event:
+def _new_event(type_: Type, parts: Sequence[Any], world: World) -> Event:
     event = world.event_type(type_.name)
     return Event(event, {field.name: part for field, part in zip(event.fields, parts, strict=True)})
 
@@ -205,7 +206,7 @@ def _items(node: Items, parts: Sequence[Any], _context: Context) -> Value:
     return [*parts]
 
 
-def _invoked(call: Invoke, parts: Sequence[Any], context: Context) -> Value:
+def _invoke(call: Invoke, parts: Sequence[Any], context: Context) -> Value:
     owner = None if call.receiver is None else value_type(call.receiver).name
     return context.invoke(context.world.action(owner, call.action), parts, context)
 
@@ -219,16 +220,16 @@ _LEAVES: Mapping[type, Callable[[Any, Context], Value]] = {
     SelectOf: lambda node, context: _present(context.selects[node.index], "the selected value is null"),
     Aggregate: lambda node, context: _present(context.aggregates[node], f"{node.function}() has no value here"),
 }
-"""Nodes that need nothing evaluated before them. A `ParameterOf` is none: parameters have values before a plan runs."""
+"""Nodes without parts; without `ParameterOf`, because parameters have values before a plan runs."""
 
-_COMBINED: Mapping[type, Callable[[Any, Sequence[Any], Context], Value]] = {
+_COMBINATIONS: Mapping[type, Callable[[Any, Sequence[Any], Context], Value]] = {
     Unary: lambda node, parts, _context: UNARY_OPERATORS[node.type.kind, node.operator](parts[0]),
     Binary: lambda node, parts, _context: OPERATORS[node.left.type.kind][node.operator](*parts),
     Call: _call,
     MemberOf: _member,
     IndexOf: _element,
-    New: _made,
+    New: _new,
     Items: _items,
-    Invoke: _invoked,
+    Invoke: _invoke,
 }
-assert {*_LEAVES, *_COMBINED, ParameterOf} == set(NODES), "every node has a meaning"
+assert {*_LEAVES, *_COMBINATIONS, ParameterOf} == set(NODES), "every node has a meaning"

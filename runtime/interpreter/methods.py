@@ -1,7 +1,7 @@
-"""The meaning of every method in the tables of `querylang.plan.library`, by kind of receiver and name.
+"""The methods of all types (`querylang.plan.library`), by kind of receiver and name.
 
-Takes values; gives values or raises EvaluationError. A method takes the receiver and the arguments; one of those `OF_TYPE`
-the world and the receiver's type before them.
+A method takes the receiver and the arguments; it gives a value or raises EvaluationError. A method
+of a table `..._OF_TYPE` takes the world and the receiver's type before them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _parse(world: World, type_: Type, text: str) -> Value:
     try:
         return parse_value(text, type_, world)
     except EventTextError as error:
-        raise EvaluationError(f"{text[:40]!r} is no {type_}: {error}") from error
+        raise EvaluationError(f"cannot parse {text[:40]!r} as {type_}: {error}") from error
 
 
 def _can_parse(world: World, type_: Type, text: str) -> bool:
@@ -69,9 +69,10 @@ STATIC_METHODS: Mapping[str, Method] = {
 
 
 def bound_method(type_: Type, name: str, world: World) -> Method:
-    """The function that a call stands for; it takes the receiver and the arguments.
+    """The function that a method call runs; it takes the receiver and the arguments.
 
-    `name` with a type before a point is one of that type's own methods.
+    type_: the receiver's type
+    name: the method's name; of a static method with the type before it: `integer.parse`
     """
     owner, _, short = name.rpartition(".")
     if owner:

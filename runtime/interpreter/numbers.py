@@ -1,8 +1,9 @@
-"""What integers and floats mean: operators and methods.
+"""Operators and methods of integers and floats.
 
-Integers are 64-bit and wrap; `/` truncates toward zero and `%` takes the sign of its left side; division by zero is a
-failure. Floats are IEEE doubles: `1.0 / 0.0` is an infinity, comparisons with NaN are false except `!=`, and functions
-give NaN where they have no value. Where a float becomes an integer, what no integer can hold is a failure.
+Integers have 64 bits and wrap. `/` truncates toward zero, `%` has the sign of its left side, and
+division by zero fails. Floats are IEEE doubles: `1.0 / 0.0` is an infinity, comparisons with NaN
+are false except `!=`, and functions give NaN outside of their domain. Converting a float fails if
+no integer can hold the result.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from runtime.interpreter.values import EvaluationError
 
 
 def wrap(value: int) -> int:
-    """The 64-bit integer that a sum, difference or product of such integers overflows to."""
+    """The 64-bit integer to which the result of an operation overflows."""
     if SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
         return value
     return (value - SMALLEST_INTEGER) % 2**64 + SMALLEST_INTEGER
 
 
 def whole(value: int) -> int:
-    """A conversion's result, if an integer can hold it."""
+    """The result of a conversion; EvaluationError if no 64-bit integer can hold it."""
     if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
         raise EvaluationError(f"{value} is out of the range of integers")
     return value
@@ -41,7 +42,7 @@ def _quotient(left: int, right: int) -> int:
 
 
 def _integer_remainder(left: int, right: int) -> int:
-    """What `/` leaves; it has the sign of the left side."""
+    """The remainder of `/`, with the sign of the left side."""
     if right == 0:
         raise EvaluationError("integer division by zero")
     size = abs(left) % abs(right)
@@ -53,45 +54,45 @@ def _divided(left: float, right: float) -> float:
 
 
 def _divided_by_zero(left: float, zero: float) -> float:
-    """IEEE 754: an infinity with the sign of both sides, or not a number."""
+    """As IEEE 754: an infinity with the sign of both sides, or NaN."""
     if left == 0.0 or math.isnan(left):
         return math.nan
     return math.copysign(math.inf, left) * math.copysign(1.0, zero)
 
 
 def remainder(left: float, right: float) -> float:
-    """C's `fmod`: NaN for an infinite left side and for a right side of zero."""
+    """C's `fmod`: NaN if the left side is infinite or the right side is zero."""
     return math.fmod(left, right) if right != 0.0 and math.isfinite(left) else math.nan
 
 
 def truncated(value: float) -> int:
-    """What stands before the point, as an integer."""
+    """The integer part."""
     if not math.isfinite(value):
-        raise EvaluationError(f"{floating_text(value)} is no integer")
+        raise EvaluationError(f"{floating_text(value)} is not an integer")
     return whole(int(value))
 
 
 def rounded(value: float) -> int:
-    """The nearest integer; halves go away from zero."""
+    """The nearest integer; halves are rounded away from zero."""
     if not math.isfinite(value):
-        raise EvaluationError(f"{floating_text(value)} is no integer")
+        raise EvaluationError(f"{floating_text(value)} is not an integer")
     nearest = math.trunc(value)
     if abs(value - nearest) >= 0.5:
         nearest += 1 if value > 0 else -1
     return whole(nearest)
 
 
-def _stepped(function: Callable[[float], int]) -> Callable[[float], int]:
-    """`ceil` and `floor`, which Python refuses for what is not finite."""
+def _to_integer(function: Callable[[float], int]) -> Callable[[float], int]:
+    """`ceil` or `floor` with our errors for infinities and NaN."""
 
-    def stepped(value: float) -> int:
+    def checked(value: float) -> int:
         return whole(function(value)) if math.isfinite(value) else truncated(value)
 
-    return stepped
+    return checked
 
 
 def integer_power(base: int, exponent: int) -> int:
-    """Wrapped; of a negative exponent, what stands before the point."""
+    """The wrapped power; for a negative exponent its integer part."""
     if exponent >= 0:
         return wrap(pow(base, exponent, 2**64))
     if base == 0:
@@ -112,17 +113,17 @@ def float_power(base: float, exponent: float) -> float:
 
 
 def smaller(left: Any, right: Any) -> Any:
-    """The smaller number, NaN if one of them is; of equal ones the left."""
+    """The smaller number; NaN if one is NaN, the left one if both are equal."""
     return right if right < left or math.isnan(right) else left
 
 
 def larger(left: Any, right: Any) -> Any:
-    """The larger number, NaN if one of them is; of equal ones the left."""
+    """The larger number; NaN if one is NaN, the left one if both are equal."""
     return right if right > left or math.isnan(right) else left
 
 
 def _function(function: Callable[[float], float], overflow: float = math.inf) -> Callable[[float], float]:
-    """A function of `math` that gives NaN and infinities as C's does, where Python raises."""
+    """A function of `math` that gives NaN or an infinity, as C does, instead of raising."""
 
     def safe(value: float) -> float:
         try:
@@ -168,7 +169,7 @@ def _fraction(value: float) -> float:
 
 
 def of_float(function: Callable[[float], float]) -> Callable[[int], float]:
-    """A function of floats, for integers."""
+    """A function of floats applied to integers."""
     return lambda value: function(float(value))
 
 
@@ -199,8 +200,8 @@ FLOAT_METHODS: dict[str, Callable[..., Any]] = {
     "min": smaller,
     "max": larger,
     "pow": float_power,
-    "ceil": _stepped(math.ceil),
-    "floor": _stepped(math.floor),
+    "ceil": _to_integer(math.ceil),
+    "floor": _to_integer(math.floor),
     "round": rounded,
     "toInteger": truncated,
     "toFloat": float,

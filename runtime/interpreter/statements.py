@@ -1,7 +1,7 @@
-"""What statements do: the blocks of queries and the bodies of actions.
+"""Execution of statements: the blocks of queries and the bodies of actions.
 
-Takes statements and a `Context`; puts what is printed and sent into its outputs and changes its local variables. A failure ends the
-block with EvaluationError, and so do too many steps and calls too deep within each other.
+Statements append to the context's outputs and change its variables. A failure, too many steps, or
+calls nested too deeply end the block with EvaluationError.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from runtime.interpreter.value_text import event_text
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, clone
 
 _FRAMES = 40 * DEEPEST_CALLS
-"""Python's frames that the deepest calls may need."""
+"""Python frames that the most deeply nested calls may need."""
 
 
 class Flow(Enum):
-    """What comes after a statement."""
+    """Where execution continues after a statement."""
 
     NEXT = auto()
     BREAK = auto()
@@ -52,10 +52,13 @@ class Flow(Enum):
 
 
 def run_action(action: Action, arguments: Sequence[Value], context: Context) -> Value:
-    """What the action returns, None for nothing. `arguments`: one a parameter, of an event's action the event first."""
-    context.steps.take()
+    """Run an action and give what it returns; None = nothing. Raises EvaluationError.
+
+    arguments: one per parameter; for an action of an event type the event comes first
+    """
+    context.steps.use()
     if context.depth >= DEEPEST_CALLS:
-        raise EvaluationError(f"more than {DEEPEST_CALLS} calls of actions within each other")
+        raise EvaluationError(f"calls of actions nested more than {DEEPEST_CALLS} deep")
     slots = [*arguments, *[None] * (action.slots - len(arguments))]
     inner = replace(context, locals=slots, depth=context.depth + 1)
     if context.depth or context.is_block:
@@ -66,25 +69,28 @@ def run_action(action: Action, arguments: Sequence[Value], context: Context) -> 
 
 @contextmanager
 def _room_for_calls() -> Iterator[None]:
-    """Python refuses calls deeper than its own limit, which depends on who called us; ours does not."""
+    """Raise Python's recursion limit, which also counts the frames of our callers."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _FRAMES))
     try:
         yield
     except RecursionError as error:
-        raise EvaluationError("calls of actions and expressions too deep within each other") from error
+        raise EvaluationError("calls of actions and expressions nested too deeply") from error
     finally:
         sys.setrecursionlimit(before)
 
 
 def run_block(statements: Sequence[Statement], context: Context) -> None:
-    """Runs the block of a query; EvaluationError if it fails, what it has put out before stays."""
+    """Run the block of a query; raises EvaluationError if it fails.
+
+    Outputs made before the failure are kept.
+    """
     with _room_for_calls():
         _run(statements, context)
 
 
 def _run(statements: Sequence[Statement], context: Context) -> tuple[Flow, Value]:
-    """How the statements ended, and what a `return` gives."""
+    """Run statements: where execution continues, and the value of a `return`."""
     for statement in statements:
         flow, value = _statement(statement, context)
         if flow is not Flow.NEXT:
@@ -106,13 +112,13 @@ def _statement(statement: Statement, context: Context) -> tuple[Flow, Value]:
             return _if_present(statement, context)
         case While(condition=condition, body=body):
             while evaluate(condition, context):
-                flow, result = _round(body, context)
+                flow, result = _iteration(body, context)
                 if flow is not Flow.NEXT:
                     return _after_loop(flow, result)
         case For(slot=slot, sequence=sequence, body=body):
             for element in list(_sequence(sequence, context)):
                 context.locals[slot] = element
-                flow, result = _round(body, context)
+                flow, result = _iteration(body, context)
                 if flow is not Flow.NEXT:
                     return _after_loop(flow, result)
         case Break():
@@ -126,9 +132,9 @@ def _statement(statement: Statement, context: Context) -> tuple[Flow, Value]:
     return Flow.NEXT, None
 
 
-def _round(body: Sequence[Statement], context: Context) -> tuple[Flow, Value]:
-    """One round of a loop; NEXT if another may follow."""
-    context.steps.take()
+def _iteration(body: Sequence[Statement], context: Context) -> tuple[Flow, Value]:
+    """One iteration of a loop; NEXT = another may follow."""
+    context.steps.use()
     flow, result = _run(body, context)
     return (Flow.NEXT if flow is Flow.CONTINUE else flow), result
 
@@ -139,7 +145,7 @@ def _after_loop(flow: Flow, result: Value) -> tuple[Flow, Value]:
 
 def _sequence(expression: Expression, context: Context) -> list[Any]:
     value = evaluate(expression, context)
-    assert isinstance(value, list), "for goes through a sequence"
+    assert isinstance(value, list), "a for loop iterates over a sequence"
     return value
 
 
@@ -157,31 +163,31 @@ def _assign(target: Expression, value: Expression, context: Context) -> None:
         case LocalOf(slot=slot):
             context.locals[slot] = evaluate(value, context)
         case MemberOf(receiver=receiver, field=field):
-            _put_member(evaluate(receiver, context), field, evaluate(value, context))
+            _set_member(evaluate(receiver, context), field, evaluate(value, context))
         case FieldOf(term=term, field=field):
-            bound = context.bound[term]
-            if bound is None:
+            event = context.events[term]
+            if event is None:
                 raise EvaluationError("the event is not set")
-            bound.values[field] = evaluate(value, context)
+            event.values[field] = evaluate(value, context)
         case IndexOf(receiver=receiver, index=index):
             container, place = evaluate(receiver, context), evaluate(index, context)
             if isinstance(container, Dictionary):
                 container[place] = evaluate(value, context)
             else:
-                assert isinstance(container, list), "what has places is a sequence"
-                assert isinstance(place, int), "places are numbers"
+                assert isinstance(container, list), "only sequences and dictionaries have elements"
+                assert isinstance(place, int), "the index of a sequence is an integer"
                 put(container, place, evaluate(value, context))
         case _:
-            raise AssertionError(f"nothing can be assigned to {target}")
+            raise AssertionError(f"{target} is not assignable")
 
 
-def _put_member(owner: Value, field: str, value: Value) -> None:
-    """Another value for a member of a location or an event."""
+def _set_member(owner: Value, field: str, value: Value) -> None:
+    """Set a coordinate of a location, or a field of an event."""
     if isinstance(owner, Location):
-        assert isinstance(value, float), "the members of a location are floats"
-        owner.put(field, value)
+        assert isinstance(value, float), "the coordinates of a location are floats"
+        owner.set(field, value)
     else:
-        assert isinstance(owner, Event), "members belong to events and locations"
+        assert isinstance(owner, Event), "only events and locations have members"
         owner.values[field] = value
 
 

@@ -1,7 +1,7 @@
-"""What strings mean: the methods of `string`.
+"""Methods of strings.
 
-Characters are Unicode code points, white space is that of ASCII. Regular expressions are RE2's, of which no text takes
-more than linear time; one that is none is a failure.
+Characters are Unicode code points; white space is that of ASCII. Regular expressions are RE2's,
+which match in linear time; an invalid one fails.
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ import pyarrow.compute as pc
 
 from runtime.interpreter.decimals import decimal
 from runtime.interpreter.numbers import whole
-from runtime.interpreter.values import EvaluationError, limited
+from runtime.interpreter.values import EvaluationError, limit_size
 
 WHITE_SPACE = " \t\n\r\f\v"
 
 _INTEGER = re.compile(rf"[{WHITE_SPACE}]*([+-]?[0-9]+)")
 _NUMBER = re.compile(rf"[{WHITE_SPACE}]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
-_NO_NUMBER = re.compile(rf"[{WHITE_SPACE}]*([+-]?(?:Infinity|NaN))")
+_NOT_FINITE = re.compile(rf"[{WHITE_SPACE}]*([+-]?(?:Infinity|NaN))")
 
 MOST_DIGITS = 4_000
-"""How long a number in a text may be."""
+"""The most characters of an integer in a text."""
 
 
 def joined(left: str, right: str) -> str:
     """`left + right`."""
-    limited(len(left) + len(right))
+    limit_size(len(left) + len(right))
     return left + right
 
 
 def substring(text: str, start: int, end: int | None = None) -> str:
-    """Characters from `start` up to `end`, or to the end; negative places count from the end."""
+    """The characters from `start` up to (not including) `end`; negative indexes count from the end.
+
+    end: None = to the end of the text
+    """
     size = len(text)
     first = start + size if start < 0 else start
     last = size if end is None else end + size if end < 0 else end
@@ -46,51 +49,51 @@ def substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def find_from(text: str, part: str, start: int) -> int:
-    """Where `part` first occurs from `start` on; -1: nowhere."""
+    """The index where `part` first occurs at or after `start`; -1 = nowhere."""
     if not 0 <= start <= len(text):
         raise EvaluationError(f"findFrom({start}) is outside of a text of {len(text)} characters")
     return text.find(part, start)
 
 
 def replace_all(text: str, old: str, new: str) -> str:
-    """Every occurrence replaced; there is no occurrence of an empty text."""
+    """Replace every occurrence; an empty text has none."""
     if not old:
         return text
-    limited(len(text) + text.count(old) * (len(new) - len(old)))
+    limit_size(len(text) + text.count(old) * (len(new) - len(old)))
     return text.replace(old, new)
 
 
 def split(separator: str, text: str) -> list[str]:
-    """The text between the separators; an empty separator stands between all characters."""
+    """Split at every separator; an empty separator splits between all characters."""
     return text.split(separator) if separator else list(text)
 
 
 def tokenize(separators: str, text: str) -> list[str]:
-    """The parts between any of these characters, without empty ones."""
+    """Split at any of these characters; empty parts are left out."""
     parts = re.split(f"[{re.escape(separators)}]", text) if separators else [text]
     return [part for part in parts if part]
 
 
 def join(separator: str, texts: Sequence[str]) -> str:
-    """The texts with the separator between them."""
-    limited(sum(map(len, texts)) + len(separator) * len(texts))
+    """The texts, separated by `separator`."""
+    limit_size(sum(map(len, texts)) + len(separator) * len(texts))
     return separator.join(texts)
 
 
 def to_integer(text: str) -> int:
-    """The integer that the text begins with, 0 if there is none."""
+    """The integer at the beginning of the text; 0 if there is none."""
     found = _INTEGER.match(text[:MOST_DIGITS])
     return whole(int(found[1])) if found else 0
 
 
 def to_float(text: str) -> float:
-    """The number that the text begins with, 0.0 if there is none."""
-    found = _NUMBER.match(text) or _NO_NUMBER.match(text)
+    """The number at the beginning of the text; 0.0 if there is none."""
+    found = _NUMBER.match(text) or _NOT_FINITE.match(text)
     return float(found[1]) if found else 0.0
 
 
 def to_decimal(text: str) -> Decimal:
-    """The number that the text begins with, 0 if there is none."""
+    """The number at the beginning of the text; 0 if there is none."""
     found = _NUMBER.match(text)
     return decimal(Decimal(found[1])) if found else Decimal(0)
 
@@ -98,28 +101,31 @@ def to_decimal(text: str) -> Decimal:
 def _matched(function: Callable[..., Any], text: str, pattern: str, **options: Any) -> Any:
     try:
         return function(pa.scalar(text, pa.string()), pattern=pattern, **options).as_py()
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:  # no expression; half a character
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:  # invalid pattern; lone surrogate
         raise EvaluationError(str(error)) from error
 
 
 def match_whole(text: Any, pattern: str) -> Any:
-    """By pyarrow, whether the whole text fits; raises ArrowInvalid. A pattern is tried alone first: in a group `)(` would be one."""
+    """Whether the whole text matches, by pyarrow; raises ArrowInvalid for an invalid pattern.
+
+    The pattern is compiled alone first: `)(` would be valid inside the group that anchors it.
+    """
     pc.match_substring_regex(pa.scalar(""), pattern=pattern)
     return pc.match_substring_regex(text, pattern=rf"\A(?:{pattern})\z")
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether the whole text fits."""
+    """Whether the whole text matches."""
     return bool(_matched(match_whole, text, pattern))
 
 
 def search(text: str, pattern: str) -> list[str]:
-    """All parts that fit, from left to right, none overlapping another."""
+    """All matches from left to right, without overlaps."""
     return _marked(text, pattern, r"\0", None)[1::2]
 
 
 def group_search(text: str, pattern: str) -> list[str]:
-    """What the groups of the first part that fits hold; nothing fits: none."""
+    """The groups of the first match; empty if there is no match."""
     if not _matched(pc.match_substring_regex, text, pattern):
         return []
     groups = next(count for count in range(11) if count == 10 or not _has_group(text, pattern, count + 1))
@@ -135,7 +141,11 @@ def _has_group(text: str, pattern: str, number: int) -> bool:
 
 
 def _marked(text: str, pattern: str, part: str, count: int | None) -> list[str]:
-    """The text cut before and behind a part of each place that fits: these parts are the odd ones."""
+    r"""Split the text around `part` of each match; the pieces with odd indexes are these parts.
+
+    part: what to keep of a match: `\0` all of it, `\1` its first group
+    count: how many matches; None = all
+    """
     mark = next(mark for mark in map(chr, range(1, 0xD800)) if mark not in text)
     replaced = _matched(
         pc.replace_substring_regex, text, pattern, replacement=f"{mark}{part}{mark}", max_replacements=count
@@ -144,15 +154,18 @@ def _marked(text: str, pattern: str, part: str, count: int | None) -> list[str]:
 
 
 def replace(text: str, pattern: str, replacement: str) -> str:
-    r"""Every part that fits replaced; `$1` stands for its first group, `$0` for all of it, `\$` for a dollar."""
+    r"""Replace every match.
+
+    In the replacement `$1` is the first group, `$0` the whole match, `\$` a dollar sign.
+    """
     rewritten = re.sub(r"\\(.)|\$([0-9])|\\", _reference, replacement, flags=re.DOTALL)
     result = str(_matched(pc.replace_substring_regex, text, pattern, replacement=rewritten))
-    limited(len(result))
+    limit_size(len(result))
     return result
 
 
 def _reference(found: re.Match[str]) -> str:
-    """The same in RE2's way of writing it."""
+    """A reference to a group, or an escaped character, in RE2's syntax."""
     escaped, group = found.groups()
     if group is not None:
         return rf"\{group}"

@@ -1,7 +1,7 @@
-"""How values print: `toString()` of everything, and numbers in given formats.
+"""Values as text: `toString()`, and numbers in given formats.
 
-Takes values; gives text that `runtime.interpreter.event_text` reads back. Inside of events, sequences and dictionaries strings stand
-in quotes and decimals end with `d`, so that the text says the types.
+`runtime.interpreter.event_text` reads the text back. Inside of events, sequences and dictionaries
+strings are quoted and decimals end with `d`, so that the text shows the types.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from decimal import Decimal
 
 from querylang.plan.model import EventType
 from querylang.plan.value_types import Kind, Type
-from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, Values, limited
+from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, Values, limit_size
 
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 MOST_PLACES = 100
-"""How many digits a format may ask for."""
+"""The most digits that a format may have."""
 
 
 def text_of(value: Value, type_: Type | None = None) -> str:
-    """`toString()` of a value: `true`, `42`, `4.0`, `1.5` of a decimal, `[1,2]`, `{"a":1}` in order of keys,
-    `A(1,"x",2.5)`, `(0.0,0.0,1.0,1.0)` of a location, `optional(7)`, `optional()`; a string is its own text.
+    """`toString()` of a value. A string is its own text.
 
-    `type_` is needed only where the value may be or hold an optional.
+    `true`, `42`, `4.0`, `1.5` (a decimal), `[1,2]`, `{"a":1}` in order of keys, `A(1,"x",2.5)`,
+    `(0.0,0.0,1.0,1.0)` (a location), `optional(7)`, `optional()`.
+
+    type_: needed only if the value may be or hold an optional
     """
     match value:
         case str():
@@ -36,7 +38,7 @@ def text_of(value: Value, type_: Type | None = None) -> str:
 
 
 def inner_text(value: Value, type_: Type | None = None) -> str:
-    """The text of a value inside of another: strings in quotes, decimals with a `d`, a null as `null`."""
+    """The text of a value inside of another: strings quoted, decimals with a `d`, or `null`."""
     if type_ is not None and type_.kind is Kind.OPTIONAL:
         return f"optional({'' if value is None else inner_text(value, type_.of[0])})"
     inner = type_.of if type_ is not None and type_.of else (None, None)
@@ -65,31 +67,31 @@ def inner_text(value: Value, type_: Type | None = None) -> str:
 
 
 def event_text(event_type: EventType, values: Values) -> str:
-    """`toString()` of an event: `A(1,"x",2.5)`; the fields in their order."""
+    """`toString()` of an event: `A(1,"x",2.5)`, with the fields in their order."""
     fields = (inner_text(values.get(field.name), field.type) for field in event_type.fields)
     return f"{event_type.name}({_listed(fields)})"
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """The texts with commas between them; EvaluationError as soon as that is too long."""
+    """The texts separated by commas; EvaluationError as soon as the result is too long."""
     size, parts = 0, []
     for text in texts:
         size += len(text) + 1
-        limited(size)
+        limit_size(size)
         parts.append(text)
     return ",".join(parts)
 
 
 def decimal_text(value: Decimal) -> str:
-    """All its digits, with a point: `4.0`, `0.000000000000000001`."""
+    """All digits, with a decimal point: `4.0`, `0.000000000000000001`."""
     whole, _, fraction = f"{value:f}".partition(".")
     return f"{whole}.{fraction.rstrip('0') or '0'}"
 
 
 def floating_text(value: float) -> str:
-    """The fewest digits that read back as `value`: `4.0`, `0.000001`, `1e+21`, `1.5e-7`, `Infinity`, `-Infinity`, `NaN`.
+    """The fewest digits that read back as `value`: `4.0`, `0.000001`, `1e+21`, `-Infinity`, `NaN`.
 
-    Positional, with a point, from 1e-6 up to (not including) 1e+21; outside of that with an exponent.
+    From 1e-6 up to (not including) 1e+21 without an exponent, otherwise with one.
     """
     if math.isnan(value):
         return "NaN"
@@ -107,7 +109,7 @@ def floating_text(value: float) -> str:
 
 
 def _shortest(size: float) -> tuple[str, int]:
-    """The shortest round-trip digits of a positive number, and the power of ten of the first one."""
+    """The shortest round-trip digits of a positive number, and the first one's power of ten."""
     mantissa, _, power = repr(size).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction
@@ -124,21 +126,21 @@ def _positional(digits: str, exponent: int) -> str:
 
 
 def fixed_text(value: float | Decimal, places: int) -> str:
-    """With that many digits behind the point: `2.50`; halves of what is exactly a half go to the even digit."""
+    """With this many decimal places: `2.50`. An exact half is rounded to the even digit."""
     if isinstance(value, float) and not math.isfinite(value):
         return floating_text(value)
-    return f"{value:.{_places(places, 0)}f}"
+    return f"{value:.{_digits(places, 0)}f}"
 
 
 def scientific_text(value: float | Decimal, digits: int) -> str:
-    """With that many significant digits: `2.50e+3`."""
+    """With this many significant digits: `2.50e+3`."""
     if isinstance(value, float) and not math.isfinite(value):
         return floating_text(value)
-    mantissa, _, power = f"{value:.{_places(digits, 1) - 1}e}".partition("e")
+    mantissa, _, power = f"{value:.{_digits(digits, 1) - 1}e}".partition("e")
     return f"{mantissa}e{int(power):+d}"
 
 
-def _places(wanted: int, least: int) -> int:
+def _digits(wanted: int, least: int) -> int:
     if not least <= wanted <= MOST_PLACES:
-        raise EvaluationError(f"a number is written with {least} to {MOST_PLACES} digits, not {wanted}")
+        raise EvaluationError(f"a number is formatted with {least} to {MOST_PLACES} digits, not {wanted}")
     return wanted

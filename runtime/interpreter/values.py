@@ -1,11 +1,10 @@
-"""Values of the language while it runs: what stands for them in Python, how they compare, copy and begin.
+"""Values of the language in Python: representation, equality, order, copies and defaults.
 
-boolean, integer, float, decimal and string are bool, int, float, `Decimal` and str. A sequence is a list, a dictionary
-a `Dictionary`, an event an `Event`, a location a `Location`. An optional is what it holds, or None. Sequences,
-dictionaries, events and locations are references, as in EPL: two names may share one. A null, which only fields of events that
-came from outside can be, is None too; using it is an `EvaluationError`.
-
-How values print is said in `runtime.interpreter.value_text`, how they are kept in columns in `runtime.columns.cell_values`.
+boolean, integer, float, decimal and string are bool, int, float, `Decimal` and str. A sequence is a
+list, a dictionary a `Dictionary`, an event an `Event`, a location a `Location`. An optional is what
+it holds, or None. Sequences, dictionaries, events and locations are references, as in EPL: two
+names may share one. None is also a null: a field without a value in an event that was read. Using a
+null is an `EvaluationError`.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from querylang.plan.model import Action, EventType
 from querylang.plan.value_types import Kind, Type
 
 LONGEST = 10_000_000
-"""Characters of a text and elements of a sequence that a program may make; more is a failure, not a full machine."""
+"""The most characters of a text, or elements of a sequence, that a program can make."""
 
 
 class EvaluationError(Exception):
-    """An expression without a value; its text says why, for the user."""
+    """An expression has no value; the message says why, for the user."""
 
 
 @dataclass(slots=True)
 class Location:
-    """A rectangle by two of its corners."""
+    """A rectangle, given by two opposite corners."""
 
     x1: float
     y1: float
@@ -39,11 +38,11 @@ class Location:
 
     @property
     def corners(self) -> tuple[float, float, float, float]:
-        """As written: `location(x1, y1, x2, y2)`."""
+        """The coordinates in the order of `location(x1, y1, x2, y2)`."""
         return self.x1, self.y1, self.x2, self.y2
 
-    def put(self, member: str, value: float) -> None:
-        """Another value for one of `LOCATION_FIELDS`."""
+    def set(self, member: str, value: float) -> None:
+        """Set one of `LOCATION_FIELDS`."""
         match member:
             case "x1":
                 self.x1 = value
@@ -59,14 +58,19 @@ class Location:
 
 @dataclass(slots=True)
 class Event:
-    """An event as a value. `time`: seconds since 1970, of one that came from outside; None: made by the program."""
+    """An event as a value.
+
+    type: its event type
+    values: by field: the value; None = null
+    time: seconds since 1970; None = the program made the event
+    """
 
     type: EventType
     values: dict[str, Value]
     time: float | None = None
 
     def get(self, name: str) -> Value:
-        """A field's value; EvaluationError if it is null and not an optional."""
+        """The value of a field; EvaluationError if it is null and not an optional."""
         value = self.values.get(name)
         if value is None and self.type.type_of(name).kind is not Kind.OPTIONAL:
             raise EvaluationError(f"field '{name}' is null")
@@ -75,13 +79,16 @@ class Event:
 
 @dataclass(slots=True)
 class Dictionary:
-    """A dictionary: keys of any type that can be ordered. `entries`: an `order_key`, then key and value."""
+    """A dictionary, whose keys may be of any type that has an order.
+
+    entries: by the key's `order_key`: key and value
+    """
 
     entries: dict[OrderKey, tuple[Value, Value]] = field(default_factory=dict)
 
     @staticmethod
     def of(items: Iterable[tuple[Value, Value]]) -> Dictionary:
-        """With these keys and values; later ones replace earlier ones."""
+        """A dictionary of these pairs; a later one replaces an earlier one with an equal key."""
         return Dictionary({order_key(key): (key, value) for key, value in items})
 
     def items(self) -> list[tuple[Value, Value]]:
@@ -110,7 +117,7 @@ class Dictionary:
 Value = bool | int | float | Decimal | str | Location | Event | list[Any] | Dictionary | None
 
 Values = Mapping[str, Value]
-"""The fields of one event by name; a field that is not there is null."""
+"""The fields of one event by name; a missing one is null."""
 
 AnyValue = TypeVar("AnyValue", bound=Value)
 
@@ -118,12 +125,12 @@ OrderKey = tuple[Any, ...]
 
 
 def seconds(micros: int) -> float:
-    """A moment as `getTime()` gives it."""
+    """Microseconds as seconds, as `getTime()` gives them."""
     return float(micros) / 1_000_000.0
 
 
 class World(Protocol):
-    """What a program may mention by name: the plan's event types, and the actions of the query."""
+    """The event types and actions that a program can refer to by name."""
 
     def event_type(self, name: str) -> EventType:
         """The event type of that name."""
@@ -135,8 +142,11 @@ class World(Protocol):
 
 
 def order_key(value: Value) -> OrderKey:
-    """What values of one type sort by, and share if they are the same: text by code points, NaN behind all numbers,
-    sequences and events by their first difference, an empty optional first."""
+    """What values of one type sort by; equal for equal values, and for NaN and NaN.
+
+    Text sorts by code points, NaN after all numbers, an empty optional first. Sequences and events
+    sort by their first difference.
+    """
     match value:
         case None:
             return (0,)
@@ -155,7 +165,7 @@ def order_key(value: Value) -> OrderKey:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """`left = right`, for values of one type. NaN is equal to nothing, inside of other values too."""
+    """`left = right`, for values of one type. NaN equals nothing, also inside of other values."""
     match left, right:
         case list(), list():
             return len(left) == len(right) and all(map(equal, left, right))
@@ -176,7 +186,7 @@ def equal(left: Value, right: Value) -> bool:
 
 def clone(value: AnyValue) -> AnyValue:
     """A copy that shares nothing with the value; EvaluationError if the copy would be too large."""
-    weigh(value)
+    limit_parts(value)
     return _copy(value)
 
 
@@ -205,7 +215,7 @@ _DEFAULTS: dict[Kind, Value] = {
 
 
 def default_value(type_: Type, world: World) -> Value:
-    """What a variable of the type holds before anything is put into it."""
+    """The initial value of a variable of the type."""
     match type_.kind:
         case Kind.SEQUENCE:
             return []
@@ -220,19 +230,22 @@ def default_value(type_: Type, world: World) -> Value:
             return _DEFAULTS[kind]
 
 
-def weigh(value: Value) -> None:
-    """Refuses a value made of too many parts. One that it holds many times counts as often: whoever goes through the
-    value meets it each time."""
+def limit_parts(value: Value) -> None:
+    """Raise EvaluationError if a value has too many parts.
+
+    A part that the value refers to several times counts each time, because whoever walks the value
+    visits it each time.
+    """
     count, unseen = 0, [value]
     while unseen:
         parts = _parts(unseen.pop())
         count += len(parts)
-        limited(count)
+        limit_size(count)
         unseen.extend(part for part in parts if isinstance(part, list | Dictionary | Event))
 
 
 def _parts(value: Value) -> Sequence[Value]:
-    """What a value holds, if that may hold something itself."""
+    """The values that a value holds directly."""
     match value:
         case list():
             return value
@@ -244,7 +257,7 @@ def _parts(value: Value) -> Sequence[Value]:
             return ()
 
 
-def limited(size: int) -> None:
-    """Refuses to make a text or sequence of that size, if it is too large."""
+def limit_size(size: int) -> None:
+    """Raise EvaluationError if a text or sequence of this size would be too large."""
     if size > LONGEST:
         raise EvaluationError(f"a text or sequence of more than {LONGEST:,} characters or elements")

@@ -50,7 +50,7 @@ def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Conte
     chosen = _values(matches, "selected", selects, world)
     for events, own_keys, own_selects in zip(bound, keys, chosen, strict=True):
         yield Context(
-            bound=events,
+            events=events,
             is_block=True,
             keys=own_keys,
             selects=own_selects,

@@ -297,12 +297,12 @@ def test_a_node_is_worth(expression: Expression, value: Value) -> None:
     [
         (FieldOf(Type.INTEGER, 1, "x"), "the event is not set"),
         (EventOf(OF_X, 1), "the event is not set"),
-        (IndexOf(Type.INTEGER, ITEMS, literal(2)), "there is no place 2 in a sequence of 2 elements"),
-        (IndexOf(Type.INTEGER, ITEMS, literal(-1)), "there is no place -1 in a sequence of 2 elements"),
-        (IndexOf(Type.INTEGER, PAIRS, literal("c")), 'there is no key "c" in the dictionary'),
+        (IndexOf(Type.INTEGER, ITEMS, literal(2)), "index 2 is outside of a sequence of 2 elements"),
+        (IndexOf(Type.INTEGER, ITEMS, literal(-1)), "index -1 is outside of a sequence of 2 elements"),
+        (IndexOf(Type.INTEGER, PAIRS, literal("c")), 'the dictionary has no key "c"'),
         (Aggregate(Type.FLOAT, "avg", ()), "avg() has no value here"),
         (SelectOf(Type.FLOAT, 0), "the selected value is null"),
-        (Call(Type.FLOAT, "getTime", EventOf(OF_X, 0)), "this X has no time: it did not come from outside"),
+        (Call(Type.FLOAT, "getTime", EventOf(OF_X, 0)), "this X has no time: the program made it"),
     ],
 )
 def test_a_node_without_a_value_says_why(expression: Expression, problem: str) -> None:
