@@ -1,8 +1,8 @@
-"""Types of the language as Arrow types, and small things done to Arrow arrays everywhere.
+"""The Arrow type of each type of the language.
 
-boolean is bool, integer int64, float float64, decimal decimal128(38, 18), string string, a location a struct of four
-floats, sequence list, dictionary map, optional the type of what it holds (empty is null), an event a struct of its
-fields. Needs the plan, which says what the fields of event types are.
+boolean is bool, integer int64, float float64, decimal decimal128(38, 18), string string. A location
+is a struct of four floats, a sequence a list, a dictionary a map, an event a struct of its fields.
+An optional has the type of its content; an empty one is null.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIMPLE: dict[Kind, pa.DataType] = {
 
 
 def arrow_type(type_: Type, plan: Plan) -> pa.DataType:
-    """The Arrow type of a type; KeyError for an event type that the plan does not have."""
+    """The Arrow type of a type; `plan` defines its event types, KeyError if it lacks one."""
     match type_.kind:
         case Kind.SEQUENCE:
             return pa.list_(arrow_type(type_.of[0], plan))
@@ -38,7 +38,7 @@ def arrow_type(type_: Type, plan: Plan) -> pa.DataType:
 
 
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The same values as one Arrow array."""
+    """The values of a column as one Arrow array."""
     if isinstance(column, pa.Array):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,10 +1,10 @@
-"""`kernel`: compiles a function over arrays to machine code, once per machine.
+"""Decorators that compile functions over arrays to machine code with numba, once per machine.
 
-The compiled code is kept on disk beside the module, or in the user's cache folder when the installation is read-only
-(numba's own order); where nothing can be written it is compiled anew in each process. Numba keeps it under the function's
-name until the function's own file changes. But it has in it the kernels that the function calls, and numbers and tuples of modules
-that it imports: so the name has a digest of all of these. What an older version has left is not removed: some
-megabytes beside the modules, which `make clean` takes away.
+Numba caches compiled code on disk beside the module, or in the user's cache folder if the
+installation is read-only. If neither can be written, every process compiles again. Numba's cache
+entry is valid until the function's own file changes; but the code also contains the kernels that
+the function calls and constants of other modules. So the function's name gets a digest of all these
+sources. Entries of older versions remain on disk, some megabytes, until `make clean`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IMPORTED = re.compile(r"^from runtime\.([\w.]+) import", re.MULTILINE)
 
 
 def sources_digest(folder: Path) -> str:
-    """A digest of every module below `folder` that defines kernels, and of the modules that those import."""
+    """A digest of all modules below `folder` that define kernels, and of their imports."""
     sources = {_module_name(path, folder): path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
     kernels = [source for source in sources.values() if "runtime.compiled" in source]
     imported = {name for source in kernels for name in _IMPORTED.findall(source)}
@@ -45,30 +45,31 @@ _OPTIONS: dict[str, Any] = {"boundscheck": False, "error_model": "numpy"}
 _DIGEST = sources_digest(Path(__file__).parent)
 
 
-def _kept(function: Callable[Parameters, Result], **options: Any) -> Callable[Parameters, Result]:
-    """Compiled when it is first called, or found on disk."""
+def _cached(function: Callable[Parameters, Result], **options: Any) -> Callable[Parameters, Result]:
+    """Compile a function when it is first called, or load it from disk."""
     function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
     try:
         compiled: Callable[Parameters, Result] = njit(cache=True, **_OPTIONS, **options)(function)
-    except RuntimeError:  # no place to keep the cache
+    except RuntimeError:  # no folder for the cache can be written
         compiled = njit(cache=False, **_OPTIONS, **options)(function)
     return compiled
 
 
 def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A decorator for functions that numba compiles; they take and give arrays and numbers only."""
-    return _kept(function)
+    """Compile a function that takes and returns arrays and numbers only."""
+    return _cached(function)
 
 
 def borrowing(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A decorator for kernels that make no arrays: they borrow what they are given, so that nothing is counted.
+    """Compile a kernel that makes no arrays, without reference counting.
 
-    With reference counts, each look into a tuple of arrays inside the innermost loop costs more than a step of the search.
+    With reference counting, each access to a tuple of arrays in the innermost loop costs more than
+    a step of the search.
     """
-    return _kept(function, _nrt=False)
+    return _cached(function, _nrt=False)
 
 
 def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A decorator for functions that kernels call in their innermost loop: their code is put into the caller's."""
+    """Compile a function into its callers, for functions that innermost loops call."""
     compiled: Callable[Parameters, Result] = njit(inline="always", boundscheck=False, error_model="numpy")(function)
     return compiled

@@ -1,7 +1,7 @@
-"""One moment in a setting or a control event: the forms of time that tables have, read without Arrow.
+"""Times as integer microseconds since 1970-01-01 UTC: limits, sentinels, a parser without Arrow.
 
-Takes text; gives integer microseconds since 1970-01-01 UTC. The forms are those of `runtime.columns.timestamps`, which reads whole
-columns: ISO 8601 (UTC unless it says otherwise), `HH:MM:SS[.ffffff]` (of 1970-01-01), or seconds since 1970.
+`runtime.columns.timestamps` reads the same forms in whole columns: ISO 8601 (UTC unless it names a
+zone), `HH:MM:SS[.ffffff]` (of 1970-01-01), or seconds since 1970.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from fractions import Fraction
 SECOND = 1_000_000
 EARLIEST = -62_135_596_800 * SECOND
 LATEST = 253_402_300_800 * SECOND - 1
-"""The years 1 to 9999: what ISO 8601 writes with four digits. No time of a record lies outside."""
+"""The years 1 to 9999, which ISO 8601 writes with four digits. All times of records are within."""
 
 NO_TIME = -(2**63)
-"""Stands for "no such moment" in columns of microseconds: the least number of 64 bits."""
+"""No such time, in columns of microseconds: the smallest 64-bit integer."""
 
 NEVER = 4 * 10**18
-"""A moment or length, in microseconds, beyond every time that can be written; "for ever" in admission."""
+"""A time or duration, µs, beyond every time that can be written: never, without limit."""
 
 EXPECTED = "a time: ISO 8601, HH:MM:SS, or seconds since 1970"
 
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
 def parse_moment(text: str) -> int | None:
-    """Microseconds UTC; None for what is no time, or lies outside of the years 1 to 9999."""
+    """Microseconds UTC; None = not a time, or outside of the years 1 to 9999."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         micros = round(Fraction(text) * SECOND)
@@ -41,21 +41,21 @@ def parse_moment(text: str) -> int | None:
 
 
 def is_known_time(micros: int) -> bool:
-    """Whether it lies in the years 1 to 9999."""
+    """Whether a time is within the years 1 to 9999."""
     return EARLIEST <= micros <= LATEST
 
 
 def micros_of(moment: datetime) -> int:
-    """Microseconds UTC; a moment without a zone is UTC."""
+    """Microseconds UTC; a `datetime` without a zone is UTC."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 def _of_iso(text: str) -> int | None:
-    """Digits of a second behind the sixth are rounded."""
+    """Fractions of a second are rounded to six digits."""
     whole, point, rest = text.partition(".")
     digits = re.match(r"\d*", rest)
-    assert digits is not None, "no digit is a match too"
+    assert digits is not None, "the empty text matches"
     zone = rest[digits.end() :]
     try:
         moment = datetime.fromisoformat(whole + zone)

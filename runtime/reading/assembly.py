@@ -34,7 +34,7 @@ class Numbered:
 def assemble(
     raw: RawTable, plan: Plan, kinds: RowKinds, fields: FieldColumns, times: RowTimes, refusals: Refusals
 ) -> Numbered:
-    """All records in the table's order; refused and unreadable ones are MALFORMED, with the reason as text."""
+    """All records in the table's order; refused and unreadable ones become MALFORMED."""
     source, partition, offset = _places(raw, kinds, refusals)
     kind, text = _with_refused(kinds, refusals)
     columns: dict[str, pa.Array] = {
@@ -69,13 +69,10 @@ def _with_refused(kinds: RowKinds, refusals: Refusals) -> tuple[NDArray[np.int16
     return kind, text
 
 
-# ----------------------------------------------------------------------------------------------------------- places
-
-
 def _places(
     raw: RawTable, kinds: RowKinds, refusals: Refusals
 ) -> tuple[pa.DictionaryArray, NDArray[np.int32], NDArray[np.int64]]:
-    """Source, partition and offset by row: from columns of these names, unless they are fields of events."""
+    """Source, partition and offset by row, from columns that are not fields of events."""
     fields = {field.name for _, event in kinds.present for field in event.fields}
     columns = {name: raw.column(name) for name in PLACES if name in raw.names and name not in fields}
     if "source" in columns:
@@ -88,7 +85,7 @@ def _places(
 
 
 def _integers(column: pa.Array | None, name: str, default: NDArray[np.int64], refusals: Refusals) -> NDArray[np.int64]:
-    """A column of integers with the default where it is null; rows with anything else in it are refused."""
+    """A column of integers, nulls replaced by the default; rows with anything else are refused."""
     if column is None:
         return default
     converted = convert(column, Type.INTEGER)
@@ -126,11 +123,11 @@ def _with_unreadable(raw: RawTable, table: pa.Table) -> Numbered:
     return Numbered(both, numbers[order])
 
 
-# ------------------------------------------------------------------------------------------------------------ order
-
-
 def in_order_of_time(records: Numbered, floor: int) -> tuple[Arrivals, NDArray[np.int64]]:
-    """History: records sorted by arrival, with their numbers. `floor`: arrival if no record has a time, µs."""
+    """History: records sorted by arrival, with their numbers.
+
+    floor: arrival, µs, of all records if none has a time
+    """
     micros = _filled(records.table.column("_arrival").to_numpy(), floor)
     order = stable_order(micros)
     table = _with_arrival(records.table, micros)
@@ -141,7 +138,9 @@ def in_order_of_time(records: Numbered, floor: int) -> tuple[Arrivals, NDArray[n
 def in_order_of_table(records: Numbered, floor: int) -> tuple[Arrivals, NDArray[np.int64]]:
     """Records in the table's order, with their numbers.
 
-    Their arrival never decreases along the offsets of a source partition and is nowhere below `floor` (µs).
+    Their arrival never decreases along the offsets of a source partition.
+
+    floor: the earliest arrival, µs
     """
     return Arrivals(_with_arrival(records.table, _clamped(records.table, floor))), records.numbers
 

@@ -1,7 +1,6 @@
-"""One cell of a table as a value of a type: what columns of decimals, sequences, dictionaries, locations, events hold.
+"""Parse one cell of a table as a value of a type, for types to which Arrow cannot cast.
 
-Takes what Arrow, JSON or a CSV file has in the cell: native lists, pairs and mappings, or text in event syntax. A cell
-that is no value of the type raises CellError.
+A cell holds native lists, pairs and mappings, or text in event syntax.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from runtime.interpreter.values import Dictionary, EvaluationError, Event, Locat
 
 
 class CellError(ValueError):
-    """A cell that is no value of the wanted type."""
+    """A cell is not a value of the wanted type."""
 
 
 def fitted_cell(cell: Any, type_: Type, world: World) -> Value:
-    """The cell as a value; a null stays None. Raises CellError."""
+    """The cell as a value; None = null. Raises CellError."""
     if cell is None:
         return None
     if type_.kind is Kind.OPTIONAL:
@@ -37,7 +36,7 @@ def fitted_cell(cell: Any, type_: Type, world: World) -> Value:
 
 
 def _of_text(text: str, type_: Type, world: World) -> Value:
-    """In event syntax; an event or location may also be a JSON object, which names its fields."""
+    """A value in event syntax; an event or location may also be a JSON object of its fields."""
     if type_.kind in (Kind.EVENT, Kind.LOCATION) and text.lstrip().startswith("{"):
         try:
             return _fitted(json.loads(text), type_, world)
@@ -52,7 +51,7 @@ def _fitted(cell: Any, type_: Type, world: World) -> Value:
             value: Value = cell
             return value
         case _, bool():
-            raise CellError(f"a boolean is no {type_}")
+            raise CellError(f"a boolean is not a value of {type_}")
         case Kind.INTEGER, int() if SMALLEST_INTEGER <= cell <= LARGEST_INTEGER:
             return cell
         case Kind.FLOAT, int() | float() | Decimal():
@@ -74,7 +73,7 @@ def _fitted(cell: Any, type_: Type, world: World) -> Value:
             event = world.event_type(type_.name)
             values = {field.name: fitted_cell(cell.get(field.name), field.type, world) for field in event.fields}
             return Event(event, values)
-    raise CellError(f"{type(cell).__name__} is no {type_}")
+    raise CellError(f"{type(cell).__name__} is not a value of {type_}")
 
 
 def _dictionary(pairs: Any, type_: Type, world: World) -> Dictionary:
@@ -87,7 +86,7 @@ def _dictionary(pairs: Any, type_: Type, world: World) -> Dictionary:
 
 
 def _element(cell: Any, type_: Type, world: World) -> Any:
-    """A part of a value; only an optional may be missing."""
+    """A part of a value; only an optional may be null."""
     if cell is None and type_.kind is not Kind.OPTIONAL:
         raise CellError(f"a {type_} is missing")
     return fitted_cell(cell, type_, world)

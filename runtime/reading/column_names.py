@@ -55,7 +55,7 @@ class Roles:
 
 
 def find_roles(raw: RawTable, names: ColumnNames, *, has_intervals: bool) -> Roles:
-    """The columns of a table by role. Raises InputError for a name that users give and the table lacks."""
+    """The columns of a table by role; InputError for a name that users give and it lacks."""
     return Roles(
         arrival=_find(raw, names.arrival, ARRIVAL),
         type=_find(raw, names.type, TYPE),

@@ -1,8 +1,11 @@
-"""Control events: rows of the stream that change how the engine runs, or tell it how far an input has come.
+"""Parse control events: records that change how the engine runs, or advance a watermark.
 
-Takes the event's text, `SetDelayedEventsLeeway(300.0, 10.0)` in Apama's event syntax, with or without the package, or as JSON:
-one name with its arguments in order or by name, `{"SetDelayedEventsLeeway": [300.0, 10.0]}` or
-`{"Heartbeat": {"event": "A", "time": 1384430400.0}}`. Gives a typed control, or a `ControlError` that says what is wrong with it.
+They are written in Apama's event syntax, with or without the package, or as JSON with the arguments
+in order or by name:
+
+    SetDelayedEventsLeeway(300.0, 10.0)
+    {"SetDelayedEventsLeeway": [300.0, 10.0]}
+    {"Heartbeat": {"event": "A", "time": 1384430400.0}}
 """
 
 from __future__ import annotations
@@ -27,16 +30,20 @@ _FORMS = {
     "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),
     "Heartbeat": ("event", "time"),
 }
-"""Control events with the names of their arguments."""
+"""By control event: the names of its arguments."""
 
 
 class ControlError(ValueError):
-    """A control event that changes nothing; the message says what was wrong with it."""
+    """A control event is invalid and has no effect; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetDelayedEventsLeeway:
-    """From its arrival on, for every partition: both lengths in microseconds, NEVER for infinity."""
+    """New limits for delayed records of every partition, from its arrival on.
+
+    leeway: µs behind arrival that a record may be and still be used at once; NEVER = no limit
+    reorder: µs for which a later record is buffered; NEVER = no limit
+    """
 
     leeway: int
     reorder: int
@@ -44,8 +51,11 @@ class SetDelayedEventsLeeway:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatControl:
-    """For every partition of the inputs of type `event`: everything up to `time` (microseconds UTC) has been delivered;
-    NEVER: everything."""
+    """A heartbeat for every partition of the inputs of an event type.
+
+    event: the event type
+    time: µs UTC; all events up to it have been delivered; NEVER = all events
+    """
 
     event: str
     time: int
@@ -95,27 +105,30 @@ class ControlEvents:
 
 
 def parse_control(text: str, plan: Plan | None = None) -> Control:
-    """The control event written in `text`; raises ControlError. With a plan the event types that it names must be there."""
-    name, given = _written(text)
+    """Parse a control event; raises ControlError.
+
+    plan: must have the event types that the control event names; None = they are not checked
+    """
+    name, written = _name_and_arguments(text)
     short = name.rpartition(".")[2]
     if short not in _FORMS:
         meant = nearest(short, _FORMS)
         hint = (
             f"; did you mean {_form(meant)}?" if meant is not None else f"; expected {' or '.join(map(_form, _FORMS))}"
         )
-        raise ControlError(f"control event {name!r} is not known{hint}")
-    arguments = _arguments(short, given)
+        raise ControlError(f"unknown control event {name!r}{hint}")
+    arguments = _arguments(short, written)
     if short == "SetDelayedEventsLeeway":
-        leeway, reorder = (_length(short, argument) for argument in arguments)
+        leeway, reorder = (_duration(short, argument) for argument in arguments)
         return SetDelayedEventsLeeway(leeway, reorder)
     event, time = arguments
-    return HeartbeatControl(_event(short, event, plan), _moment(short, time))
+    return HeartbeatControl(_event(short, event, plan), _time(short, time))
 
 
 def control_name(text: str) -> str:
-    """The name of a control event; of a text that is none its beginning."""
+    """The name of a control event; for any other text its beginning."""
     try:
-        name, _ = _written(text)
+        name, _ = _name_and_arguments(text)
     except ControlError:
         return text.partition("(")[0].strip()
     return name
@@ -125,8 +138,8 @@ def _form(name: str) -> str:
     return f"{name}({', '.join(_FORMS[name])})"
 
 
-def _written(text: str) -> tuple[str, Any]:
-    """The name, and the arguments as they are given."""
+def _name_and_arguments(text: str) -> tuple[str, Any]:
+    """The name, and the arguments as written."""
     return _of_json(text) if text.lstrip().startswith("{") else _of_text(text)
 
 
@@ -134,7 +147,7 @@ def _of_text(text: str) -> tuple[str, Sequence[Any]]:
     try:
         event = parse_event_text(text)
     except EventTextError as error:
-        raise ControlError(f"{text.strip()!r} is no control event: {error}") from None
+        raise ControlError(f"{text.strip()!r} is not a control event: {error}") from None
     return event.name, event.arguments
 
 
@@ -144,13 +157,13 @@ def _of_json(text: str) -> tuple[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ControlError(f"{text.strip()!r} is not JSON: {' '.join(str(error).split())}") from None
     if not isinstance(written, dict) or len(written) != 1:
-        raise ControlError(f"{text.strip()!r} is no control event: as JSON it is one name with its arguments")
+        raise ControlError(f"{text.strip()!r} is not a control event: as JSON it is one name with its arguments")
     ((name, arguments),) = written.items()
     return name, arguments
 
 
 def _arguments(name: str, given: Any) -> Sequence[Any]:
-    """In their order, as many as there must be."""
+    """The arguments in order; ControlError if there are too many or too few."""
     names = _FORMS[name]
     if isinstance(given, Mapping):
         unknown = [key for key in given if key not in names]
@@ -162,14 +175,14 @@ def _arguments(name: str, given: Any) -> Sequence[Any]:
     return given
 
 
-def _length(name: str, given: Any) -> int:
+def _duration(name: str, given: Any) -> int:
     micros = _seconds(given)
     if micros is None or micros < 0:
         raise ControlError(f"{name}: {_shown(given)} is not a length of time; expected 0 or more seconds, or infinity")
     return min(micros, NEVER)
 
 
-def _moment(name: str, given: Any) -> int:
+def _time(name: str, given: Any) -> int:
     text = given.strip() if isinstance(given, str) else None
     micros = _seconds(given) if text is None or text == "infinity" else parse_moment(text)
     if micros is None or not (micros == NEVER or is_known_time(micros)):
@@ -178,7 +191,7 @@ def _moment(name: str, given: Any) -> int:
 
 
 def _seconds(given: Any) -> int | None:
-    """Microseconds of a number of seconds; NEVER for infinity, None for what is no number."""
+    """A number of seconds as microseconds; NEVER = infinity, None = not a number."""
     number = math.inf if given == "infinity" else given
     if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
         return None
@@ -188,9 +201,9 @@ def _seconds(given: Any) -> int | None:
 
 
 def _event(name: str, given: Any, plan: Plan | None) -> str:
-    """The event type as the plan calls it: with its package or without."""
+    """The event type's name in the plan, with or without its package."""
     if not isinstance(given, str) or not given:
-        raise ControlError(f"{name}: {_shown(given)} is not the name of an event type, which stands in double quotes")
+        raise ControlError(f"{name}: {_shown(given)} is not the name of an event type, written in double quotes")
     if plan is None:
         return given
     known = [event.name for event in plan.events]
@@ -199,10 +212,10 @@ def _event(name: str, given: Any, plan: Plan | None) -> str:
     if found is None:
         meant = nearest(given, known)
         hint = f"did you mean {meant!r}?" if meant is not None else f"the queries know {', '.join(known) or 'none'}"
-        raise ControlError(f"{name}: the event type {given!r} is not known; {hint}")
+        raise ControlError(f"{name}: unknown event type {given!r}; {hint}")
     return found
 
 
 def _shown(given: Any) -> str:
-    """As written in the syntax of events, or nearly."""
+    """An argument as JSON, which is close to the event syntax."""
     return json.dumps(given, default=str, ensure_ascii=False)

@@ -1,8 +1,6 @@
-"""Raw columns as typed fields: from whatever a file or table holds to the type that an event definition names.
+"""Convert raw columns to the types of fields, and mark the cells that are not values of the type.
 
-Takes an Arrow column; gives a column of the wanted type and a mark for each cell that is no such value. Vectorised: a
-column that is in order costs one cast; what only `runtime.reading.cell_parser` understands is read cell by cell. What happens to a
-row with a marked cell is left to `runtime.reading.tables`.
+A column without such cells costs one cast. Types that Arrow cannot cast to are parsed cell by cell.
 """
 
 from __future__ import annotations
@@ -30,27 +28,32 @@ _FORMS = {
     pa.int64(): r"^-?\d{1,19}$",
     pa.float64(): rf"(?i){NUMBER}|^[+-]?(inf|infinity|nan)$",
 }
-"""How text of each type looks, roughly."""
+"""By type a regular expression that excludes most text that cannot be cast to it."""
 
 MOST_DIGITS = 38
-"""Of a decimal, before and behind its point."""
+"""Of a decimal, before and after its point."""
 
 NO_PLAN = Plan((), ())
-"""Enough for types that mention no event type."""
+"""For types that contain no event type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """`values` is null where the cell was null or `bad`; `bad` None: every cell is a value of the type."""
+    """A converted column.
+
+    values: null where the cell was null or bad
+    bad: the cell was neither null nor a value of the type; None = no such cells
+    """
 
     values: pa.Array
     bad: NDArray[np.bool_] | None = None
 
 
 def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: Plan = NO_PLAN) -> Converted:
-    """Read a column as values of a type; a field that is a source time may hold any form of time.
+    """Convert a column to a type.
 
-    `plan`: has the event types that the type mentions.
+    is_source_time: the field is a source time, so that its text may be any form of time
+    plan: defines the event types that the type contains
     """
     if type_.kind is Kind.OPTIONAL:
         return convert(column, type_.of[0], is_source_time, plan)
@@ -59,7 +62,7 @@ def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: P
         return _by_cell(column, type_, plan) if _is_incomplete(column, type_, plan) else Converted(column)
     if pa.types.is_null(column.type):
         return Converted(pa.nulls(len(column), target))
-    if type_ in (Type.FLOAT, Type.INTEGER) and (is_source_time or is_moment(column.type)):
+    if type_ in (Type.FLOAT, Type.INTEGER) and (is_source_time or is_time(column.type)):
         return _seconds(column, type_)
     if type_.is_scalar:
         return _cast(_prepared(column, type_), target)
@@ -67,7 +70,7 @@ def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: P
         try:
             values = pc.cast(column, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            pass  # some cell does not fit, or Arrow has no such cast
+            pass  # some cell cannot be cast, or Arrow has no such cast
         else:
             if not _is_incomplete(values, type_, plan):
                 return Converted(values)
@@ -75,8 +78,10 @@ def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: P
 
 
 def _is_incomplete(column: pa.Array, type_: Type, plan: Plan) -> bool:
-    """Whether a part is missing that must be there in some cell: an element, a value of a dictionary, a corner. The
-    fields of events may be null."""
+    """Whether a cell lacks an element, a dictionary's value or a coordinate.
+
+    Event fields may be null.
+    """
     match type_.kind:
         case Kind.OPTIONAL:
             return _is_incomplete(column, type_.of[0], plan)
@@ -101,8 +106,11 @@ def _lacks(parts: pa.Array, type_: Type, plan: Plan) -> bool:
 
 
 def _is_exact(kind: pa.DataType, type_: Type, plan: Plan) -> bool:
-    """Whether Arrow's cast means what ours does: of a float it would take digits that its text does not have, and of
-    a decimal with more digits than fit it makes another number (Arrow 26)."""
+    """Whether Arrow's cast gives our result.
+
+    Arrow's decimal of a float has digits that the float's text does not have. A decimal with more
+    digits than fit becomes another number (Arrow 26).
+    """
     if type_ == Type.DECIMAL:
         fits = pa.types.is_decimal(kind) and kind.precision - kind.scale <= MOST_DIGITS - DECIMAL_PLACES
         return bool(pa.types.is_integer(kind) or fits)
@@ -123,8 +131,11 @@ def _by_cell(column: pa.Array, type_: Type, plan: Plan) -> Converted:
 
 
 def agrees(kind: pa.DataType, type_: Type, is_source_time: bool = False, plan: Plan = NO_PLAN) -> bool:
-    """Whether a column that a schema gives this type can be the field: whole numbers may be kept as floats, seconds as
-    times; a source time may be text; a dictionary may be a struct with a field a key, as JSON has it."""
+    """Whether a column of this declared type can be a field of a type.
+
+    Integers may be floats, seconds may be times, and a source time may be text. A dictionary may be
+    a struct with one field per key, as in JSON.
+    """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_null(kind):
@@ -136,7 +147,7 @@ def agrees(kind: pa.DataType, type_: Type, is_source_time: bool = False, plan: P
         case Kind.STRING:
             return is_text(kind)
         case Kind.INTEGER | Kind.FLOAT:
-            return is_number or is_moment(kind) or (is_source_time and is_text(kind))
+            return is_number or is_time(kind) or (is_source_time and is_text(kind))
         case Kind.DECIMAL:
             return is_number
         case Kind.OPTIONAL:
@@ -164,7 +175,7 @@ def _has_fields(kind: pa.DataType, fields: dict[str, Type], plan: Plan) -> bool:
     return all(name in given and agrees(given[name], type_, plan=plan) for name, type_ in fields.items())
 
 
-def is_moment(kind: pa.DataType) -> bool:
+def is_time(kind: pa.DataType) -> bool:
     """Whether a column of this type holds times."""
     return pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
 
@@ -172,19 +183,19 @@ def is_moment(kind: pa.DataType) -> bool:
 def _seconds(column: pa.Array, type_: Type) -> Converted:
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return _cast(column, arrow_type(type_, NO_PLAN))
-    moments = parse_times(column)
-    missing = moments.micros == NO_TIME
+    times = parse_times(column)
+    missing = times.micros == NO_TIME
     if type_ == Type.FLOAT:
-        seconds = pa.array(np.where(missing, 0, moments.micros) / SECOND, mask=missing)
+        seconds = pa.array(np.where(missing, 0, times.micros) / SECOND, mask=missing)
         written = _numbers_as_written(column)
-        return Converted(pc.coalesce(written, seconds), _some(moments.bad & written.is_null().to_numpy(False)))
-    broken = ~missing & (moments.micros % SECOND != 0)
-    whole = pa.array(np.where(missing, 0, moments.micros) // SECOND, mask=missing | broken)
-    return Converted(whole, _some(moments.bad | broken))
+        return Converted(pc.coalesce(written, seconds), _some(times.bad & written.is_null().to_numpy(False)))
+    broken = ~missing & (times.micros % SECOND != 0)
+    whole = pa.array(np.where(missing, 0, times.micros) // SECOND, mask=missing | broken)
+    return Converted(whole, _some(times.bad | broken))
 
 
 def _numbers_as_written(column: pa.Array) -> pa.Array:
-    """The numbers in a column of text, to their last digit: a time is rounded to microseconds, a field is not."""
+    """The numbers in a column of text, which, unlike times, are not rounded to microseconds."""
     if not is_text(column.type):
         return pa.nulls(len(column), pa.float64())
     text = pc.utf8_trim_whitespace(column)
@@ -193,7 +204,7 @@ def _numbers_as_written(column: pa.Array) -> pa.Array:
 
 
 def _prepared(column: pa.Array, type_: Type) -> pa.Array:
-    """Text that a number or boolean is read from may stand between spaces."""
+    """White space around the text of a number or boolean is ignored."""
     if type_ != Type.STRING and is_text(column.type):
         return pc.utf8_trim_whitespace(column)
     return column
@@ -202,7 +213,10 @@ def _prepared(column: pa.Array, type_: Type) -> pa.Array:
 def _cast(column: pa.Array, target: pa.DataType) -> Converted:
     try:
         values = cast_or_null(column, target, _FORMS.get(target))
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # a list for a number: no cell is a value
+    except (
+        pa.ArrowNotImplementedError,
+        pa.ArrowTypeError,
+    ):  # no such cast, as of a list to a number: no cell is a value
         values = pa.nulls(len(column), target)
     if values.null_count == column.null_count:
         return Converted(values)

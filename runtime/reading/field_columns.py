@@ -24,11 +24,11 @@ from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import RowKinds
 
 FieldColumns = Mapping[str, pa.Array]
-"""By the name of a field's column (`name:type`): its values, null on the rows of other event types."""
+"""By column name (`name:type`): the values of a field, null on the rows of other event types."""
 
 
 def check_columns(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> None:
-    """Raise InputError for a column that the rows need and the table lacks, or whose declared type does not fit."""
+    """Raise InputError for a missing column, and for one whose declared type does not fit."""
     _check_presence(raw, plan, roles, kinds)
     _check_types(raw, plan, kinds)
 
@@ -49,7 +49,7 @@ def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) ->
 
 
 def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
-    """A declared type must fit a field of that name; if several event types have one, at least one of them."""
+    """Raise InputError for a column whose declared type fits none of the fields of its name."""
     times = source_time_fields(plan)
     uses: dict[str, list[tuple[EventType, Field]]] = {}
     for _, event in kinds.present:
@@ -66,7 +66,7 @@ def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
 
 
 def read_fields(raw: RawTable, plan: Plan, kinds: RowKinds, refusals: Refusals) -> FieldColumns:
-    """The fields of all event types that occur; rows with a cell that is not a value of its field are refused."""
+    """The fields of all event types that occur; rows with a wrong value are refused."""
     times = source_time_fields(plan)
     uses: dict[str, list[tuple[int, Field, bool]]] = {}
     for index, event in kinds.present:
@@ -80,7 +80,10 @@ def read_fields(raw: RawTable, plan: Plan, kinds: RowKinds, refusals: Refusals) 
 def _read_field(
     raw: RawTable, plan: Plan, kinds: RowKinds, uses: Sequence[tuple[int, Field, bool]], refusals: Refusals
 ) -> pa.Array:
-    """One column; `uses`: the event types that have the field, by index, with whether it is their source time."""
+    """The column of one field.
+
+    uses: the event types that have the field, by index; and whether it is their source time
+    """
     field = uses[0][1]
     if field.name not in raw.names:
         return pa.nulls(len(raw), arrow_type(field.type, plan))
@@ -97,7 +100,7 @@ def _read_field(
 
 
 def _from_text(kinds: RowKinds, plan: Plan, fields: FieldColumns) -> dict[str, pa.Array]:
-    """The columns that events written as text have fields in, with these fields filled in."""
+    """The columns of the fields of events written as text, with these values filled in."""
     cells: dict[str, dict[int, Any]] = {}
     types: dict[str, Type] = {}
     for row, event in kinds.written.items():

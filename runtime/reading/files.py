@@ -1,4 +1,4 @@
-"""Any table that users can give, as raw tables: a path, a table in memory, or a list of mappings."""
+"""Read any table: a file, a table in memory, or a list of mappings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from runtime.reading.formats.raw_table import RawTable, joined, one_line
 from runtime.reading.formats.yaml_files import read_yaml
 
 Reader = Callable[[Path, str, Collection[str]], Iterator[RawTable]]
-"""Reads a file, in the parts in which it is best read: path, the source's name, columns with few different values.
+"""Reads a file in parts, from its path, the source's name, and the columns with few different
+values.
 
-May raise InputError and Arrow's errors."""
+Raises InputError and Arrow's errors."""
 
 FORMATS: Mapping[str, Reader] = {
     ".csv": read_csv,

@@ -7,13 +7,13 @@ from runtime.policies.per_input import uses_source_time
 
 
 def source_time_fields(plan: Plan) -> set[tuple[str, str]]:
-    """The (event type, field) pairs that are source times. Such a field may be written in any form of time."""
+    """The (event type, field) pairs that are source times; they may be written in any form."""
     pairs = ((event, plain_field(source)) for event, source in plan.time_sources())
     return {(event, field) for event, field in pairs if field is not None}
 
 
 def needs_source_time(plan: Plan, event: str, is_history: bool) -> bool:
-    """Whether some query reads the source time of this event type from the table's column of source times."""
+    """Whether some query reads the event's source time from the column of source times."""
     for query in plan.queries:
         for item in query.inputs:
             if not (uses_source_time(item) or is_history):

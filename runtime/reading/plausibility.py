@@ -1,7 +1,6 @@
-"""Times that can hardly be meant: source times years away from their arrival, as when milliseconds are read as seconds.
+"""Warn of source times that are years away from arrival, as if milliseconds were seconds.
 
-Takes a table's times; gives one warning, or none. Nothing is refused for it: what is done with such records the ordering of
-their inputs says.
+No record is refused for it; ordering policies decide what happens to such records.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME, SECOND
 
 MOST_DAYS = 1_000
-"""A record hardly needs longer on its way, nor is any clock so wrong."""
+"""No record is so late, and no clock so wrong, by chance."""
 
 
 def warning_of(
@@ -23,7 +22,14 @@ def warning_of(
     arrival: NDArray[np.int64],
     rows: NDArray[np.bool_],
 ) -> str | None:
-    """What to tell about the table `name`, of which `rows` count. `numbers`: the rows' own; times in microseconds."""
+    """A warning about a table; None = all times are plausible.
+
+    name: the table's name
+    numbers: by row: its number in the table
+    happened: by row: source time, µs; NO_TIME = none
+    arrival: by row: arrival time, µs; NO_TIME = none
+    rows: the rows whose source time some query uses
+    """
     known = rows & (happened != NO_TIME) & (arrival != NO_TIME)
     gap = np.where(known, np.abs(np.where(known, happened, 0) - np.where(known, arrival, 0)), 0)
     strange = np.flatnonzero(gap > MOST_DAYS * 86_400 * SECOND)

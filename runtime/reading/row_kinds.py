@@ -1,4 +1,4 @@
-"""What each row of a table is: an event of a type, an event written as text, a control event, or nothing."""
+"""What each row of a table is: an event, a control event, an unknown type, or only a time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CONTROL_EVENTS = (
     "DeployQuery",
     "UndeployQuery",
 )
-"""Events written as text that address the engine, not the queries. The engine answers those that are wrong, or that it
-does not support yet, with an error row."""
+"""Events written as text that address the engine, not the queries. The engine answers with an error
+row if one is wrong or not supported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RowKinds:
     """What the rows of a table are.
 
     kinds: by row: an index into `Plan.events`, or a `RecordKind`
-    text: by row: a control event, or the name of an unknown type, else None; None = no row has a text
+    text: by row: a control event, the name of an unknown type, or None; None = no row has a text
     written: by row, ascending: the event, if the cell is an event of the plan written as text
     present: the event types, with their indexes, that have rows whose fields are in columns
     """
@@ -54,7 +54,8 @@ class RowKinds:
 
     def is_one_of(self, indexes: Sequence[int], plan: Plan) -> NDArray[np.bool_]:
         """By row: whether it is an event of one of these types, given by index."""
-        is_one = np.zeros(len(plan.events) - min(RecordKind), np.bool_)  # negative kinds count from the end
+        # Negative kinds count from the end.
+        is_one = np.zeros(len(plan.events) - min(RecordKind), np.bool_)
         is_one[list(indexes)] = True
         return is_one[self.kinds]
 
@@ -64,10 +65,10 @@ class RowKinds:
 
 
 def read_kinds(raw: RawTable, plan: Plan, column: str | None, refusals: Refusals) -> RowKinds:
-    """What each row is, by the column of types; without one all rows are events of the queries' only type.
+    """What each row is; rows whose cell cannot be read are refused.
 
-    Raises InputError if there is no column and the queries do not read exactly one event type. A cell that cannot be
-    read refuses its row.
+    column: the column of types; None = all rows are events of the only type that the queries read,
+        InputError if they read several
     """
     if column is None:
         kinds = np.full(len(raw), _only_event(raw, plan), np.int16)
@@ -104,7 +105,7 @@ class _Meaning:
 def _of_column(column: pa.Array, plan: Plan, refusals: Refusals) -> RowKinds:
     """Each distinct text is interpreted once, however many rows have it."""
     encoded = _as_dictionary(column)
-    cells = [*encoded.dictionary.to_pylist(), ""]  # the last is what nulls stand for
+    cells = [*encoded.dictionary.to_pylist(), ""]  # the last one is for nulls
     codes = pc.fill_null(encoded.indices, len(cells) - 1).to_numpy()
     world = Names(plan)
     meanings = [_meaning(cell.strip(), plan, world) for cell in cells]
@@ -188,7 +189,7 @@ def is_control(name: str) -> bool:
 
 
 def event_index(plan: Plan, name: str) -> int | None:
-    """The index of an event type in the plan, by its name with or without its package; None = unknown."""
+    """The index of an event type in the plan; None = unknown. The name may lack the package."""
     names = [event.name for event in plan.events]
     if name in names:
         return names.index(name)

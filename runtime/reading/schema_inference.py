@@ -1,8 +1,4 @@
-"""The fields of event types that have no definition, from the tables that hold their events.
-
-Takes tables as `runtime.reading.files` reads them; gives, for each event type found, its fields and their types. What the
-columns mean is said in `runtime.reading.tables`.
-"""
+"""Infer the fields of event types without a definition, from the tables that have their events."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
 from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, TYPE
-from runtime.reading.conversion import NO_PLAN, convert, is_moment
+from runtime.reading.conversion import NO_PLAN, convert, is_time
 from runtime.reading.files import read_raw
 from runtime.reading.formats.raw_table import RawTable
 
@@ -34,10 +30,13 @@ def infer_schemas(
     source_time: str | None = None,
     event: str = "",
 ) -> Mapping[str, Mapping[str, Type]]:
-    """The fields of the event types that occur in tables, for types that have no definition.
+    """By event type in the tables: its fields and their types.
 
-    `event` is the type of the rows of a table without a type column. A field is one that is not null in all of the
-    type's rows. Timestamps are float seconds. Raises InputError where two tables disagree on a field's type.
+    arrival, type, source_time: names of columns, instead of `at`, `event`, `ts`
+    event: the event type of the rows of tables without a column of types; empty = these are skipped
+
+    A column is a field of a type if some row of the type has a value in it. Timestamps are float
+    seconds. Raises InputError if two tables disagree on the type of a field.
     """
     found: dict[str, dict[str, Type]] = {}
     for table in tables:
@@ -66,7 +65,7 @@ def _rows_by_type(raw: RawTable, column: str, event: str) -> Iterator[tuple[str,
 
 
 def _declared(named: Mapping[str, str | None]) -> set[str]:
-    """The columns that are no fields: the standard ones, unless another column was named in their place."""
+    """The columns that are not fields: the standard ones for which no other column is named."""
     return {standard for standard, other in named.items() if other is None} | set(PLACES)
 
 
@@ -82,7 +81,7 @@ def _inferred(raw: RawTable, rows: NDArray[np.bool_], declared: set[str]) -> Ite
 
 
 def _type_of(column: pa.Array, has_types: bool) -> Type | None:
-    """The narrowest type that holds all cells; None for what no type holds."""
+    """The narrowest type that holds all cells; None = no type does."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _type_of(pc.cast(column, kind.value_type), has_types)
@@ -93,9 +92,10 @@ def _type_of(column: pa.Array, has_types: bool) -> Type | None:
 
 
 def type_of_kind(kind: pa.DataType) -> Type | None:
-    """The type whose values a column of this Arrow type holds; None: there is none.
+    """The type whose values a column of this Arrow type holds; None = there is none.
 
-    A struct is no event: nothing says of which type. Decimals that need more digits than ours have are floats.
+    A struct is not an event, because it does not name a type. Decimals with more digits than ours
+    are floats.
     """
     if pa.types.is_dictionary(kind):
         return type_of_kind(kind.value_type)
@@ -107,16 +107,16 @@ def type_of_kind(kind: pa.DataType) -> Type | None:
         return Type.INTEGER
     if pa.types.is_decimal(kind) and kind.scale <= DECIMAL_PLACES and kind.precision - kind.scale <= _WHOLE_DIGITS:
         return Type.DECIMAL
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or is_moment(kind):
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or is_time(kind):
         return Type.FLOAT
     if pa.types.is_map(kind):
-        return _made_of(Kind.DICTIONARY, kind.key_type, kind.item_type)
+        return _container(Kind.DICTIONARY, kind.key_type, kind.item_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _made_of(Kind.SEQUENCE, kind.value_type)
+        return _container(Kind.SEQUENCE, kind.value_type)
     is_location = kind == arrow_type(Type.LOCATION, NO_PLAN)
     return Type.LOCATION if is_location else None
 
 
-def _made_of(kind: Kind, *inner: pa.DataType) -> Type | None:
+def _container(kind: Kind, *inner: pa.DataType) -> Type | None:
     types = tuple(map(type_of_kind, inner))
     return None if None in types else Type(kind, tuple(type_ for type_ in types if type_ is not None))

@@ -1,8 +1,15 @@
 """Event tables as arrivals, for a plan.
 
-Columns of a table: `at` arrival time; `event` a type, or an event written as text; `ts` source time; `source`,
-`partition`, `offset` where the row came from; `start`, `end`, `shape` of events that are intervals. All others are
-fields of events, by name. A row that cannot be read becomes a MALFORMED record that says where and why.
+Columns of a table:
+
+at: arrival time
+event: an event type, or an event written as text
+ts: source time
+source, partition, offset: where the row came from
+start, end, shape: of events that are intervals
+
+All others are fields of events, by name. A row that cannot be read becomes a MALFORMED record that
+says where and why.
 """
 
 from __future__ import annotations
@@ -35,7 +42,7 @@ class TableRecords:
 
     arrivals: the records
     numbers: by record: its number in the table, from 1
-    is_history: the table has no arrival times, so records arrive at their source time and are sorted by it
+    is_history: the table has no arrival times; records arrive at their source time, sorted by it
     warning: implausible times, for people; None = all is plausible
     """
 
@@ -60,8 +67,8 @@ def read_arrivals(
     arrival, type, source_time: names of columns, instead of `at`, `event`, `ts`
     source: the source's name if the table has no such column; None = the file's name
 
-    Without an arrival column the table is history: rows arrive at their source time, in its order. Raises InputError
-    for anything that is not a table, and for a column that the plan needs and the table lacks.
+    Without an arrival column the table is history: rows arrive at their source time, in its order.
+    Raises InputError for anything that is not a table, and for a column that is missing.
     """
     return read_table(table, plan, ColumnNames(arrival, type, source_time), source).arrivals
 
@@ -80,9 +87,9 @@ def iter_arrivals(
     source_time: str | None = None,
     source: str | None = None,
 ) -> Iterator[Arrivals]:
-    """As `read_arrivals`, in parts (a Parquet file's row groups). Arrival never decreases from part to part.
+    """As `read_arrivals`, in parts: a Parquet file's row groups, anything else at once.
 
-    Each part of a history is sorted by source time, but only within itself.
+    Arrival never decreases from part to part; but parts of a history are sorted only within themselves.
     """
     floor = NO_TIME
     for part in iter_raw(table, source, few_values=(type or TYPE,)):
@@ -93,7 +100,7 @@ def iter_arrivals(
 
 
 def _read(raw: RawTable, plan: Plan, names: ColumnNames, floor: int = NO_TIME) -> TableRecords:
-    """Each stage takes what the stages before it found; the first reason to refuse a row is the one reported."""
+    """Run the stages of reading; the first reason to refuse a row is the one that is reported."""
     refusals = Refusals(raw)
     roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
     kinds = read_kinds(raw, plan, roles.type, refusals)

@@ -1,7 +1,7 @@
-"""Event tables with ordering policies: records, and the plan that says how each source's are put in order.
+"""Load event tables with ordering policies: the records, and a plan with the policy of each source.
 
-Takes tables, a plan and the policies chosen; gives the plan for these tables. Which source can bring which events is seen in
-the tables: a source is a table, or what its column `source` names.
+A source is a table, or what the table's column `source` names. Which event types a source has is
+found in the tables.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import iter_arrivals
 from runtime.replay.replay import Records, read_records, source_names
 
-Brought = Mapping[str, Sequence[str]]
-"""By source the event types that it brings."""
+EventsBySource = Mapping[str, Sequence[str]]
+"""By source: the event types of its records."""
 
 
 def read_ordered(
     tables: Sequence[Any], plan: Plan, columns: ColumnNames | None, orderings: Orderings
 ) -> tuple[Plan, Records]:
-    """Read event tables; the plan for them has the policies in it. Raises InputError, OrderingError."""
+    """The plan with the policies, and the records. Raises InputError, OrderingError."""
     if not orderings:
         return plan, read_records(tables, plan, columns)
     names = source_names(tables)
@@ -43,12 +43,13 @@ def read_ordered(
 
 
 def plan_for_files(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orderings: Orderings) -> Plan:
-    """The same plan as `read_ordered` gives, of files that are read part by part and not kept."""
+    """The plan that `read_ordered` gives, for files that are read in parts and not kept."""
     if not orderings:
         return plan
     names = source_names(paths)
     if orderings.keys() == {None} and orderings[None].timeline in (TimelineKind.KEY, TimelineKind.EVENT_TYPE):
-        return with_ordering(plan, [SourceOrdering(None, orderings[None])])  # the names of sources do not matter
+        # Each key or event type has its own timeline, whatever its source: the files need not be read.
+        return with_ordering(plan, [SourceOrdering(None, orderings[None])])
     parts = (
         part
         for path, name in zip(paths, names, strict=True)
@@ -68,21 +69,26 @@ def _for_table(plan: Plan, orderings: Orderings, name: str) -> Plan:
     return for_reading(plan, policy_of(orderings, name))
 
 
-def ordered(plan: Plan, orderings: Orderings, names: Sequence[str], brought: Brought) -> Plan:
-    """The plan with the policies of sources that bring these events; `names`: the tables'. Raises OrderingError."""
-    refuse_unknown(orderings, [*names, *brought])
+def ordered(plan: Plan, orderings: Orderings, names: Sequence[str], events: EventsBySource) -> Plan:
+    """The plan with the policies of the sources. Raises OrderingError.
+
+    orderings: the policies that were chosen, by source
+    names: the names of the tables, in order
+    events: the event types of each source
+    """
+    refuse_unknown(orderings, [*names, *events])
     order = {name: place for place, name in enumerate(names)}
-    given = [
-        SourceOrdering(source, policy_of(orderings, source), tuple(brought[source]))
-        for source in sorted(brought, key=lambda source: (order.get(source, len(order)), source))
+    policies = [
+        SourceOrdering(source, policy_of(orderings, source), tuple(events[source]))
+        for source in sorted(events, key=lambda source: (order.get(source, len(order)), source))
     ]
-    seen = {event for events in brought.values() for event in events}
+    seen = {event for its_events in events.values() for event in its_events}
     others = tuple(event.name for event in plan.events if event.name not in seen)
-    return with_ordering(plan, [*given, SourceOrdering(None, orderings.get(None), others)])
+    return with_ordering(plan, [*policies, SourceOrdering(None, orderings.get(None), others)])
 
 
 def refuse_unknown(orderings: Orderings, names: Sequence[str]) -> None:
-    """Raises OrderingError for policies of sources that are not there."""
+    """Raise OrderingError for policies of sources that do not exist."""
     found: list[tuple[str | None, str]] = []
     for source in orderings:
         if source is not None and source not in names:
@@ -94,7 +100,7 @@ def refuse_unknown(orderings: Orderings, names: Sequence[str]) -> None:
 
 
 def events_by_source(parts: Iterable[Arrivals], plan: Plan) -> dict[str, list[str]]:
-    """The event types that the records of each source have, in the plan's order."""
+    """The event types of the records of each source, in the plan's order."""
     found: dict[str, set[int]] = {}
     for part in parts:
         kinds = part.system("kind").astype(np.int64)

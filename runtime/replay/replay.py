@@ -1,8 +1,7 @@
-"""A bounded table through the engine, all at once: records in, results in their promised order out.
+"""Replay: run the engine over all records of bounded tables, with results in a guaranteed order.
 
-Takes event tables and a plan; gives `Results` whose rows stand in the order of the steps that brought them, then query, key,
-match time, and the order of candidates (oldest first). Reading is left to `runtime.reading.tables`, the row by row account to
-`runtime.replay.steps`.
+Rows of results are ordered by the step that produced them, then query, key, match time, and
+candidate (oldest first).
 """
 
 from __future__ import annotations
@@ -29,15 +28,20 @@ from runtime.reading.tables import read_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 CHUNK = 500_000
-"""Records given to the engine in one call, at least: few enough to stay near the processor. While more than half as many events are
-remembered it is twice those, as each call passes over them."""
+"""The least number of records per call of the engine: few enough for the processor's caches.
+
+A call also passes over all events in key state, so that a call has at least twice as many records
+as those."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records of all tables in order of arrival; `rows`: the number of each in its table; `sources`: the tables'.
+    """All records of all tables, in order of arrival.
 
-    `warnings`: what in the tables can hardly be meant, a line each.
+    arrivals: the records
+    rows: by record: its number in its table, from 1
+    sources: the names of the tables
+    warnings: implausible times, one line per table
     """
 
     arrivals: Arrivals
@@ -46,7 +50,7 @@ class Records:
     warnings: tuple[str, ...] = ()
 
     def until(self, moment: int | None) -> Records:
-        """The records that have arrived at a moment (microseconds); all of them for None."""
+        """The records that have arrived by a time (µs); None = all."""
         if moment is None:
             return self
         count = int(np.searchsorted(self.arrivals.system("arrival"), moment, side="right"))
@@ -56,9 +60,9 @@ class Records:
 def read_records(
     tables: Sequence[Any], plan: Plan, columns: ColumnNames | None = None, plans: Sequence[Plan] | None = None
 ) -> Records:
-    """Read event tables and merge them by arrival; ties in the order in which the tables are given.
+    """Read event tables and merge them by arrival; equal arrival in the order of the tables.
 
-    `plans`: for each table the plan that says which columns it needs, where that is not `plan`.
+    plans: by table: the plan that says which columns it needs; None = `plan` for all
     """
     names = source_names(tables)
     each = zip(tables, plans or [plan] * len(tables), names, strict=True)
@@ -71,7 +75,7 @@ def read_records(
 
 
 def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
-    """A source's name is its file's, or `table`; where two are alike, the later ones get a number."""
+    """The names of tables: the file's name, or `table`; repeated names get a number: `table#2`."""
     names: list[str] = []
     for table in tables:
         name = Path(table).name if isinstance(table, str | Path) else "table"
@@ -83,17 +87,18 @@ def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
 def replay_records(
     plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
 ) -> Results:
-    """Run the engine over records, see `measured_replay`, and give what came of them."""
+    """Run the engine over records; as `measured_replay`, without the metrics."""
     return measured_replay(plan, records, until=until, flush=flush, matcher=matcher)[0]
 
 
 def measured_replay(
     plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
 ) -> tuple[Results, pa.Table]:
-    """Run the engine over records: results, and the figures of `runtime.engine.metrics` at the end.
+    """Run the engine over records; gives results, and the metrics at the end.
 
-    After the last one time goes on until nothing is due any more; with `until` (microseconds) it stops there, what is
-    due exactly then still runs; with `flush` false it stops at the last record.
+    until: time, µs, at which the replay ends, with its timers; None = as `flush` says
+    flush: time advances after the last record until no timer is left; False = it ends there
+    matcher: `auto`, `kernel` or `reference`
     """
     engine = Engine(plan, matcher, sources=records.sources)
     table = records.until(until).arrivals.table
@@ -111,8 +116,10 @@ def measured_replay(
 
 
 def _numbered(results: Results, first: int) -> Results:
-    """Steps numbered through all calls: those of this one begin at `first`; timers stay as they are. The end of the input comes behind
-    the last record."""
+    """Number the steps over all calls of the engine: this call's first record is step `first`.
+
+    Timers keep their negative steps. The end of the input remains after the last record.
+    """
 
     def numbered(table: pa.Table) -> pa.Table:
         place = table.schema.get_field_index("_step")
@@ -139,11 +146,8 @@ def _concat(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
     )
 
 
-# ---------------------------------------------------------------------------------------------------- promised order
-
-
 def in_order(plan: Plan, results: Results) -> Results:
-    """The same results, each table in its promised order."""
+    """The results with each table in its guaranteed order."""
     names = [query.title for query in plan.queries if query.title in results.matches]
     matches = {name: _sorted_matches(results.matches[name]) for name in names}
     return Results(matches, _sorted_outputs(plan, matches, results.outputs), _sorted_discards(results), results.ledger)
@@ -161,15 +165,14 @@ def _sorted_matches(table: pa.Table) -> pa.Table:
 
 
 def _is_in_order(table: pa.Table) -> bool:
-    """Whether the matches' steps go up, so that nothing else has to decide."""
+    """Whether the steps of the matches strictly increase, so that no other column matters."""
     emitted = table.column("emitted").cast(pa.int64()).to_numpy()
     step = table.column("_step").to_numpy()
     return bool(((emitted[1:] > emitted[:-1]) | ((emitted[1:] == emitted[:-1]) & (step[1:] > step[:-1]))).all())
 
 
 def _sorted_outputs(plan: Plan, matches: dict[str, pa.Table], outputs: pa.Table) -> pa.Table:
-    """What belongs to no moment first, then by step: control errors, then queries, then the order of their matches;
-    statements keep their order."""
+    """Sort outputs, stable: those without a time first, then by step, query and match."""
     if not len(outputs):
         return outputs
     ids = [table.column("match_id") for table in matches.values()]
@@ -191,7 +194,7 @@ def _sorted_discards(results: Results) -> pa.Table | None:
 
 
 def matches_in_order(plan: Plan, results: Results) -> list[tuple[str, int]]:
-    """(query's title, row in its table) of all matches, whose tables are in order: by step, query, row."""
+    """All matches as (query's title, row in its sorted table), by step, query and row."""
     titles = [query.title for query in plan.queries if query.title in results.matches]
     tables = [results.matches[title] for title in titles]
     if not tables:

@@ -1,8 +1,7 @@
-"""The account of a replay, step by step: one step a record, and one for each moment at which a timer was due.
+"""A replay step by step: one step per record, and one per key and expired timer.
 
-Takes records and a plan; gives `Step`s in order. Timers due by a record's arrival are their own steps before it, one a
-key where several are due at once, shown only if they moved something that a user can see: a match, an output, or a
-definitive time that a waiting event needed. The engine does the work; here it is only asked after each step.
+Timers that expire by a record's arrival are steps before that record. They are reported only if a
+user can see an effect: a match, an output, or a definitive time that has reached a buffered event.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outp
 from runtime.results.schemas import Results
 
 Key = tuple[Any, ...]
-"""Values that can be looked up and ordered: a location is the tuple of its members' names and values."""
+"""A key that can be hashed and sorted: a location is a tuple of names and values."""
 
 _JUDGED = (Outcome.USED, Outcome.HEARTBEAT)
 _CONCERNED = (*_JUDGED, Outcome.NULL_KEY, Outcome.NULL_TIME)
@@ -39,11 +38,20 @@ _CONCERNED = (*_JUDGED, Outcome.NULL_KEY, Outcome.NULL_TIME)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one record, or one timer of one key, did. Moments are microseconds UTC.
+    """The effect of one record, or of the timers of one key. Times are microseconds UTC.
 
-    `row`: the record's number in its table, None for a timer. `text`: the event as `toString` prints it. `end`: that of an
-    interval or an end edge, which begins at `source_time`. `time`: the event's time after adjustment. `definitive`: the query's definitive time for the key afterwards. `key`: the
-    partition key of a timer, or of a record under the first query that it concerns.
+    at: arrival time, or when the timers expired
+    row: the record's number in its table; None = timers
+    event: the name of the event type; None = timers, or a record without one
+    text: the event as `toString()` prints it, or the text of a record that is not an event
+    source_time: source time; None = there is none
+    end: end of an interval or end edge; None = there is none
+    time: the event's time after adjustment; None = there is none, or the record was discarded
+    adjusted: why the time was adjusted; None = it was not
+    discarded: why the record was discarded; None = it was not
+    definitive: earliest definitive time of the queries concerned after the step; None = unknown
+    matches, outputs: as in `--format steps`
+    key: key of the timers, or of the record in the first query that it concerns; None = none
     """
 
     at: int
@@ -94,7 +102,14 @@ def replay_steps(
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """What one query makes of each record: its outcome, its time, whether that counts, its key; whether it waits for more than its time."""
+    """How one query reads the records; all by record.
+
+    outcome: an `Outcome`
+    time: source time, µs
+    keys: the key
+    timed: the event happens at its source time, not at arrival
+    strict: the event is released after its time only, not at it
+    """
 
     outcome: Sequence[int]
     time: Sequence[int]
@@ -104,6 +119,11 @@ class _Role:
 
 
 class _Stepping:
+    """A replay in progress.
+
+    waiting: by query and key: the definitive times that buffered events wait for
+    """
+
     def __init__(self, plan: Plan, records: Records, matcher: str) -> None:
         self.plan = plan
         self.world = Names(plan)
@@ -126,14 +146,15 @@ class _Stepping:
         selection = Selector(self.plan, query).select(self.table, self.kinds)
         columns = [column.to_pylist() for column in key_columns(self.table, self.kinds, self.plan, query)]
         keys = [_key_of(cells) for cells in zip(*columns, strict=True)] if columns else [()] * len(self.kinds)
-        waits = [*(uses_source_time(item) for item in query.inputs), True]  # the last is for heartbeats: no input
+        # The last place of both lists, index -1, is for heartbeats, which belong to no input.
+        waits = [*(uses_source_time(item) for item in query.inputs), True]
         timed = [waits[place] for place in selection.input.tolist()]
         stricts = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
         strict = [stricts[place] for place in selection.input.tolist()]
         return _Role(selection.outcome.tolist(), selection.time.tolist(), keys, timed, strict)
 
     def record(self, index: int) -> Step:
-        """One record through the engine."""
+        """Process one record."""
         results = self.engine.process(Arrivals(self.table.slice(index, 1)))
         discarded = {(row["query"], row["reason"]) for row in _discards(results)}
         concerned = [place for place, role in enumerate(self.roles) if role.outcome[index] in _CONCERNED]
@@ -163,15 +184,15 @@ class _Stepping:
         )
 
     def timers(self, until: int | None) -> Iterator[Step]:
-        """Everything that time alone brings up to a moment; None: until nothing is due."""
+        """Let the timers up to a time expire; None = until no timer is left."""
         while (due := self.engine.next_wake()) is not None and (until is None or due <= until):
             results = self.engine.process(Arrivals.empty(self.plan), now=due)
             following = self.engine.next_wake()
-            assert following is None or following > due, "what was due has been run"
+            assert following is None or following > due, "timers that have expired are gone"
             yield from self._timer_steps(due, results)
 
     def end(self) -> Iterator[Step]:
-        """What the end of the input brings, where that is a bound beyond all times."""
+        """The end of the input, which makes all events definitive if their policy is final."""
         results = self.engine.end()
         if self.engine.clock is not None:
             yield from self._timer_steps(self.engine.clock, results)
@@ -192,7 +213,7 @@ class _Stepping:
             )
 
     def _matched(self, results: Results) -> Iterator[tuple[int, Key]]:
-        """The (query, key)s that have matches."""
+        """The (query, key) pairs that have matches."""
         for place, query in enumerate(self.plan.queries):
             table = results.matches.get(query.title)
             for key in table.column("key").to_pylist() if table is not None else []:
@@ -202,7 +223,7 @@ class _Stepping:
         return [self.plan.queries[place].title for place in places]
 
     def _wait(self, place: int, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
-        """Remembers the definitive time that an event waits for."""
+        """Store the definitive time that an event waits for."""
         role = self.roles[place]
         if role.outcome[index] == Outcome.USED and not is_discarded and not self.is_end[index]:
             time = role.time[index] if role.timed[index] else int(self.arrival[index])
@@ -210,7 +231,7 @@ class _Stepping:
             self.waiting.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
 
     def _released(self) -> list[tuple[int, Key]]:
-        """The (query, key)s of which definitive time has reached a waiting event, in order; those wait no more."""
+        """Remove the events that definitive time has reached; the (query, key) pairs in order."""
         reached = []
         for (place, key), times in list(self.waiting.items()):
             definitive = self.engine.definitive(self.plan.queries[place].title, _cells_of(key))
@@ -223,7 +244,7 @@ class _Stepping:
         return sorted(reached)
 
     def _definitives(self, index: int) -> list[int]:
-        """The definitive times of the queries that a record concerns; of unkeyed queries always."""
+        """The definitive times of the queries concerned, and of all queries without keys."""
         found = []
         for query, role in zip(self.plan.queries, self.roles, strict=True):
             if query.keys and (role.outcome[index] not in _CONCERNED or None in role.keys[index]):
@@ -234,7 +255,7 @@ class _Stepping:
         return found
 
     def _times(self, index: int, concerned: Sequence[int]) -> tuple[int | None, int | None]:
-        """Source time, and the time that the event has for the first query that takes it."""
+        """Source time, and the event's time for the first query that uses it."""
         declared = int(self.table.column("_source_time")[index].as_py())
         source_time = next((self.roles[place].time[index] for place in concerned), declared)
         judged = [self.roles[place] for place in concerned if self.roles[place].outcome[index] in _JUDGED]
@@ -275,7 +296,7 @@ class _Stepping:
 
 
 def row_numbers(records: Records) -> RowOf:
-    """Finds a record's row by its coordinates."""
+    """A function from a record's source, partition and offset to its row."""
     offset = records.arrivals.system("offset")
     if (offset == records.rows).all():
         return lambda _source, _partition, offset: offset
@@ -290,7 +311,7 @@ def _key_of(cells: Iterable[Any]) -> Key:
 
 
 def _cells_of(key: Key) -> tuple[Any, ...]:
-    """What `_key_of` was made of."""
+    """The inverse of `_key_of`."""
     return tuple(dict(part) if isinstance(part, tuple) else part for part in key)
 
 

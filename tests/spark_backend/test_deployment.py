@@ -229,9 +229,9 @@ def test_control_events_reach_every_bucket_once_in_order_of_arrival(spark: Spark
     assert streamed(tmp_path) == as_lists(embedded(tmp_path))
     output = pd.read_parquet(tmp_path / "out" / "output")
     assert sorted(output[output["kind"] == "error"]["text"]) == [
-        "'SetDelayedEventsLeeway(soon, 1.0)' is no control event: 'soon' is not a value; strings stand in double quotes",
+        "'SetDelayedEventsLeeway(soon, 1.0)' is not a control event: 'soon' is not a value; strings are written in double quotes",
         "SetDelayedEventsLeeway(delayLeeway, reorderBuffer) takes 2 arguments",
-        f"control event 'SetLeeway' is not known; expected {KNOWN_CONTROLS}",
+        f"unknown control event 'SetLeeway'; expected {KNOWN_CONTROLS}",
     ]
     assert report.ledger["Rise", "one.json", "control"] == 4
     assert report.ledger["Jump", "one.json", "control"] == 4

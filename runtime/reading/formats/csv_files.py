@@ -113,20 +113,20 @@ def _parse(data: bytes, header: Sequence[str]) -> pa.Table:
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         return pc.cast(column, pa.string())
-    except pa.ArrowInvalid:  # some cell is not UTF-8: show it with replacement characters, as editors do
+    except pa.ArrowInvalid:  # a cell is not UTF-8: show replacement characters
         cells = [None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()]
         return pa.chunked_array([pa.array(cells, pa.string())])
 
 
-# One cell: plain text that does not begin with a quote, or a quoted text in which a quote is doubled, or nothing.
+# One cell: text without quotes, or quoted text in which every quote is doubled, or nothing.
 _CELL = rb'(?:[^",\r\n][^,\r\n"]*|"(?:[^"]|"")*")?'
 
 
 def _good_records(name: str, records: _Records, header: Sequence[str]) -> RawTable:
     """The records that are rows, with what is wrong with each of the others.
 
-    A stray quote makes one record of all lines up to the next quote. Then every line is taken as a record, so that the
-    quote spoils its own line only.
+    A stray quote makes one record of all lines up to the next quote. Then every line is taken as a
+    record, so that the quote spoils its own line only.
     """
     pattern = re.compile(rb"%s(?:,%s){%d}\r?\n?" % (_CELL, _CELL, len(header) - 1))
     found = records.rows()

@@ -31,7 +31,10 @@ def read_json(path: Path, name: str, _few_values: Collection[str]) -> Iterator[R
 
 
 def _lines_at_once(data: bytes, name: str) -> RawTable | None:
-    """All lines by Arrow's reader. None if a line is broken, or if a type that Arrow infers would change a value."""
+    """All lines by Arrow's reader.
+
+    None = a line is broken, or Arrow's types would change a value.
+    """
     try:
         first = json.loads(data.lstrip().partition(b"\n")[0])
         text = pa.schema([(key, pa.string()) for key, value in first.items() if isinstance(value, str)])
