@@ -34,10 +34,10 @@ from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.cell_values import column_values, row_events, to_cell
-from runtime.columns.methods import Mask, both, native_call, seconds_of
+from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.compiled import kernel
 from runtime.instants import NO_TIME
-from runtime.interpreter.context import Context, Names, Steps
+from runtime.interpreter.context import Context, PlanWorld, StepBudget
 from runtime.interpreter.expressions import combine, value_type
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Value, World
@@ -122,7 +122,7 @@ def evaluate(
     """The value of an expression on every row; see `as_array` and `EventRows`."""
     keys = [] if query is None else [key.type for key in query.keys]
     has_keys = all(column_name(key_field(index), type_) in table.column_names for index, type_ in enumerate(keys))
-    return _value(expression, EventRows(table, event, Names(plan, query), tuple(keys) if has_keys else ()))
+    return _value(expression, EventRows(table, event, PlanWorld(plan, query), tuple(keys) if has_keys else ()))
 
 
 _ARRAYS = (Type.BOOLEAN, Type.INTEGER, Type.FLOAT)
@@ -148,7 +148,7 @@ def _value(expression: Expression, rows: EventRows) -> Column:
             return _arithmetic(operator, value_type(left), _value(left, rows), _value(right, rows))
         case Binary(operator=operator, left=left, right=right) if left.type == Type.STRING:
             one, two = _value(left, rows), _value(right, rows)
-            return Column(_strings(operator, one.values, two.values), both(one.valid, two.valid))
+            return Column(_strings(operator, one.values, two.values), both_valid(one.valid, two.valid))
         case Call(method="getTime", receiver=EventOf()) if (times := rows.times) is not None:
             known = times != NO_TIME
             return Column(seconds_of(times), None if known.all() else known)
@@ -199,11 +199,11 @@ def _logical(expression: Binary, rows: EventRows) -> Column:
     decided = ~left.values if expression.operator == "and" else left.values
     values = left.values & right.values if expression.operator == "and" else left.values | right.values
     right_valid = None if right.valid is None else right.valid | decided
-    return Column(values, both(left.valid, right_valid))
+    return Column(values, both_valid(left.valid, right_valid))
 
 
 def _arithmetic(operator: str, type_: Type, left: Column, right: Column) -> Column:
-    valid = both(left.valid, right.valid)
+    valid = both_valid(left.valid, right.valid)
     a, b = left.values, right.values
     with np.errstate(all="ignore"):
         match operator:
@@ -214,11 +214,11 @@ def _arithmetic(operator: str, type_: Type, left: Column, right: Column) -> Colu
             case "*":
                 return Column(a * b, valid)
             case "/" if type_ == Type.INTEGER:
-                return Column(_divide(a, b), both(valid, _nonzero(b)))
+                return Column(_divide(a, b), both_valid(valid, _nonzero(b)))
             case "/":
                 return Column(a / b, valid)
             case "%" if type_ == Type.INTEGER:
-                return Column(_remainder(a, b), both(valid, _nonzero(b)))
+                return Column(_remainder(a, b), both_valid(valid, _nonzero(b)))
             case "%":
                 return Column(np.fmod(a, b), valid)
             case "=":
@@ -269,12 +269,12 @@ def _call(call: Call, rows: EventRows) -> Column:
     parts = [_value(part, rows) for part in children(call)]
     valid = None
     for part in parts:
-        valid = both(valid, part.valid)
+        valid = both_valid(valid, part.valid)
     found = native_call(call, [part.values for part in parts])
     if found is None:
         return _each(call, parts, rows)
     values, fits = found
-    return Column(values, both(valid, fits))
+    return Column(values, both_valid(valid, fits))
 
 
 def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:
@@ -294,7 +294,7 @@ def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:
     ]
     for row in np.flatnonzero(good).tolist():
         if is_call:
-            context.steps = Steps()
+            context.steps = StepBudget()
             context.keys = [key[row] for key in keys]
         try:
             values[row] = combine(node, [part[row] for part in lists], context)

@@ -26,7 +26,7 @@ Result = tuple[Any, Mask | None]
 """The values, and a mask of the rows that have one; None = all rows."""
 
 
-def both(left: Mask | None, right: Mask | None) -> Mask | None:
+def both_valid(left: Mask | None, right: Mask | None) -> Mask | None:
     """The rows on which both columns have a value; None = all rows."""
     if left is None or right is None:
         return right if left is None else left

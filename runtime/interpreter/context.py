@@ -17,7 +17,7 @@ DEEPEST_CALLS = 500
 """How deep calls of actions may be nested."""
 
 
-class Names:
+class PlanWorld:
     """The `World` of a plan, with the actions of one of its queries."""
 
     def __init__(self, plan: Plan, query: QueryPlan | None = None) -> None:
@@ -37,12 +37,12 @@ class Names:
         return self._actions[event, name]
 
 
-NOWHERE: World = Names(Plan((), ()))
+EMPTY_WORLD: World = PlanWorld(Plan((), ()))
 """A world without event types and actions."""
 
 
 @dataclass(slots=True)
-class Steps:
+class StepBudget:
     """The steps that are left, shared by everything that is evaluated for one match."""
 
     left: int = MOST_STEPS
@@ -97,8 +97,8 @@ class Context:
     selects: Sequence[Value] = ()
     aggregates: Mapping[Aggregate, Value] = field(default_factory=dict)
     locals: list[Any] = field(default_factory=list)
-    world: World = NOWHERE
+    world: World = EMPTY_WORLD
     outputs: list[Output] = field(default_factory=list)
-    steps: Steps = field(default_factory=Steps)
+    steps: StepBudget = field(default_factory=StepBudget)
     depth: int = 0
     invoke: Callable[[Action, Sequence[Value], Context], Value] = no_actions

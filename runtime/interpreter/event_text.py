@@ -244,7 +244,7 @@ def _fitted(written: Written, type_: Type, world: World) -> Value:
         case Kind.OPTIONAL, _:
             return None if written is None else fitted(written, type_.of[0], world)
         case Kind.EVENT, TextEvent(name=name) if name.rpartition(".")[2] == type_.name.rpartition(".")[2]:
-            return Event(world.event_type(type_.name), fields(written, world.event_type(type_.name), world))
+            return Event(world.event_type(type_.name), fields_of(written, world.event_type(type_.name), world))
         case _:
             return None
 
@@ -276,7 +276,7 @@ def _location(corners: tuple[Written, ...], world: World) -> Location:
     return Location(x1, y1, x2, y2)
 
 
-def fields(written: TextEvent, event: EventType, world: World) -> dict[str, Value]:
+def fields_of(written: TextEvent, event: EventType, world: World) -> dict[str, Value]:
     """The fields of an event as written; a null is None.
 
     Raises EventTextError that names the field that does not fit.

@@ -28,7 +28,7 @@ from querylang.plan.model import (
 )
 from runtime.instants import NEVER
 from runtime.interpreter.aggregates import BY_RECENCY, aggregate
-from runtime.interpreter.context import Context, Names
+from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate, holds
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value
@@ -59,7 +59,7 @@ class ReferenceMatcher:
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._query = query
-        self._world = Names(plan, query)
+        self._world = PlanWorld(plan, query)
         self._conditions = query.conditions
         self._aggregates = aggregates_of(query)
         self._may_mention_keys = any(_may_mention_keys(node) for node in (*_expressions(query), *self._aggregates))

@@ -12,7 +12,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.arrow_types import arrow_type
 from runtime.columns.cell_values import row_events, to_cell
 from runtime.instants import NEVER
-from runtime.interpreter.context import Names
+from runtime.interpreter.context import PlanWorld
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.interface import Found, Ordered, Waiting
 from runtime.matching.reference import ReferenceMatcher, Released
@@ -26,7 +26,7 @@ class ReferenceOverColumns:
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan = plan
         self._query = query
-        self._world = Names(plan, query)
+        self._world = PlanWorld(plan, query)
         self._matcher = ReferenceMatcher(plan, query)
         self._aggregates = aggregates_of(query)
 

@@ -20,7 +20,7 @@ from runtime.arrow_types import arrow_type
 from runtime.columns.cell_values import to_cell
 from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_times
 from runtime.instants import NO_TIME, SECOND
-from runtime.interpreter.context import Names
+from runtime.interpreter.context import PlanWorld
 from runtime.reading.cell_parser import CellError, fitted_cell
 
 _FORMS = {
@@ -118,7 +118,7 @@ def _is_exact(kind: pa.DataType, type_: Type, plan: Plan) -> bool:
 
 
 def _by_cell(column: pa.Array, type_: Type, plan: Plan) -> Converted:
-    world = Names(plan)
+    world = PlanWorld(plan)
     cells: list[Any] = []
     bad = np.zeros(len(column), np.bool_)
     for row, cell in enumerate(column.to_pylist()):

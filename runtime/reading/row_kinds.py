@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from querylang.plan.model import EventType, Plan
 from runtime.columns.arrivals import RecordKind
-from runtime.interpreter.context import Names
-from runtime.interpreter.event_text import EventTextError, fields, parse_event_text
+from runtime.interpreter.context import PlanWorld
+from runtime.interpreter.event_text import EventTextError, fields_of, parse_event_text
 from runtime.interpreter.values import Event, World
 from runtime.reading.column_names import TYPE, did_you_mean
 from runtime.reading.control_events import control_name
@@ -107,7 +107,7 @@ def _of_column(column: pa.Array, plan: Plan, refusals: Refusals) -> RowKinds:
     encoded = _as_dictionary(column)
     cells = [*encoded.dictionary.to_pylist(), ""]  # the last one is for nulls
     codes = pc.fill_null(encoded.indices, len(cells) - 1).to_numpy()
-    world = Names(plan)
+    world = PlanWorld(plan)
     meanings = [_meaning(cell.strip(), plan, world) for cell in cells]
     kinds = np.array([meaning.kind for meaning in meanings], np.int16)[codes]
     texts: NDArray[np.object_] | None = None
@@ -177,7 +177,7 @@ def _meaning(cell: str, plan: Plan, world: World) -> _Meaning:
         )
     type_ = plan.events[index]
     try:
-        return _Meaning(index, written=Event(type_, fields(event, type_, world)))
+        return _Meaning(index, written=Event(type_, fields_of(event, type_, world)))
     except EventTextError as error:
         return _Meaning(RecordKind.MALFORMED, problem=str(error))
 

@@ -21,7 +21,7 @@ from runtime.columns.keys import key_columns
 from runtime.columns.timestamps import format_time
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
-from runtime.interpreter.context import Names
+from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import event_text
 from runtime.policies.per_input import uses_source_time
 from runtime.reading.control_events import control_name
@@ -126,7 +126,7 @@ class _Stepping:
 
     def __init__(self, plan: Plan, records: Records, matcher: str) -> None:
         self.plan = plan
-        self.world = Names(plan)
+        self.world = PlanWorld(plan)
         self.records = records
         self.engine = Engine(plan, matcher, sources=records.sources)
         self.table = records.arrivals.table

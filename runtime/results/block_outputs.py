@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.value_types import Type
 from runtime.columns.cell_values import event_of, from_cell
-from runtime.interpreter.context import Context, Names, Output
+from runtime.interpreter.context import Context, Output, PlanWorld
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.statements import run_block as run_statements
 from runtime.interpreter.values import EvaluationError, Event, Value, World, seconds
@@ -43,7 +43,7 @@ def run_block(plan: Plan, query: QueryPlan, matches: pa.Table) -> pa.Table:
 
 def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Context]:
     """The context of each match's block."""
-    world = Names(plan, query)
+    world = PlanWorld(plan, query)
     bound = [[]] * len(matches) if query.every is not None else zip(*_terms(plan, query, matches, world), strict=True)
     keys = _values(matches, "key", [(key.name, key.type) for key in query.keys], world)
     selects = [(item.name, item.value.type) for item in query.every.selects] if query.every is not None else []

@@ -22,7 +22,7 @@ from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import RecordKind
 from runtime.columns.cell_values import from_cell, row_events, to_cell
 from runtime.engine.snapshot import decode, encode
-from runtime.interpreter.context import Names
+from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import event_text, inner_text
 from runtime.reading.conversion import agrees, convert
 from runtime.reading.schema_inference import infer_schemas
@@ -112,7 +112,7 @@ def test_every_kind_of_table_holds_every_type(kind: str, tmp_path: Path) -> None
     arrivals = read_arrivals(TABLES[kind](tmp_path), ONE)
     arrivals.table.validate(full=True)
     assert arrivals.table.column("_text").to_pylist() == [None, None]
-    events = row_events(ONE.event("A"), arrivals.table, Names(ONE), [None, None])
+    events = row_events(ONE.event("A"), arrivals.table, PlanWorld(ONE), [None, None])
     assert [event_text(event.type, event.values) for event in events] == [FULL, EMPTY]
 
 

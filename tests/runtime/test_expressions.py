@@ -37,7 +37,7 @@ from runtime.columns.cell_values import from_cell
 from runtime.columns.expressions import as_array, evaluate
 from runtime.columns.methods import native_call
 from runtime.instants import NO_TIME
-from runtime.interpreter.context import Context, Names
+from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate as interpret
 from runtime.interpreter.expressions import holds as interpreted_condition
 from runtime.interpreter.statements import run_action
@@ -92,7 +92,7 @@ MIXED = Action(
 )
 EVENT = EventType("E", tuple(Field(name, type_) for name, type_ in FIELDS.items()), (MIXED,))
 PLAN = Plan((EVENT,), ())
-WORLD = Names(PLAN)
+WORLD = PlanWorld(PLAN)
 
 CALLS: dict[Type, list[tuple[Type, str]]] = {}
 """Result, then the methods that give it: all of the language's table between scalars and decimals."""

@@ -12,14 +12,14 @@ from querylang.plan.expression import Call, LocalOf
 from querylang.plan.library import METHODS, STATIC_METHODS, method_of, methods_of, static_method_of
 from querylang.plan.model import EventType, Field, Plan
 from querylang.plan.value_types import Kind, Type
-from runtime.interpreter.context import Context, Names
+from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.event_text import parse_value
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.value_text import inner_text
 from runtime.interpreter.values import EvaluationError, Event, Value
 
 FILE = Path(__file__).with_name("methods.cases")
-WORLD = Names(Plan((EventType("A", (Field("i", Type.INTEGER), Field("s", Type.STRING))),), ()))
+WORLD = PlanWorld(Plan((EventType("A", (Field("i", Type.INTEGER), Field("s", Type.STRING))),), ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 import ensue
 import querylang
 from querylang.plan.model import Plan
-from runtime.interpreter.context import MOST_STEPS, Context, Names, Steps
+from runtime.interpreter.context import MOST_STEPS, Context, PlanWorld, StepBudget
 from runtime.interpreter.statements import run_action, run_block
 from runtime.interpreter.values import Dictionary, EvaluationError, Event
 
@@ -69,14 +69,14 @@ def pattern_events(plan: Plan) -> list[Event]:
 
 def outputs(plan: Plan, steps: int = MOST_STEPS) -> list[str]:
     query = plan.query("Q")
-    world = Names(plan, query)
+    world = PlanWorld(plan, query)
     context = Context(
         bound=pattern_events(plan),
         is_block=True,
         locals=[None] * query.slots,
         world=world,
         invoke=run_action,
-        steps=Steps(steps),
+        steps=StepBudget(steps),
     )
     problem = []
     try:

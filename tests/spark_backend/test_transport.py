@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from querylang import compile_text
 from runtime.columns.cell_values import row_events
-from runtime.interpreter.context import Names
+from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import event_text
 from runtime.reading.tables import read_arrivals
 from spark_backend.operator.partition_groups import partition_groups
@@ -33,6 +33,6 @@ def test_every_type_travels_to_its_bucket() -> None:
     packed = [unpack_row(row["data"], PLAN) for row in rows]
     tables = [part.arrivals.table for item in packed for part in item.parts]
     found = [
-        event for table in tables for event in row_events(PLAN.event("A"), table, Names(PLAN), [None] * len(table))
+        event for table in tables for event in row_events(PLAN.event("A"), table, PlanWorld(PLAN), [None] * len(table))
     ]
     assert sorted(event_text(event.type, event.values) for event in found) == sorted(EVENTS)

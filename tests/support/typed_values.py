@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from querylang.plan.model import EventType, Field, Plan
 from querylang.plan.value_types import Type
-from runtime.interpreter.context import Names
+from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.values import Dictionary, Event, Location
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -18,7 +18,7 @@ INF, NAN = math.inf, math.nan
 X = EventType("X", (Field("x", Type.INTEGER), Field("o", Type.optional(Type.INTEGER))))
 OF_X = Type.event("X")
 PLAN = Plan((X,), ())
-WORLD = Names(PLAN)
+WORLD = PlanWorld(PLAN)
 
 TYPES = st.recursive(
     st.sampled_from([Type.BOOLEAN, Type.INTEGER, Type.FLOAT, Type.DECIMAL, Type.STRING, Type.LOCATION, OF_X]),
