@@ -77,11 +77,11 @@ def read_kinds(raw: RawTable, plan: Plan, column: str | None, refusals: Refusals
 
 
 def _only_event(raw: RawTable, plan: Plan) -> int:
-    read = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
-    if len(read) != 1:
-        found = f"the queries read {', '.join(read)}" if read else "no query reads an event"
+    needed = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
+    if len(needed) != 1:
+        found = f"the queries need {', '.join(needed)}" if needed else "no query needs an event"
         raise InputError(f"{raw.name}: has no column {TYPE!r}, and {found}{did_you_mean(TYPE, raw.names)}")
-    index = event_index(plan, next(iter(read)))
+    index = event_index(plan, next(iter(needed)))
     assert index is not None, "an input's event type is one of the plan's"
     return index
 

@@ -89,7 +89,7 @@ def iter_arrivals(
 ) -> Iterator[Arrivals]:
     """As `read_arrivals`, in parts: a Parquet file's row groups, anything else at once.
 
-    Arrival never decreases from part to part; but parts of a history are sorted only within themselves.
+    Arrival never decreases from part to part, except that parts of a history are sorted one by one.
     """
     floor = NO_TIME
     for part in iter_raw(table, source, few_values=(type or TYPE,)):

@@ -264,7 +264,7 @@ def test_what_cannot_be_a_table_is_one_clear_line(table: Any, options: dict[str,
 
 
 def test_a_table_without_types_for_several_inputs_is_refused() -> None:
-    with pytest.raises(InputError, match="has no column 'event', and the queries read A, B"):
+    with pytest.raises(InputError, match="has no column 'event', and the queries need A, B"):
         read_arrivals([{"at": 1, "ts": 1}], BOTH)
 
 
