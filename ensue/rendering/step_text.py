@@ -9,7 +9,7 @@ from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import text_of
-from runtime.reading.cell_parser import fitted_cell
+from runtime.reading.cell_parser import parse_cell
 from runtime.replay.steps import Step
 from runtime.results.json_objects import Plain
 
@@ -41,7 +41,7 @@ def match_text(plan: Plan, match: Plain) -> str:
 
 def _text(value: Any, type_: Type, plan: Plan) -> str:
     """What `toString()` prints of a value that a match holds as JSON."""
-    return text_of(fitted_cell(value, type_, PlanWorld(plan)), type_)
+    return text_of(parse_cell(value, type_, PlanWorld(plan)), type_)
 
 
 def _output_text(output: Plain) -> str:

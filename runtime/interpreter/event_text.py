@@ -92,7 +92,7 @@ def parse_event_text(text: str) -> TextEvent:
 
 def parse_value(text: str, type_: Type, world: World) -> Value:
     """Read a value of a type; raises EventTextError."""
-    return fitted(_read(text), type_, world)
+    return to_value(_read(text), type_, world)
 
 
 def _read(text: str) -> Written:
@@ -205,16 +205,16 @@ def _number(text: str, is_decimal: bool) -> int | float | Decimal:
         raise EventTextError(f"not a number: {_start(text)}") from error
 
 
-def fitted(written: Written, type_: Type, world: World) -> Value:
+def to_value(written: Written, type_: Type, world: World) -> Value:
     """What is written as a value of a type; an integer may be a float. Raises EventTextError."""
-    value = _fitted(written, type_, world)
+    value = _to_value(written, type_, world)
     if value is None and type_.kind is not Kind.OPTIONAL:
         raise EventTextError(f"not a value of {type_}")
     return value
 
 
-def _fitted(written: Written, type_: Type, world: World) -> Value:
-    """As `fitted`; None = not a value of the type."""
+def _to_value(written: Written, type_: Type, world: World) -> Value:
+    """As `to_value`; None = not a value of the type."""
     match type_.kind, written:
         case Kind.BOOLEAN, bool():
             return written
@@ -231,18 +231,18 @@ def _fitted(written: Written, type_: Type, world: World) -> Value:
         case Kind.LOCATION, TextEvent(name="" | "location", arguments=arguments) if len(arguments) == 4:
             return _location(arguments, world)
         case Kind.SEQUENCE, list():
-            return [fitted(item, type_.of[0], world) for item in written]
+            return [to_value(item, type_.of[0], world) for item in written]
         case Kind.DICTIONARY, TextPairs(items=items):
             return Dictionary.of(
-                (fitted(key, type_.of[0], world), fitted(item, type_.of[1], world)) for key, item in items
+                (to_value(key, type_.of[0], world), to_value(item, type_.of[1], world)) for key, item in items
             )
         case Kind.DICTIONARY, list():  # pairs, as data frames hold them
             pairs = [_pair(item) for item in written]
-            return fitted(TextPairs(tuple(pairs)), type_, world)
+            return to_value(TextPairs(tuple(pairs)), type_, world)
         case Kind.OPTIONAL, TextEvent(name="optional", arguments=arguments) if len(arguments) <= 1:
-            return fitted(arguments[0], type_.of[0], world) if arguments else None
+            return to_value(arguments[0], type_.of[0], world) if arguments else None
         case Kind.OPTIONAL, _:
-            return None if written is None else fitted(written, type_.of[0], world)
+            return None if written is None else to_value(written, type_.of[0], world)
         case Kind.EVENT, TextEvent(name=name) if name.rpartition(".")[2] == type_.name.rpartition(".")[2]:
             return Event(world.event_type(type_.name), fields_of(written, world.event_type(type_.name), world))
         case _:
@@ -272,7 +272,7 @@ def _decimal(number: float | Decimal) -> Decimal | None:
 
 
 def _location(corners: tuple[Written, ...], world: World) -> Location:
-    x1, y1, x2, y2 = (cast(float, fitted(corner, Type.FLOAT, world)) for corner in corners)
+    x1, y1, x2, y2 = (cast(float, to_value(corner, Type.FLOAT, world)) for corner in corners)
     return Location(x1, y1, x2, y2)
 
 
@@ -286,7 +286,7 @@ def fields_of(written: TextEvent, event: EventType, world: World) -> dict[str, V
     values: dict[str, Value] = {}
     for field, argument in zip(event.fields, written.arguments, strict=True):
         try:
-            values[field.name] = None if argument is None else fitted(argument, field.type, world)
+            values[field.name] = None if argument is None else to_value(argument, field.type, world)
         except EventTextError as error:
             given = _as_written(argument)
             raise EventTextError(f"{given} is not a value of {field.name!r} ({field.type})") from error

@@ -21,16 +21,16 @@ class CellError(ValueError):
     """A cell is not a value of the wanted type."""
 
 
-def fitted_cell(cell: Any, type_: Type, world: World) -> Value:
+def parse_cell(cell: Any, type_: Type, world: World) -> Value:
     """The cell as a value; None = null. Raises CellError."""
     if cell is None:
         return None
     if type_.kind is Kind.OPTIONAL:
-        return fitted_cell(cell, type_.of[0], world)
+        return parse_cell(cell, type_.of[0], world)
     try:
         if isinstance(cell, str) and type_ != Type.STRING:
             return _of_text(cell, type_, world)
-        return _fitted(cell, type_, world)
+        return _of_native(cell, type_, world)
     except (EventTextError, EvaluationError, OverflowError) as error:
         raise CellError(str(error)) from error
 
@@ -39,13 +39,14 @@ def _of_text(text: str, type_: Type, world: World) -> Value:
     """A value in event syntax; an event or location may also be a JSON object of its fields."""
     if type_.kind in (Kind.EVENT, Kind.LOCATION) and text.lstrip().startswith("{"):
         try:
-            return _fitted(json.loads(text), type_, world)
+            return _of_native(json.loads(text), type_, world)
         except (ValueError, RecursionError) as error:
             raise CellError(str(error)) from error
     return parse_value(text, type_, world)
 
 
-def _fitted(cell: Any, type_: Type, world: World) -> Value:
+def _of_native(cell: Any, type_: Type, world: World) -> Value:
+    """A value from native lists, pairs and mappings; raises CellError for any other cell."""
     match type_.kind, cell:
         case (Kind.BOOLEAN, bool()) | (Kind.STRING, str()):
             value: Value = cell
@@ -71,7 +72,7 @@ def _fitted(cell: Any, type_: Type, world: World) -> Value:
             return Location(*(_element(cell[name], Type.FLOAT, world) for name in LOCATION_FIELDS))
         case Kind.EVENT, Mapping():
             event = world.event_type(type_.name)
-            values = {field.name: fitted_cell(cell.get(field.name), field.type, world) for field in event.fields}
+            values = {field.name: parse_cell(cell.get(field.name), field.type, world) for field in event.fields}
             return Event(event, values)
     raise CellError(f"{type(cell).__name__} is not a value of {type_}")
 
@@ -89,4 +90,4 @@ def _element(cell: Any, type_: Type, world: World) -> Any:
     """A part of a value; only an optional may be null."""
     if cell is None and type_.kind is not Kind.OPTIONAL:
         raise CellError(f"a {type_} is missing")
-    return fitted_cell(cell, type_, world)
+    return parse_cell(cell, type_, world)

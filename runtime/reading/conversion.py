@@ -21,7 +21,7 @@ from runtime.columns.cell_values import to_cell
 from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_times
 from runtime.instants import NO_TIME, SECOND
 from runtime.interpreter.context import PlanWorld
-from runtime.reading.cell_parser import CellError, fitted_cell
+from runtime.reading.cell_parser import CellError, parse_cell
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",
@@ -123,7 +123,7 @@ def _by_cell(column: pa.Array, type_: Type, plan: Plan) -> Converted:
     bad = np.zeros(len(column), np.bool_)
     for row, cell in enumerate(column.to_pylist()):
         try:
-            cells.append(to_cell(fitted_cell(cell, type_, world)))
+            cells.append(to_cell(parse_cell(cell, type_, world)))
         except CellError:
             cells.append(None)
             bad[row] = True

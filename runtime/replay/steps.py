@@ -1,7 +1,7 @@
 """A replay step by step: one step per record, and one per key and expired timer.
 
 Timers that expire by a record's arrival are steps before that record. They are reported only if a
-user can see an effect: a match, an output, or a definitive time that has reached a buffered event.
+user can see an effect: a match, an output, or a definitive time that has reached a held event.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Role:
 class _Stepping:
     """A replay in progress.
 
-    waiting: by query and key: the definitive times that buffered events wait for
+    held: by query and key: the definitive times for which held events wait
     """
 
     def __init__(self, plan: Plan, records: Records, matcher: str) -> None:
@@ -138,7 +138,7 @@ class _Stepping:
         )
         self.is_end = [shape == Shape.END_EDGE for shape in shapes]
         self.ends = self.table.column("_end") if "_end" in self.table.column_names else None
-        self.waiting: dict[tuple[int, Key], list[int]] = {}
+        self.held: dict[tuple[int, Key], list[int]] = {}
         self.row_of = row_numbers(records)
 
     def _role(self, index: int) -> _Role:
@@ -147,10 +147,10 @@ class _Stepping:
         columns = [column.to_pylist() for column in key_columns(self.table, self.kinds, self.plan, query)]
         keys = [_key_of(cells) for cells in zip(*columns, strict=True)] if columns else [()] * len(self.kinds)
         # The last place of both lists, index -1, is for heartbeats, which belong to no input.
-        waits = [*(uses_source_time(item) for item in query.inputs), True]
-        timed = [waits[place] for place in selection.input.tolist()]
-        stricts = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
-        strict = [stricts[place] for place in selection.input.tolist()]
+        timed_by_input = [*(uses_source_time(item) for item in query.inputs), True]
+        timed = [timed_by_input[place] for place in selection.input.tolist()]
+        strict_by_input = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
+        strict = [strict_by_input[place] for place in selection.input.tolist()]
         return _Role(selection.outcome.tolist(), selection.time.tolist(), keys, timed, strict)
 
     def record(self, index: int) -> Step:
@@ -163,10 +163,10 @@ class _Stepping:
         for place in concerned:
             title = self.plan.queries[place].title
             moment, _ = adjusted.get(title, (None, None))
-            self._wait(place, index, moment, is_discarded=title in {name for name, _ in discarded})
+            self._hold(place, index, moment, is_discarded=title in {name for name, _ in discarded})
         source_time, time = self._times(index, concerned)
         first = next((adjusted[title] for title in self._titles(concerned) if title in adjusted), (time, None))
-        self._released()
+        self._release()
         return Step(
             at=int(self.arrival[index]),
             row=int(self.records.rows[index]),
@@ -188,7 +188,7 @@ class _Stepping:
         while (due := self.engine.next_wake()) is not None and (until is None or due <= until):
             results = self.engine.process(Arrivals.empty(self.plan), now=due)
             following = self.engine.next_wake()
-            assert following is None or following > due, "timers that have expired are gone"
+            assert following is None or following > due, "all timers up to now have run"
             yield from self._timer_steps(due, results)
 
     def end(self) -> Iterator[Step]:
@@ -199,7 +199,7 @@ class _Stepping:
 
     def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
         matches, outputs = self._matches(results), plain_outputs(in_order(self.plan, results).outputs)
-        for place, key in sorted({*self._released(), *self._matched(results)}):
+        for place, key in sorted({*self._release(), *self._matched(results)}):
             query = self.plan.queries[place]
             named = dict(zip(query.key_names, _cells_of(key), strict=True))
             own: Plain = {"query": query.name, "instance": query.instance, "key": plain_value(named)}
@@ -222,26 +222,26 @@ class _Stepping:
     def _titles(self, places: Sequence[int]) -> list[str]:
         return [self.plan.queries[place].title for place in places]
 
-    def _wait(self, place: int, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
+    def _hold(self, place: int, index: int, adjusted: int | None, *, is_discarded: bool) -> None:
         """Store the definitive time that an event waits for."""
         role = self.roles[place]
         if role.outcome[index] == Outcome.USED and not is_discarded and not self.is_end[index]:
             time = role.time[index] if role.timed[index] else int(self.arrival[index])
             time = time if adjusted is None else adjusted
-            self.waiting.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
+            self.held.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
 
-    def _released(self) -> list[tuple[int, Key]]:
-        """Remove the events that definitive time has reached; the (query, key) pairs in order."""
-        reached = []
-        for (place, key), times in list(self.waiting.items()):
+    def _release(self) -> list[tuple[int, Key]]:
+        """Release events that definitive time has reached; gives their (query, key) pairs in order."""
+        released = []
+        for (place, key), times in list(self.held.items()):
             definitive = self.engine.definitive(self.plan.queries[place].title, _cells_of(key))
-            left = [time for time in times if definitive is None or time > definitive]
-            if len(left) < len(times):
-                reached.append((place, key))
-            self.waiting[place, key] = left
-            if not left:
-                del self.waiting[place, key]
-        return sorted(reached)
+            still_held = [time for time in times if definitive is None or time > definitive]
+            if len(still_held) < len(times):
+                released.append((place, key))
+            self.held[place, key] = still_held
+            if not still_held:
+                del self.held[place, key]
+        return sorted(released)
 
     def _definitives(self, index: int) -> list[int]:
         """The definitive times of the queries concerned, and of all queries without keys."""

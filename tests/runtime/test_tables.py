@@ -16,7 +16,7 @@ import pytest
 from querylang import compile_text
 from querylang.errors import InputError
 from querylang.plan.expression import Type
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, plain_field
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
 from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME
@@ -33,6 +33,11 @@ BOTH = compile_text(
 ).plan
 
 HEADER = "at,event,ts,id,name,v,ok\n"
+
+
+def test_a_plan_names_the_event_types_that_carry_their_own_time() -> None:
+    assert [(event, plain_field(source)) for event, source in BOTH.time_sources()] == [("B", "ts"), ("H", "ts")]
+    assert ONE.time_sources() == ()
 
 
 def csv(folder: Path, text: str, name: str = "e.csv") -> Path:
