@@ -2,7 +2,7 @@
 
 A candidate without a value for an argument is left out of that aggregate. Without any values a
 count is 0 and all other aggregates have no value. Sums run from the newest candidate to the oldest:
-integers wrap, floats round at each step, a decimal out of range is no value. `percentile`
+integers wrap, floats round at each step, a decimal out of range has no value. `percentile`
 interpolates linearly. `min`, `max` and `percentile` ignore NaN.
 """
 

@@ -1,7 +1,7 @@
 """The methods of all types (`querylang.plan.library`), by kind of receiver and name.
 
-A method takes the receiver and the arguments; it gives a value or raises EvaluationError. A method
-of a table `..._OF_TYPE` takes the world and the receiver's type before them.
+The arguments of a method are the receiver and those of the call; it raises EvaluationError if there
+is no value. Before them, methods of a table `..._OF_TYPE` take the world and the receiver's type.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
 def interpreted(expression: Expression, row: Row, time: int) -> str:
     event = Event(EVENT, dict(row), None if time == NO_TIME else seconds(time))
     try:
-        value = interpret(expression, Context(bound=[event], world=WORLD, invoke=run_action))
+        value = interpret(expression, Context(events=[event], world=WORLD, invoke=run_action))
     except EvaluationError:
         return "nothing"
     return shown(value, expression.type)
@@ -253,7 +253,7 @@ def test_values_with_parts_are_columns_too(expression: Expression) -> None:
     array = as_array(expression, table(rows), PLAN, EVENT)
     for row, cell in zip(rows, array.to_pylist(), strict=True):
         try:
-            expected = interpret(expression, Context(bound=[Event(EVENT, dict(row))], world=WORLD, invoke=run_action))
+            expected = interpret(expression, Context(events=[Event(EVENT, dict(row))], world=WORLD, invoke=run_action))
         except EvaluationError:
             expected = None
         assert from_cell(cell, expression.type, WORLD) == expected
@@ -274,7 +274,7 @@ def test_a_condition_gets_copies_of_what_could_be_changed() -> None:
     event = EventType("A", (Field("xs", numbers),))
     value = Event(event, {"xs": [1]})
     change = Call(numbers, "append", FieldOf(numbers, 0, "xs"), (Literal(Type.INTEGER, 2),))
-    interpret(change, Context(bound=[value]))
+    interpret(change, Context(events=[value]))
     assert value.values == {"xs": [1]}
 
 
@@ -332,7 +332,7 @@ TWO_ROWS = st.tuples(ROW, ROW).map(list)
 @given(over_two_events(Type.BOOLEAN), TWO_ROWS)
 def test_the_kernel_agrees_with_the_interpreter(condition: Expression, rows: list[dict[str, Any]]) -> None:
     pairs = zip(rows, [1.5, 2.0], strict=True)
-    context = Context(bound=[Event(EVENT, dict(row), time) for row, time in pairs], world=WORLD, invoke=run_action)
+    context = Context(events=[Event(EVENT, dict(row), time) for row, time in pairs], world=WORLD, invoke=run_action)
     assume(terms_of(condition))
     assert kernel_finds(condition, rows) is interpreted_condition(condition, context)
 

@@ -174,7 +174,7 @@ def test_unary(type_: Type, sign: str, operand: Constant, value: Constant) -> No
 
 def of_x(*values: int | None) -> Context:
     """Terms whose field x has these values."""
-    return Context(bound=[Event(X, {"x": value}) for value in values])
+    return Context(events=[Event(X, {"x": value}) for value in values])
 
 
 NULL = Binary(Type.BOOLEAN, "=", FieldOf(Type.INTEGER, 0, "x"), literal(1))
@@ -282,7 +282,7 @@ PAIRS = Items(NAMED, (literal("b"), literal(1), literal("a"), literal(2)))
 )
 def test_a_node_is_worth(expression: Expression, value: Value) -> None:
     context = Context(
-        bound=[Event(X, {"x": 5, "o": None}), None],
+        events=[Event(X, {"x": 5, "o": None}), None],
         keys=["x", "k"],
         selects=[2.5],
         aggregates={Aggregate(Type.INTEGER, "count", ()): 3},
@@ -306,7 +306,7 @@ def test_a_node_is_worth(expression: Expression, value: Value) -> None:
     ],
 )
 def test_a_node_without_a_value_says_why(expression: Expression, problem: str) -> None:
-    context = Context(bound=[Event(X, {}), None], selects=[None], aggregates={Aggregate(Type.FLOAT, "avg", ()): None})
+    context = Context(events=[Event(X, {}), None], selects=[None], aggregates={Aggregate(Type.FLOAT, "avg", ()): None})
     with pytest.raises(EvaluationError) as error:
         evaluate(expression, context)
     assert str(error.value) == problem

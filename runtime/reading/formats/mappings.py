@@ -14,7 +14,7 @@ from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, as
 
 @dataclass(frozen=True, slots=True)
 class NotARow:
-    """Stands in a list of rows for a record that could not be parsed."""
+    """A record that could not be parsed, in a list of rows."""
 
     reason: str
 
