@@ -29,7 +29,7 @@ AT_THE_END = 2**60
 class RecordKind(IntEnum):
     """The kind of a record that is not an event.
 
-    That of an event is its type's index in `Plan.events`.
+    The kind of an event is its type's index in `Plan.events`.
 
     TICK: only advances the clock
     CONTROL: a control event

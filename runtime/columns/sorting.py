@@ -14,8 +14,6 @@ BITS = 63
 def stable_order(*columns: Integers) -> Integers:
     """The rows' indexes in ascending order by these columns, the first one most significant.
 
-    stable.
-
     If the ranges of the columns and the row index fit into 63 bits together, they are packed into
     one integer per row. Sorting those is several times faster than `lexsort`, and stable because
     the row index is in the lowest bits.

@@ -42,7 +42,7 @@ class SetDelayedEventsLeeway:
     """New limits for delayed records of every partition, from its arrival on.
 
     leeway: µs behind arrival that a record may be and still be used at once; NEVER = no limit
-    reorder: µs for which a later record is buffered; NEVER = no limit
+    reorder: µs for which a record beyond the leeway is held; NEVER = no limit
     """
 
     leeway: int

@@ -78,10 +78,7 @@ def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: P
 
 
 def _is_incomplete(column: pa.Array, type_: Type, plan: Plan) -> bool:
-    """Whether a cell lacks an element, a dictionary's value or a coordinate.
-
-    Event fields may be null.
-    """
+    """Whether a cell lacks an element, a dictionary's value or a coordinate; fields may be null."""
     match type_.kind:
         case Kind.OPTIONAL:
             return _is_incomplete(column, type_.of[0], plan)

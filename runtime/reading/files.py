@@ -44,7 +44,7 @@ def iter_raw(table: Any, name: str | None = None, few_values: Collection[str] = 
     """The parts of a table: a Parquet file's row groups, anything else in one. Raises InputError.
 
     table: a path, a pandas, Polars or Arrow table, or a list of mappings
-    name: the source's name; None: the file's name, or `table`
+    name: the source's name; None = the file's name, or `table`
     few_values: text columns with few different cells; they may come as dictionaries
     """
     if isinstance(table, str | Path):

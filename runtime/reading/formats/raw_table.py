@@ -42,7 +42,7 @@ class RawTable:
     numbers: by row: its number in the whole table, from 1
     describe: place and raw text of a row
     unreadable: records that are not rows
-    has_types: False: all cells are text, whatever they mean
+    has_types: False = all cells are text, whatever they mean
     declared: columns whose type comes from a schema, not from their values
     """
 
