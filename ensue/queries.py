@@ -16,7 +16,7 @@ from querylang.errors import InputError, QueryError
 from querylang.load import Schemas
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, QueryPlan
 
 PATH_SUFFIXES = (".query", ".qry", ".mon", ".yaml")
 _NO_TEXT = frozenset("{<(\n")
@@ -38,7 +38,7 @@ class Queries:
     @property
     def names(self) -> tuple[str, ...]:
         """The queries' names, in the order of the text."""
-        return tuple(query.name for query in self.checked.queries)
+        return tuple(query.plan.name for query in self.checked.queries)
 
     @property
     def warnings(self) -> tuple[QueryError, ...]:
@@ -48,19 +48,14 @@ class Queries:
     @property
     def open_types(self) -> tuple[str, ...]:
         """Event types that the queries read and that have no defined field: data may add some."""
-        read = dict.fromkeys(event for query in self.checked.queries for event in self._types_of(query.name))
+        read = dict.fromkeys(event for query in self.checked.queries for event in _types_of(query.plan))
         fields = {event.name: event.fields for event in self.checked.events}
         return tuple(event for event in read if not fields.get(event))
 
     @property
     def input_types(self) -> tuple[str, ...]:
         """The event types of all inputs, without heartbeats."""
-        return tuple(dict.fromkeys(item.event for query in self.checked.queries for item in query.inputs))
-
-    def _types_of(self, name: str) -> list[str]:
-        query = next(query for query in self.checked.queries if query.name == name)
-        heartbeats = [item.heartbeat.event for item in query.inputs if item.heartbeat is not None]
-        return [*(item.event for item in query.inputs), *heartbeats]
+        return tuple(dict.fromkeys(item.event for query in self.checked.queries for item in query.plan.inputs))
 
     def plan(self, schemas: Schemas | None = None, parameters: Given = NOTHING) -> Plan:
         """Compile for data with these schemas, with values for all parameters.
@@ -111,3 +106,8 @@ def _exists(text: str) -> bool:
         return Path(text).exists()
     except (OSError, ValueError):  # too long for a path, or not a path
         return False
+
+
+def _types_of(query: QueryPlan) -> list[str]:
+    heartbeats = [item.heartbeat.event for item in query.inputs if item.heartbeat is not None]
+    return [*(item.event for item in query.inputs), *heartbeats]

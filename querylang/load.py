@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path, PurePath
 
 from querylang.checker.checked import Checked, CheckedQuery
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.catalogue import Catalogue
 from querylang.checker.query.check_query import check_query
 from querylang.compiler import compile_checked
@@ -117,44 +118,45 @@ def _check(
 ) -> Checked:
     """`defining_folders`: where texts have definitions beside them, so that an unknown event type is a mistake."""
     catalogue = Catalogue(schemas or {}, is_final)
-    mistakes: list[QueryError] = []
+    diagnostics = Diagnostics()
     for source in definitions:
         catalogue.add_beside(*parse_definitions(source))
     files: list[ast.File] = []
     for source in sources:
-        file, found = parse(source)
+        file, mistakes = parse(source)
         catalogue.add(file)
         files.append(file)
-        mistakes += found
-    mistakes += catalogue.complete()
+        diagnostics.extend(mistakes)
+    diagnostics.extend(catalogue.complete())
     folders = set(defining_folders)
-    warnings: list[QueryError] = []
-    queries: list[CheckedQuery] = []
+    queries: list[CheckedQuery | None] = []
     places: dict[str, Span] = {}
     for file in files:
         is_strict = bool(file.events) or _folder(file.source) in folders
-        namespace = catalogue.namespace(file, is_strict=is_strict, mistakes=mistakes, warnings=warnings)
+        namespace = catalogue.namespace(file, diagnostics, is_strict=is_strict)
         for query in file.queries:
-            name = _named(file.source, query, places, mistakes)
+            name = _named(file.source, query, places, diagnostics)
             queries.append(check_query(query, name, namespace))
-    mistakes += catalogue.problems(of_all=not sources)
-    if mistakes:
-        raise QueryErrors(_in_text_order(mistakes, [*sources, *definitions]))
-    return Checked(catalogue.event_types(), tuple(queries), tuple(_in_text_order(warnings, sources)))
+    diagnostics.extend(catalogue.problems(of_all=not sources))
+    if diagnostics.mistakes:
+        raise QueryErrors(_in_text_order(diagnostics.mistakes, [*sources, *definitions]))
+    checked = tuple(query for query in queries if query is not None)
+    assert len(checked) == len(queries), "a query that could not be checked has a mistake"
+    return Checked(catalogue.event_types(), checked, tuple(_in_text_order(diagnostics.warnings, sources)))
 
 
 def _folder(source: Source) -> str:
     return str(PurePath(source.path).parent)
 
 
-def _named(source: Source, query: ast.Query, places: dict[str, Span], mistakes: list[QueryError]) -> str:
+def _named(source: Source, query: ast.Query, places: dict[str, Span], diagnostics: Diagnostics) -> str:
     """The query's name, the file's stem for a bare body; told if the set has it already."""
     name = query.name.text if query.name is not None else PurePath(source.path).stem
     span = query.name.span if query.name is not None else query.span
     first = places.setdefault(name, span)
     if first is not span:
         place = f"{first.source.path}:{first.line}"
-        mistakes.append(QueryError.of(Mistake.DUPLICATE_QUERY, span, name=name, place=place))
+        diagnostics.report(Mistake.DUPLICATE_QUERY, span, name=name, place=place)
     return name
 
 

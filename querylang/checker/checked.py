@@ -1,26 +1,15 @@
-"""A query of which everything is known: names resolved, types given. What the checker gives and the compiler takes.
-
-Inputs, terms, conditions, statements and expressions are those of the plan; what is missing to a plan is the
-automaton, and with it which transition checks what. The pattern stands here as a tree over the terms.
-"""
+"""Checked queries, the checker's output: the plan of each query, and its pattern as a tree."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from querylang.errors import QueryError
-from querylang.plan.model import (
-    Action,
-    Condition,
-    EventType,
-    Every,
-    Input,
-    Key,
-    Parameter,
-    Statement,
-    Term,
-    Wait,
-)
+from querylang.plan.model import EventType, QueryPlan
+
+Part_co = TypeVar("Part_co", covariant=True)
+"""What the parts of a join are: patterns, or what the automaton builder makes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,52 +20,39 @@ class TermOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
-    """`a -> b -> c`: two parts or more, each wholly earlier than the next."""
+class Sequence(Generic[Part_co]):
+    """`a -> b -> c`: two or more parts, each wholly earlier than the next."""
 
-    parts: tuple[Pattern, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
-    """`a and b`: two parts or more; all hold, in any order."""
-
-    parts: tuple[Pattern, ...]
+    parts: tuple[Part_co, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
-    """`a or b`: two parts or more; one of them holds."""
+class Both(Generic[Part_co]):
+    """`a and b`: two or more parts; all must match, in any order."""
 
-    parts: tuple[Pattern, ...]
+    parts: tuple[Part_co, ...]
 
 
-Pattern = TermOf | Sequence | Both | Either
-"""A pattern without its waits. Terms stand in it in the order of their indexes, each once."""
+@dataclass(frozen=True, slots=True)
+class Either(Generic[Part_co]):
+    """`a or b`: two or more parts; one of them must match."""
+
+    parts: tuple[Part_co, ...]
+
+
+Pattern = TermOf | Sequence["Pattern"] | Both["Pattern"] | Either["Pattern"]
+"""A pattern without its waits. Each term occurs once, in the order of the indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuery:
-    """One query. `conditions` in text order, its `where` clauses split at each outer `and`.
+    """One query without a mistake.
 
-    `pattern` None: no part of it could be checked. Checked without schemas, what depends on types that nothing defines
-    is left out.
+    `plan` lacks what depends on event types that nothing defines, if the query was checked without schemas.
     """
 
-    name: str
-    keys: tuple[Key, ...]
-    inputs: tuple[Input, ...]
-    terms: tuple[Term, ...]
-    pattern: Pattern | None
-    conditions: tuple[Condition, ...]
-    block: tuple[Statement, ...]
-    slots: int = 0
-    actions: tuple[Action, ...] = ()
-    leading: Wait | None = None
-    trailing: Wait | None = None
-    every: Every | None = None
-    parameters: tuple[Parameter, ...] = ()
-    metadata: tuple[tuple[str, str], ...] = ()
+    pattern: Pattern
+    plan: QueryPlan
 
 
 @dataclass(frozen=True, slots=True)

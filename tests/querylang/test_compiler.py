@@ -217,7 +217,7 @@ def test_checking_leaves_types_without_definition_open() -> None:
     checked = check_text(
         "inputs { A(x > 3, y = 1.0) key k within 3; } find A as a where a.any = 3 and a.other() { print k; send a to a.z; }"
     )
-    assert [item.event for item in checked.queries[0].inputs] == ["A"]
+    assert [item.event for item in checked.queries[0].plan.inputs] == ["A"]
 
 
 def test_checking_still_sees_what_is_wrong_around_open_types() -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.definitions import with_actions, with_annotations, with_members
 from querylang.checker.event_types.nesting import nesting_mistakes
 from querylang.checker.event_types.unusable_actions import with_problems_of_callees
@@ -77,21 +78,24 @@ class Catalogue:
         for name, item in nodes.items():
             schemas[name] = with_members(item.node, name, item.namespace, self.data.get(name))
         for name, mistakes in nesting_mistakes(schemas, {name: item.node for name, item in nodes.items()}).items():
-            nodes[name].namespace.mistakes.extend(mistakes)
+            nodes[name].namespace.diagnostics.extend(mistakes)
             schemas[name] = replace(schemas[name], is_open=True)
         for name, item in nodes.items():
             schemas[name] = with_actions(schemas[name], item.node, item.namespace)
         schemas.update(with_problems_of_callees({name: schemas[name] for name in nodes}))
         for name, item in nodes.items():
             schemas[name] = self._told(with_annotations(schemas[name], item.node, item.namespace), item)
-        return [mistake for item in self._definitions if not item.is_beside for mistake in item.namespace.mistakes]
+        return [
+            mistake
+            for item in self._definitions
+            if not item.is_beside
+            for mistake in item.namespace.diagnostics.mistakes
+        ]
 
-    def namespace(
-        self, file: ast.File, *, is_strict: bool, mistakes: list[QueryError], warnings: list[QueryError]
-    ) -> Namespace:
+    def namespace(self, file: ast.File, diagnostics: Diagnostics, *, is_strict: bool) -> Namespace:
         """What names of types mean in a file's queries. `is_strict`: a type that nothing knows is a mistake."""
         package = "" if file.package is None else file.package.name.text
-        namespace = Namespace(self.types, package, file.usings, is_strict, mistakes, warnings)
+        namespace = Namespace(self.types, package, file.usings, is_strict, diagnostics)
         self._namespaces.append(namespace)
         return namespace
 
@@ -102,7 +106,7 @@ class Catalogue:
             mistake
             for item in self._definitions
             if item.is_beside and (of_all or item.plan_name in used)
-            for mistake in item.namespace.mistakes
+            for mistake in item.namespace.diagnostics.mistakes
         ]
 
     def event_types(self) -> tuple[EventType, ...]:
@@ -120,7 +124,7 @@ class Catalogue:
         for event in file.events:
             node = event if beside is None else _without_foreign_members(event)
             inside = [error for error in beside or () if node.span.start <= error.span.start < node.span.end]
-            namespace = Namespace(self.types, package, file.usings, True, inside, [])
+            namespace = Namespace(self.types, package, file.usings, True, Diagnostics(inside))
             self._definitions.append(_Definition(node, namespace, beside is not None))
 
     def _distinct(self) -> list[_Definition]:
@@ -131,7 +135,7 @@ class Catalogue:
             if first.node != item.node and not _is_broken(first.node) and not _is_broken(item.node):
                 span = first.node.name.span
                 facts = {"name": item.node.name.text, "place": f"{span.source.path}:{span.line}"}
-                item.namespace.mistakes.append(QueryError.of(Mistake.DUPLICATE_EVENT, item.node.name.span, **facts))
+                item.namespace.diagnostics.report(Mistake.DUPLICATE_EVENT, item.node.name.span, **facts)
         return list(known.values())
 
     def _give_names(self, definitions: list[_Definition]) -> None:
@@ -155,7 +159,7 @@ class Catalogue:
         if item.is_beside:
             usable = {action.name for action in schema.actions if not action.problems}
             return replace(schema, bodies=tuple(body for body in schema.bodies if body.name in usable))
-        item.namespace.mistakes.extend(problem for action in schema.actions for problem in action.problems)
+        item.namespace.diagnostics.extend(problem for action in schema.actions for problem in action.problems)
         return replace(schema, actions=tuple(replace(action, problems=()) for action in schema.actions))
 
     def _used(self) -> dict[str, None]:
@@ -169,7 +173,7 @@ class Catalogue:
         for item in self._definitions:
             for name in item.namespace.used:
                 speakers.setdefault(name, []).append(item.plan_name)
-        return _reached((item.plan_name for item in self._definitions if item.namespace.mistakes), speakers)
+        return _reached((item.plan_name for item in self._definitions if item.namespace.diagnostics.mistakes), speakers)
 
 
 def _reached(first: Iterable[str], following: Mapping[str, Iterable[str]]) -> dict[str, None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.time_field import source_time
 from querylang.checker.expressions.inference import Inference
 from querylang.checker.expressions.inlining import inline_forms
@@ -33,14 +34,14 @@ def with_members(
     node: ast.EventDefinition, plan_name: str, namespace: Namespace, columns: Mapping[str, Type] | None
 ) -> EventSchema:
     """The fields, constants and signatures of a definition. `columns`: what the data of its type say."""
-    mistakes = namespace.mistakes
-    known = len(mistakes)
+    diagnostics = namespace.diagnostics
+    section = diagnostics.section()
     fields: dict[str, Field] = {}
     constants: list[tuple[str, Literal | None]] = []
     actions: list[ActionSignature] = []
     untyped: list[str] = []
     for name in _names_twice(node):
-        mistakes.append(QueryError.of(Mistake.DUPLICATE_FIELD, name.span, event=node.name.text, name=name.text))
+        diagnostics.report(Mistake.DUPLICATE_FIELD, name.span, event=node.name.text, name=name.text)
     for member in node.members:
         match member:
             case ast.FieldDefinition(name=name):
@@ -49,13 +50,13 @@ def with_members(
                     untyped.append(name.text)
                 elif name.text not in fields:
                     fields[name.text] = Field(name.text, type_)
-                    _compare(member, type_, plan_name, columns or {}, mistakes)
+                    _compare(member, type_, plan_name, columns or {}, diagnostics)
             case ast.ConstantDefinition(name=name):
                 constants.append((name.text, _constant(member, namespace)))
             case ast.ActionDefinition():
                 actions.append(signature(member, namespace))
             case ast.Refused(span=span, what=what, reason=reason):
-                mistakes.append(QueryError.of(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason))
+                diagnostics.report(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason)
             case ast.Broken():
                 pass
     is_whole = not any(isinstance(member, ast.Refused | ast.Broken) for member in node.members)
@@ -64,7 +65,7 @@ def with_members(
         fields=tuple(fields.values()),
         constants=tuple(constants),
         actions=tuple({action.name: action for action in reversed(actions)}.values())[::-1],
-        is_open=not is_whole or len(mistakes) > known,
+        is_open=not is_whole or not section.is_clean,
         untyped=tuple(untyped) if is_whole else None,
         package=namespace.package,
         span=node.name.span,
@@ -87,7 +88,7 @@ def with_annotations(schema: EventSchema, node: ast.EventDefinition, namespace: 
                 schema = replace(schema, heartbeat=found[0] if len(found) == 1 else text)
             case "OutOfOrder":
                 if annotation.arguments:
-                    namespace.mistakes.append(_wrong_argument(annotation, name, "no argument"))
+                    namespace.diagnostics.add(_wrong_argument(annotation, name, "no argument"))
                 schema = replace(schema, out_of_order=True)
             case "DefaultWait":
                 _text_argument(annotation, name, namespace)
@@ -106,10 +107,10 @@ def with_actions(schema: EventSchema, node: ast.EventDefinition, namespace: Name
     problems: dict[str, tuple[QueryError, ...]] = {}
     for member in node.members:
         if isinstance(member, ast.ActionDefinition) and member.name.text not in bodies:
-            inside = replace(namespace, mistakes=[])
+            inside = replace(namespace, diagnostics=Diagnostics())
             name = member.name.text
             (bodies[name],) = check_actions([member], scope.actions, scope, inside, schema.type)
-            problems[name] = tuple(inside.mistakes)
+            problems[name] = tuple(inside.diagnostics.mistakes)
     forms = inline_forms(bodies)
     actions = tuple(
         replace(action, inline=forms.get(action.name), problems=problems[action.name]) for action in schema.actions
@@ -122,20 +123,20 @@ def _constant(node: ast.ConstantDefinition, namespace: Namespace) -> Literal | N
     if type_ is None:
         return None
     if type_ not in _CONSTANT_TYPES:
-        namespace.mistakes.append(QueryError.of(Mistake.CONSTANT_TYPE, node.type.span, found=str(type_)))
+        namespace.diagnostics.report(Mistake.CONSTANT_TYPE, node.type.span, found=str(type_))
         return None
     value = Inference(Scope({}), namespace).value_of_type(node.value, type_, f"'{node.name.text}'")
     return value if isinstance(value, Literal) else None
 
 
 def _compare(
-    node: ast.FieldDefinition, type_: Type, event: str, columns: Mapping[str, Type], mistakes: list[QueryError]
+    node: ast.FieldDefinition, type_: Type, event: str, columns: Mapping[str, Type], diagnostics: Diagnostics
 ) -> None:
     """Tells a field that no reading of its column could give."""
     found = columns.get(node.name.text)
     if found is not None and not _agree(type_, found):
         facts = {"name": node.name.text, "type": str(type_), "event": event, "found": str(found)}
-        mistakes.append(QueryError.of(Mistake.SCHEMA_DIFFERS, node.type.span, **facts))
+        diagnostics.report(Mistake.SCHEMA_DIFFERS, node.type.span, **facts)
 
 
 def _agree(defined: Type, found: Type) -> bool:
@@ -180,7 +181,7 @@ def _annotation_name(annotation: ast.Annotation, namespace: Namespace) -> str | 
         if not package and _may_be_another(name, namespace):
             return None
         mistake = QueryError.of(Mistake.UNKNOWN_ANNOTATION, annotation.name.span, name=name)
-        namespace.mistakes.append(mistake.suggesting(name, ANNOTATIONS))
+        namespace.diagnostics.add(mistake.suggesting(name, ANNOTATIONS))
         return None
     return name
 
@@ -200,7 +201,7 @@ def _text_argument(annotation: ast.Annotation, name: str, namespace: Namespace) 
         case (ast.Broken(),):
             return None
         case _:
-            namespace.mistakes.append(_wrong_argument(annotation, name, "one string"))
+            namespace.diagnostics.add(_wrong_argument(annotation, name, "one string"))
             return None
 
 

@@ -28,16 +28,16 @@ def source_time(schema: EventSchema, name: ast.Name, namespace: Namespace) -> Ex
     if not schema.may_have(name.text):
         near = [*schema.field_names, *(item.name for item in schema.actions)]
         mistake = QueryError.of(Mistake.UNKNOWN_TIME, name.span, event=schema.name, name=name.text)
-        namespace.mistakes.append(mistake.suggesting(name.text, near))
+        namespace.diagnostics.add(mistake.suggesting(name.text, near))
     return None
 
 
 def _of_action(schema: EventSchema, action: ActionSignature, name: ast.Name, namespace: Namespace) -> Expression | None:
-    namespace.mistakes.extend(action.problems)
+    namespace.diagnostics.extend(action.problems)
     if action.is_open:
         return None
     if action.parameters:
-        namespace.mistakes.append(QueryError.of(Mistake.TIME_ARGUMENTS, name.span, name=name.text))
+        namespace.diagnostics.report(Mistake.TIME_ARGUMENTS, name.span, name=name.text)
         return None
     if not _is_time(action.returns, name, namespace):
         return None
@@ -48,5 +48,5 @@ def _is_time(type_: Type | None, name: ast.Name, namespace: Namespace) -> bool:
     if type_ in _SECONDS:
         return True
     shown = "nothing" if type_ is None else str(type_)
-    namespace.mistakes.append(QueryError.of(Mistake.TIME_TYPE, name.span, name=name.text, type=shown))
+    namespace.diagnostics.report(Mistake.TIME_TYPE, name.span, name=name.text, type=shown)
     return False

@@ -140,7 +140,7 @@ def _is_unread(inferring: Inferring, name: ast.Name) -> bool:
     source = name.span.source
     has_syntax_mistake = any(
         mistake.code == Mistake.UNEXPECTED.code and mistake.span.source is source
-        for mistake in inferring.namespace.mistakes
+        for mistake in inferring.namespace.diagnostics.mistakes
     )
     return has_syntax_mistake and bool(re.search(rf"\baction\s+{re.escape(name.text)}\b", source.text))
 

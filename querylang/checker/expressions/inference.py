@@ -12,7 +12,6 @@ from typing import assert_never
 
 from querylang.checker.expressions import calls, literals, members, operators
 from querylang.checker.expressions.inference_context import fitting, is_empty_literal, type_of
-from querylang.checker.expressions.members import no_field
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.scope import Scope
 from querylang.errors import Mistake, QueryError
@@ -20,8 +19,6 @@ from querylang.plan.expression import Expression
 from querylang.plan.library import conversion
 from querylang.plan.value_types import Type
 from querylang.syntax import ast
-
-__all__ = ["DEEPEST", "Inference", "conjuncts", "no_field"]
 
 DEEPEST = 200
 """Levels of nesting of one expression, calls and literals of parts counted twice; so what reads expressions may use
@@ -109,7 +106,7 @@ class Inference:
 
     def wrong(self, mistake: QueryError) -> Expression | None:
         """Tells the mistake; gives the None that stands for the expression."""
-        self.namespace.mistakes.append(mistake)
+        self.namespace.diagnostics.add(mistake)
         return None
 
     def _is_too_deep(self, node: ast.Expression) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.names.schema import EventSchema
 from querylang.errors import Mistake, QueryError, nearest
 from querylang.plan.model import Field
@@ -74,8 +75,7 @@ class Namespace:
     package: str
     usings: tuple[ast.Using, ...]
     is_strict: bool
-    mistakes: list[QueryError]
-    warnings: list[QueryError]
+    diagnostics: Diagnostics
     used: dict[str, None] = field(default_factory=dict)
 
     def find(self, name: ast.Name) -> EventSchema | None:
@@ -83,11 +83,11 @@ class Namespace:
         found = self.candidates(name.text)
         if len(found) > 1:
             first, second = found[:2]
-            mistake = QueryError.of(Mistake.AMBIGUOUS_EVENT, name.span, name=name.text, first=first, second=second)
-            self.mistakes.append(mistake)
+            words = {"name": name.text, "first": first, "second": second}
+            self.diagnostics.report(Mistake.AMBIGUOUS_EVENT, name.span, **words)
             return None
         if not found and self.is_strict:
-            self.mistakes.append(self.unknown(name))
+            self.diagnostics.add(self.unknown(name))
             return None
         schema = self.types.schemas[self.types.plan_names[found[0]]] if found else self._unseen(name)
         self.used[schema.name] = None
@@ -121,7 +121,7 @@ class Namespace:
     def type_of(self, node: ast.TypeName) -> Type | None:
         """The type that is written there; None if there is none such, which is told."""
         if _is_deep(node):
-            self.mistakes.append(QueryError.of(Mistake.TYPE_TOO_DEEP, node.span, limit=DEEPEST_TYPE))
+            self.diagnostics.report(Mistake.TYPE_TOO_DEEP, node.span, limit=DEEPEST_TYPE)
             return None
         return self._type(node)
 
@@ -141,7 +141,7 @@ class Namespace:
         if len(types) < len(inner):
             return None
         if node.word == Kind.DICTIONARY and types[0] not in SIMPLE:
-            self.mistakes.append(QueryError.of(Mistake.KEY_OF_DICTIONARY, node.of[0].span, found=str(types[0])))
+            self.diagnostics.report(Mistake.KEY_OF_DICTIONARY, node.of[0].span, found=str(types[0]))
             return None
         return Type(Kind(node.word), types)
 
@@ -150,7 +150,7 @@ class Namespace:
         if not self.candidates(node.word) and (self.is_strict or _is_misspelt(node.word)):
             known = [*_WORDS, *_GENERIC, *self.types.names]
             mistake = QueryError.of(Mistake.UNKNOWN_TYPE, node.span, name=node.word)
-            self.mistakes.append(mistake.suggesting(node.word, known))
+            self.diagnostics.add(mistake.suggesting(node.word, known))
             return None
         schema = self.find(name)
         return None if schema is None else schema.type
@@ -161,7 +161,7 @@ class Namespace:
         known = self.types.names
         if nearest(text, known) is not None:
             warning = QueryError.of(Mistake.UNSEEN_EVENT, name.span, name=text)
-            self.warnings.append(warning.suggesting(text, known))
+            self.diagnostics.warnings.append(warning.suggesting(text, known))
         schema = EventSchema(text, is_open=not self.types.is_final, is_unseen=True)
         self.types.add_unseen(schema)
         return schema

@@ -1,8 +1,13 @@
-"""The automaton of a pattern: states, transitions, and on each transition the conditions that it decides.
+"""The automaton of a pattern: states, transitions, and on each transition the conditions to check.
 
-Takes a checked query; gives the table that the matchers run, and which conditions wait for the trailing wait. A state
-is a pair: what of the pattern is still to be found further back, and which terms are bound already. Transitions come
-from taking the pattern's newest event off it, in every way in which that event may serve its names.
+The automaton reads a pattern backwards, from the latest event. A state is a pair: the remainder of the pattern that is
+still to be found further back, and the terms that are bound already. A transition binds the newest event of the
+remainder; there is one for each set of terms that this event may be bound to. For `A as a -> (B as b and A as c)`:
+
+    state 0   A binds c → 1,  B binds b → 2
+    state 1   B binds b → 3
+    state 2   A binds c → 3
+    state 3   A binds a → accepted
 """
 
 from __future__ import annotations
@@ -12,13 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
-from querylang.checker.checked import Both, CheckedQuery, Either, Pattern, Sequence, TermOf
+from querylang.checker.checked import Both, Either, Pattern, Sequence, TermOf
 from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
 from querylang.plan.expression import terms_of
 from querylang.plan.model import Between, Condition, Term, Where, Within, Without, mentioned_terms
 
 MOST_TRANSITIONS = 20_000
-"""`and` multiplies: of n terms of one type that are joined by it, about 3 to the n ways."""
+"""The limit of an automaton's size. `n` terms of one type joined by `and` need about 3 to the power of `n`."""
 
 
 class TooLargeError(ValueError):
@@ -26,62 +31,72 @@ class TooLargeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
-    """What is left of an `or` of which both sides take the same events; an empty side is None."""
+class Paired:
+    """What is left of two sides of an `or` that have bound the same events so far, and must end together."""
 
-    left: Rest
-    right: Rest
+    left: Remainder
+    right: Remainder
 
 
-Rest = Pattern | Alike | None
-"""What is still to be found; None: nothing."""
+Remainder = TermOf | Sequence["Remainder"] | Both["Remainder"] | Either["Remainder"] | Paired
+"""The part of a pattern that is still to be found further back."""
 
 
 class Step(NamedTuple):
-    """One event of `input` serves the terms `binds`; `rest` is left."""
+    """One event of `input` is bound to the terms `binds`; `remainder` None: nothing is left to be found."""
 
     input: int
     binds: frozenset[int]
-    rest: Rest
+    remainder: Remainder | None
 
 
-def build(query: CheckedQuery) -> tuple[Automaton, tuple[int, ...]]:
-    """The automaton, and the indexes of the conditions that only the end of the trailing wait decides.
+def build(
+    pattern: Pattern,
+    terms: tuple[Term, ...],
+    conditions: tuple[Condition, ...],
+    decided_late: tuple[int, ...],
+    *,
+    has_leading: bool,
+) -> Automaton:
+    """The automaton. `decided_late`: conditions that no transition checks; `has_leading`: a `wait` stands first.
 
     Raises TooLargeError.
     """
-    assert query.pattern is not None, "a query without mistakes has a pattern"
-    late = tuple(index for index, condition in enumerate(query.conditions) if _is_late(condition, query))
-    placement = _Placement(query, frozenset(late))
-    # an `or` term that no condition names makes no difference: states are told apart without it
-    relevant = placement.mentioned | {index for index, term in enumerate(query.terms) if not term.is_optional}
-    start: tuple[Rest, frozenset[int]] = (query.pattern, frozenset())
-    numbers, waiting = {start: 0}, [start]
+    placement = _Placement(terms, conditions, decided_late, has_leading=has_leading)
+    # An `or` term that no condition names does not distinguish states.
+    relevant = placement.mentioned | {index for index, term in enumerate(terms) if not term.is_optional}
+    start: tuple[Remainder, frozenset[int]] = (pattern, frozenset())
+    numbers, found = {start: 0}, [start]
     states, size = list[State](), 0
-    while len(states) < len(waiting):
-        rest, bound = waiting[len(states)]
+    while len(states) < len(found):
+        remainder, bound = found[len(states)]
         transitions = []
-        for step in _preferred(_steps(rest, query.terms)):
+        for step in _preferred(_steps(remainder, terms)):
             after = (bound | step.binds) & relevant
             target = ACCEPT
-            if step.rest is not None:
-                known = len(numbers)
-                target = numbers.setdefault((step.rest, after), known)
-                if target == known:
-                    waiting.append((step.rest, after))
+            if step.remainder is not None:
+                next_number = len(numbers)
+                target = numbers.setdefault((step.remainder, after), next_number)
+                if target == next_number:
+                    found.append((step.remainder, after))
             checks = placement.checks(bound, after, is_first=not states, is_last=target == ACCEPT)
             transitions.append(Transition(step.input, tuple(sorted(step.binds)), checks, target))
         size += len(transitions)
         if size > MOST_TRANSITIONS:
             raise TooLargeError
         states.append(State(tuple(transitions)))
-    return _in_order(states), late
+    return _in_order(states)
+
+
+def decided_late(conditions: tuple[Condition, ...], *, has_trailing: bool) -> tuple[int, ...]:
+    """The indexes of the conditions whose range includes the trailing wait: only its end decides them."""
+    return tuple(index for index, item in enumerate(conditions) if _reaches_trailing(item, has_trailing=has_trailing))
 
 
 def _in_order(states: list[State]) -> Automaton:
-    """The states so that each leads to later ones only, and without dead ends.
+    """The states sorted so that each leads only to later ones, without those from which ACCEPT cannot be reached.
 
-    A dead end is what is left of an `or` whose sides cannot take the same events to the end.
+    Such a state is a Paired remainder whose sides cannot bind the same events to the end.
     """
     entries = Counter(item.target for state in states for item in state.transitions)
     order = [0]
@@ -90,11 +105,11 @@ def _in_order(states: list[State]) -> Automaton:
             entries[item.target] -= 1
             if item.target != ACCEPT and not entries[item.target]:
                 order.append(item.target)
-    alive = {ACCEPT}
+    accepting = {ACCEPT}
     for number in reversed(order):
-        if any(item.target in alive for item in states[number].transitions):
-            alive.add(number)
-    kept = [number for number in order if number in alive]
+        if any(item.target in accepting for item in states[number].transitions):
+            accepting.add(number)
+    kept = [number for number in order if number in accepting]
     place = {number: index for index, number in enumerate(kept)} | {ACCEPT: ACCEPT}
     return Automaton(tuple(_renumbered(states[number], place) for number in kept))
 
@@ -105,80 +120,83 @@ def _renumbered(state: State, place: dict[int, int]) -> State:
 
 
 def _preferred(steps: Iterator[Step]) -> list[Step]:
-    """More names for one event first: in the *recent* policy an event bound twice stands twice, before older ones."""
+    """More names for one event first: the *recent* policy prefers an event bound twice to an older second event."""
     return sorted(steps, key=lambda step: (step.input, -len(step.binds), sorted(step.binds)))
 
 
-def _steps(rest: Rest, terms: tuple[Term, ...]) -> Iterator[Step]:
-    """All ways in which the newest event of what is left can be taken, each once."""
-    match rest:
-        case None:
-            return
+def _steps(remainder: Remainder, terms: tuple[Term, ...]) -> Iterator[Step]:
+    """All ways in which the newest event of the remainder can be bound, each once."""
+    match remainder:
         case TermOf(index=index):
             yield Step(terms[index].input, frozenset((index,)), None)
         case Sequence(parts=parts):
             for step in _steps(parts[-1], terms):
-                yield step._replace(rest=_sequence(parts[:-1], step.rest))
+                yield step._replace(remainder=_sequence(parts[:-1], step.remainder))
         case Both(parts=(first, *others)):
             other = _both(tuple(others))
             left, right = list(_steps(first, terms)), list(_steps(other, terms))
-            yield from (step._replace(rest=_joined(step.rest, other)) for step in left)
-            yield from (step._replace(rest=_joined(first, step.rest)) for step in right)
-            yield from (_merged(a, b, _joined(a.rest, b.rest)) for a in left for b in right if a.input == b.input)
+            yield from (step._replace(remainder=_joined(step.remainder, other)) for step in left)
+            yield from (step._replace(remainder=_joined(first, step.remainder)) for step in right)
+            yield from (
+                _merged(a, b, _joined(a.remainder, b.remainder)) for a in left for b in right if a.input == b.input
+            )
         case Either(parts=(first, *others)):
             left, right = list(_steps(first, terms)), list(_steps(_either(tuple(others)), terms))
             yield from left
             yield from right
-            yield from _alike(left, right)
-        case Alike(left=one, right=two):
-            yield from _alike(list(_steps(one, terms)), list(_steps(two, terms)))
+            yield from _paired(left, right)
+        case Paired(left=one, right=two):
+            yield from _paired(list(_steps(one, terms)), list(_steps(two, terms)))
         case _:
             raise AssertionError("a join has parts")
 
 
-def _alike(left: list[Step], right: list[Step]) -> Iterator[Step]:
-    """The ways in which both sides of an `or` take one event; they end together."""
+def _paired(left: list[Step], right: list[Step]) -> Iterator[Step]:
+    """The ways in which both sides of an `or` bind one event; the sides end together."""
     for a in left:
         for b in right:
-            if a.input == b.input and (a.rest is None) == (b.rest is None):
-                yield _merged(a, b, None if a.rest is None else Alike(a.rest, b.rest))
+            if a.input != b.input:
+                continue
+            if a.remainder is None and b.remainder is None:
+                yield _merged(a, b, None)
+            elif a.remainder is not None and b.remainder is not None:
+                yield _merged(a, b, Paired(a.remainder, b.remainder))
 
 
-def _merged(left: Step, right: Step, rest: Rest) -> Step:
-    return Step(left.input, left.binds | right.binds, rest)
+def _merged(left: Step, right: Step, remainder: Remainder | None) -> Step:
+    return Step(left.input, left.binds | right.binds, remainder)
 
 
-def _sequence(earlier: tuple[Rest, ...], last: Rest) -> Rest:
+def _sequence(earlier: tuple[Remainder, ...], last: Remainder | None) -> Remainder:
     parts = earlier if last is None else (*earlier, last)
-    return parts[0] if len(parts) == 1 else Sequence(parts)  # type: ignore[arg-type]  # an Alike is a pattern too here
+    return parts[0] if len(parts) == 1 else Sequence(parts)
 
 
-def _joined(left: Rest, right: Rest) -> Rest:
+def _joined(left: Remainder | None, right: Remainder | None) -> Remainder | None:
     if left is None or right is None:
         return right if left is None else left
-    return Both((left, right))  # type: ignore[arg-type]  # as above
+    return Both((left, right))
 
 
-def _both(parts: tuple[Pattern, ...]) -> Pattern:
+def _both(parts: tuple[Remainder, ...]) -> Remainder:
     return parts[0] if len(parts) == 1 else Both(parts)
 
 
-def _either(parts: tuple[Pattern, ...]) -> Pattern:
+def _either(parts: tuple[Remainder, ...]) -> Remainder:
     return parts[0] if len(parts) == 1 else Either(parts)
 
 
-# ------------------------------------------------------------------------------------------------ conditions
+# Conditions
 
 
-def _is_late(condition: Condition, query: CheckedQuery) -> bool:
-    """Whether the condition reaches the trailing wait."""
+def _reaches_trailing(condition: Condition, *, has_trailing: bool) -> bool:
     match condition:
         case Where():
             return False
         case Within(between=between):
             return between is not None and between.trailing
         case Without(between=None):
-            return query.trailing is not None
+            return has_trailing
         case Without(between=between):
             assert between is not None
             return between.trailing
@@ -186,42 +204,51 @@ def _is_late(condition: Condition, query: CheckedQuery) -> bool:
 
 
 class _Placement:
-    """On which transitions a condition is checked: as soon as it is decided, and whenever its range grows.
+    """On which transitions a condition is checked: as soon as it can be evaluated, and whenever its range grows.
 
-    A range is looked at as far as its names are bound: what is wrong with a part of it is wrong with the whole. A
-    condition that names an `or` term is not looked at before that term is bound, so never where it stays unset.
+    A range is checked as far as its names are bound: a part that fails lets the whole fail. A condition that names an
+    `or` term is checked only once that term is bound, so never if it stays unset.
     """
 
-    def __init__(self, query: CheckedQuery, late: frozenset[int]) -> None:
-        self._has_leading = query.leading is not None
+    def __init__(
+        self,
+        terms: tuple[Term, ...],
+        conditions: tuple[Condition, ...],
+        decided_late: tuple[int, ...],
+        *,
+        has_leading: bool,
+    ) -> None:
+        self._has_leading = has_leading
         self._needs = [
-            (index, condition, _needed(condition, query.terms))
-            for index, condition in enumerate(query.conditions)
-            if index not in late
+            (index, condition, _needed(condition, terms))
+            for index, condition in enumerate(conditions)
+            if index not in decided_late
         ]
 
     def checks(
         self, before: frozenset[int], after: frozenset[int], *, is_first: bool, is_last: bool
     ) -> tuple[int, ...]:
-        """The conditions to check where the bound terms grow from `before` to `after`.
+        """The conditions to check on a transition after which the terms `after` are bound instead of `before`.
 
-        `is_first`: by the latest event; `is_last`: nothing is left.
+        `is_first`: it binds the latest event; `is_last`: it completes the candidate.
         """
         found = []
         for index, condition, needed in self._needs:
             if needed <= after:
                 is_new = is_first or not needed <= before
                 if isinstance(condition, Where):
-                    is_due = is_new
+                    is_checked = is_new
                 else:
-                    is_due = self._grows(condition, before, after, is_first=is_first, is_new=is_new, is_last=is_last)
-                if is_due:
+                    is_checked = self._grows(
+                        condition, before, after, is_first=is_first, is_new=is_new, is_last=is_last
+                    )
+                if is_checked:
                     found.append(index)
         return tuple(found)
 
     @property
     def mentioned(self) -> frozenset[int]:
-        """The terms without which some condition cannot be checked, or of whose range they are."""
+        """The terms that some condition needs before it can be checked, or that its range names."""
         ranges = [item.between.terms for _, item, _ in self._needs if not isinstance(item, Where) and item.between]
         return frozenset().union(*(needed for _, _, needed in self._needs), *ranges)
 
@@ -235,7 +262,7 @@ class _Placement:
         is_new: bool,
         is_last: bool,
     ) -> bool:
-        """Whether the condition's range is longer, or is known for the first time."""
+        """Whether the condition's range becomes longer, or known for the first time."""
         between = condition.between
         if between is None:
             return not is_first or (isinstance(condition, Without) and self._has_leading and is_last)
@@ -246,7 +273,7 @@ class _Placement:
 
 
 def _needed(condition: Condition, terms: tuple[Term, ...]) -> frozenset[int]:
-    """The terms without which nothing can be said."""
+    """The terms that must be bound before the condition can be checked."""
     optional = frozenset(term for term in mentioned_terms(condition, len(terms)) if terms[term].is_optional)
     match condition:
         case Where(condition=expression):
@@ -260,5 +287,5 @@ def _needed(condition: Condition, terms: tuple[Term, ...]) -> frozenset[int]:
 
 
 def _if_leading(between: Between | None) -> set[int]:
-    """All names of a range that begins with the leading wait: its point is known at the end only."""
+    """All names of a range that begins with the leading wait, whose start is known only at the end."""
     return set(between.terms) if between is not None and between.leading else set()

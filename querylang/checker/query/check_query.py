@@ -10,31 +10,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from querylang.checker.checked import CheckedQuery
+from querylang.checker.checked import CheckedQuery, Pattern
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.schema import ActionSignature
 from querylang.checker.names.scope import Scope
+from querylang.checker.query import automaton_builder
 from querylang.checker.query.clauses import Clauses
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.find_every import CheckedEvery, check_every, select_names
 from querylang.checker.query.inputs import CheckedInputs, check_inputs
-from querylang.checker.query.lint import look_again
+from querylang.checker.query.lint import warn_of_unused
 from querylang.checker.query.parameters import check_metadata, check_parameters
+from querylang.checker.query.pattern_text import pattern_text
 from querylang.checker.query.patterns import CheckedPattern, check_pattern, parts_of
 from querylang.checker.statements.actions import check_actions, signatures
 from querylang.checker.statements.blocks import CheckedBlock, check_block
-from querylang.errors import Mistake, QueryError
+from querylang.errors import Mistake
+from querylang.plan.automaton import Automaton
 from querylang.plan.expression import Expression
-from querylang.plan.model import Parameter
+from querylang.plan.model import Condition, Parameter, QueryPlan
 from querylang.syntax import ast
 
 
-def check_query(query: ast.Query, name: str, namespace: Namespace) -> CheckedQuery:
-    """One query under its name; mistakes and warnings go where the namespace's go."""
-    known = len(namespace.mistakes)
+def check_query(query: ast.Query, name: str, namespace: Namespace) -> CheckedQuery | None:
+    """One query under its name; None if it has a mistake, which is reported."""
     checked = _Checking(query, namespace).checked(name)
-    if len(namespace.mistakes) == known:
-        look_again(query, checked, namespace)
+    if checked is not None:
+        warn_of_unused(query, checked.plan, namespace.diagnostics)
     return checked
 
 
@@ -44,6 +46,7 @@ class _Checking:
     def __init__(self, query: ast.Query, namespace: Namespace) -> None:
         self.query = query
         self.namespace = namespace
+        self.section = namespace.diagnostics.section()
         self.find = query.find if isinstance(query.find, ast.Find) else None
         self.clauses = () if self.find is None else self.find.clauses
         self.parameters, names = _parameters(query, namespace)
@@ -56,31 +59,57 @@ class _Checking:
             self.pattern = check_pattern(self.find.pattern, self.inputs, self.constants)
         self.actions: Mapping[str, ActionSignature] = signatures(query.actions, namespace)
 
-    def checked(self, name: str) -> CheckedQuery:
-        """The whole query."""
-        metadata, mistakes = self.query.metadata, self.namespace.mistakes
+    def checked(self, name: str) -> CheckedQuery | None:
+        """The whole query; None if it has a mistake, or a part that could not be parsed."""
         self._refuse_clashes()
         scope = self._where_scope()
         clauses = Clauses(self.pattern, self.inputs, self.constants, scope)
         conditions = clauses.conditions(self.clauses)
         every = None if self.find is None else check_every(self.find, self.pattern, scope, self.constants)
         block = self._block(every)
-        return CheckedQuery(
+        actions = check_actions(self.query.actions, self.actions, self._action_scope(), self.namespace)
+        metadata = _metadata(self.query, self.namespace)
+        pattern, terms = self.pattern.tree, self.pattern.plan_terms
+        if not self.section.is_clean or pattern is None or len(terms) < len(self.pattern.terms):
+            return None
+        late = automaton_builder.decided_late(conditions, has_trailing=self.pattern.trailing is not None)
+        automaton = self._automaton(pattern, conditions, late)
+        if automaton is None:
+            return None
+        inputs = tuple(item.input for item in self.inputs.items)
+        plan = QueryPlan(
             name=name,
             keys=self.inputs.keys,
-            inputs=tuple(item.input for item in self.inputs.items),
-            terms=self.pattern.plan_terms,
-            pattern=self.pattern.tree,
+            inputs=inputs,
+            terms=terms,
+            automaton=automaton,
             conditions=conditions,
             block=block.statements,
             slots=block.slots,
-            actions=check_actions(self.query.actions, self.actions, self._action_scope(), self.namespace),
+            actions=actions,
             leading=self.pattern.leading,
             trailing=self.pattern.trailing,
+            decided_late=late,
             every=None if every is None else every.plan,
             parameters=self.parameters,
-            metadata=check_metadata(metadata, mistakes) if isinstance(metadata, ast.Metadata) else (),
+            metadata=metadata,
+            pattern=pattern_text(pattern, terms, inputs),
         )
+        return CheckedQuery(pattern, plan)
+
+    def _automaton(
+        self, pattern: Pattern, conditions: tuple[Condition, ...], decided_late: tuple[int, ...]
+    ) -> Automaton | None:
+        """The automaton; None if it is too large, which is reported."""
+        has_leading = self.pattern.leading is not None
+        try:
+            return automaton_builder.build(
+                pattern, self.pattern.plan_terms, conditions, decided_late, has_leading=has_leading
+            )
+        except automaton_builder.TooLargeError:
+            assert self.find is not None, "a query with a pattern has a `find`"
+            self.namespace.diagnostics.report(Mistake.PATTERN_TOO_LARGE, self.find.pattern.span)
+            return None
 
     # What is seen where
 
@@ -148,15 +177,13 @@ class _Checking:
                 self._refuse_clash(name, seen, "the `select`")
 
     def _refuse_clash(self, name: ast.Name, seen: set[str], what: str) -> None:
+        diagnostics = self.namespace.diagnostics
         if name.text in seen:
-            mistake = QueryError.of(Mistake.DUPLICATE_NAME, name.span, name=name.text)
+            diagnostics.report(Mistake.DUPLICATE_NAME, name.span, name=name.text)
         elif name.text in self.constants.parameters:
-            mistake = QueryError.of(Mistake.NAME_IS_PARAMETER, name.span, name=name.text, what=what)
+            diagnostics.report(Mistake.NAME_IS_PARAMETER, name.span, name=name.text, what=what)
         elif name.text in self.inputs.key_names:
-            mistake = QueryError.of(Mistake.NAME_IS_KEY, name.span, name=name.text, what=what)
-        else:
-            return
-        self.namespace.mistakes.append(mistake)
+            diagnostics.report(Mistake.NAME_IS_KEY, name.span, name=name.text, what=what)
 
 
 def _parameters(
@@ -164,6 +191,11 @@ def _parameters(
 ) -> tuple[tuple[Parameter, ...], Mapping[str, Expression | None]]:
     section = query.parameters
     return check_parameters(section, namespace) if isinstance(section, ast.Parameters) else ((), {})
+
+
+def _metadata(query: ast.Query, namespace: Namespace) -> tuple[tuple[str, str], ...]:
+    section = query.metadata
+    return check_metadata(section, namespace.diagnostics) if isinstance(section, ast.Metadata) else ()
 
 
 def _pattern_names(find: ast.Find | None) -> frozenset[str]:

@@ -119,7 +119,7 @@ class Clauses:
         elif self.scope.is_whole:
             near = [*(term.name.text for term in self.pattern.terms), *self.pattern.wait_names]
             mistake = QueryError.of(Mistake.UNKNOWN_NAME, name.span, name=name.text)
-            self.constants.mistakes.append(mistake.suggesting(name.text, near))
+            self.constants.diagnostics.add(mistake.suggesting(name.text, near))
 
     def _refuse_both_sides(self, names: list[ast.Name]) -> None:
         """Tells of two names of which one is always unset."""
@@ -150,10 +150,10 @@ class Clauses:
             self._warn(Mistake.SHORT_WINDOW, self.pattern.waits[0].span, event=item.event, **facts)
 
     def _tell(self, mistake: Mistake, span: Span, **facts: str) -> None:
-        self.constants.mistakes.append(QueryError.of(mistake, span, **facts))
+        self.constants.diagnostics.report(mistake, span, **facts)
 
     def _warn(self, mistake: Mistake, span: Span, **facts: str) -> None:
-        self.constants.namespace.warnings.append(QueryError.of(mistake, span, **facts))
+        self.constants.diagnostics.warn(mistake, span, **facts)
 
 
 def names_in(node: ast.Expression) -> Iterator[ast.Name]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.expressions.inference import Inference
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.scope import Scope
@@ -45,9 +46,9 @@ class Constants:
     pattern_names: frozenset[str] = frozenset()
 
     @property
-    def mistakes(self) -> list[QueryError]:
-        """Where mistakes go."""
-        return self.namespace.mistakes
+    def diagnostics(self) -> Diagnostics:
+        """Where mistakes are reported."""
+        return self.namespace.diagnostics
 
     def scope(self, mistake: Mistake) -> Scope:
         """Where only constants and parameters may stand; `mistake` is that of any other name."""
@@ -72,7 +73,7 @@ class Constants:
             return typed
         number = self._value(typed, what, node.span)
         if number is not None and number <= 0:
-            self.mistakes.append(QueryError.of(Mistake.NOT_POSITIVE, node.span, what=what))
+            self.diagnostics.report(Mistake.NOT_POSITIVE, node.span, what=what)
             return None
         return None if number is None else int(number)
 
@@ -83,28 +84,28 @@ class Constants:
         if typed is None:
             return None
         if not is_calculable(typed):
-            self.mistakes.append(QueryError.of(Mistake.NOT_CALCULABLE, node.span))
+            self.diagnostics.report(Mistake.NOT_CALCULABLE, node.span)
             return None
         if typed.type in types:
             return typed
         facts = {"what": what, "expected": expected, "found": str(typed.type)}
-        self.mistakes.append(QueryError.of(Mistake.EXPECTED_TYPE, node.span, **facts))
+        self.diagnostics.report(Mistake.EXPECTED_TYPE, node.span, **facts)
         return None
 
     def _value(self, typed: Expression, what: str, span: Span) -> int | float | None:
         try:
             return number_of(typed)
         except NoValueError as error:
-            self.mistakes.append(QueryError.of(Mistake.NO_VALUE, span, what=what, reason=str(error)))
+            self.diagnostics.report(Mistake.NO_VALUE, span, what=what, reason=str(error))
             return None
 
     def _positive(self, length: Fraction, what: str, span: Span) -> int | None:
         if abs(length) > LONGEST:
-            self.mistakes.append(QueryError.of(Mistake.DURATION_RANGE, span))
+            self.diagnostics.report(Mistake.DURATION_RANGE, span)
             return None
         if round(length) > 0:
             return round(length)
-        self.mistakes.append(QueryError.of(Mistake.NOT_POSITIVE, span, what=what))
+        self.diagnostics.report(Mistake.NOT_POSITIVE, span, what=what)
         return None
 
     def _of_units(self, node: ast.TimeLiteral) -> Fraction | None:
@@ -115,7 +116,7 @@ class Constants:
         for number, unit in node.parts:
             mistake = _wrong_unit(unit, before)
             if mistake is not None:
-                self.mistakes.append(mistake)
+                self.diagnostics.add(mistake)
                 is_right = False
                 continue
             before = unit

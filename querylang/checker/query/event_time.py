@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.time_field import source_time
 from querylang.checker.names.schema import EventSchema
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.input_expressions import own_field, own_value
-from querylang.errors import Mistake, QueryError
+from querylang.errors import Mistake
 from querylang.plan.expression import Expression
 from querylang.plan.model import Heartbeat
 from querylang.syntax import ast
@@ -40,8 +41,7 @@ class Clock:
             return None
         if name is None and self.schema.heartbeat is not None:
             if self.schema.time_from is None:
-                warning = QueryError.of(Mistake.IDLE_HEARTBEAT, self.node.event.span)
-                self.constants.namespace.warnings.append(warning)
+                self.constants.diagnostics.warn(Mistake.IDLE_HEARTBEAT, self.node.event.span)
                 return None
             name = ast.Name(self.schema.heartbeat, self.node.event.span)
         schema = None if name is None else self.constants.namespace.find(name)
@@ -78,11 +78,11 @@ class Clock:
         written = self._written.text if self._written is not None else self.schema.time_from
         for name in (written, schema.time_from):
             if name is not None and (schema.action(name) is not None or schema.type_of(name) is not None):
-                # What is wrong with an annotation's name is told where that stands.
-                mistakes = [] if name == schema.time_from else self.constants.mistakes
-                namespace = replace(self.constants.namespace, mistakes=mistakes)
+                # A wrong name in an annotation is reported at the annotation.
+                diagnostics = Diagnostics() if name == schema.time_from else self.constants.diagnostics
+                namespace = replace(self.constants.namespace, diagnostics=diagnostics)
                 return source_time(schema, ast.Name(name, place.span), namespace)
         return None
 
     def _tell(self, mistake: Mistake, place: ast.Name, **facts: str) -> None:
-        self.constants.mistakes.append(QueryError.of(mistake, place.span, **facts))
+        self.constants.diagnostics.report(mistake, place.span, **facts)

@@ -14,7 +14,7 @@ from querylang.checker.expressions.members import no_field
 from querylang.checker.names.schema import EventSchema
 from querylang.checker.names.scope import Scope
 from querylang.checker.query.durations import Constants
-from querylang.errors import Mistake, QueryError, counted
+from querylang.errors import Mistake, counted
 from querylang.plan.constant_folding import NoValueError, is_constant, value_of
 from querylang.plan.expression import Binary, Expression, FieldOf
 from querylang.plan.library import binary_result
@@ -68,7 +68,7 @@ class _Filters:
             self.tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field", zero="no"))
             return None
         if item.field.text not in names and not self.schema.may_have(item.field.text):
-            self.constants.mistakes.append(no_field(self.schema, item.field))
+            self.constants.diagnostics.add(no_field(self.schema, item.field))
             return None
         return item.field.text
 
@@ -97,7 +97,7 @@ class _Filters:
 
     def tell(self, mistake: Mistake, item: ast.Filter, **facts: str) -> None:
         """Tells a mistake of a filter."""
-        self.constants.mistakes.append(QueryError.of(mistake, item.span, **facts))
+        self.constants.diagnostics.report(mistake, item.span, **facts)
 
     @property
     def _inference(self) -> Inference:

@@ -11,7 +11,7 @@ from querylang.checker.expressions.inference import Inference
 from querylang.checker.names.scope import Scope
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.patterns import CheckedPattern
-from querylang.errors import Mistake, QueryError
+from querylang.errors import Mistake
 from querylang.plan.expression import Expression, SelectOf
 from querylang.plan.model import Every, Select
 from querylang.syntax import ast
@@ -31,12 +31,12 @@ def check_every(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants
     if not find.is_every:
         for clause in clauses:
             word = "select" if isinstance(clause, ast.Select) else "having"
-            constants.mistakes.append(QueryError.of(Mistake.EVERY_MISSING, clause.span, clause=word))
+            constants.diagnostics.report(Mistake.EVERY_MISSING, clause.span, clause=word)
         return None
     if not clauses and not any(isinstance(clause, ast.Broken) for clause in find.clauses):
-        constants.mistakes.append(QueryError.of(Mistake.EVERY_ALONE, find.span))
+        constants.diagnostics.report(Mistake.EVERY_ALONE, find.span)
     if pattern.trailing is not None:
-        constants.mistakes.append(QueryError.of(Mistake.EVERY_WAIT, pattern.waits[-1].span))
+        constants.diagnostics.report(Mistake.EVERY_WAIT, pattern.waits[-1].span)
     outer = outside_aggregates(scope, pattern)
     selects = _Selects(outer.refusing(select_names(find), Mistake.SELECTED_LATER), constants)
     for clause in clauses:
@@ -83,7 +83,7 @@ class _Selects:
         name = clause.name.text
         value = Inference(self.scope.with_names(self.values), self.constants.namespace).value(clause.value)
         if name in self.values:
-            self.constants.mistakes.append(QueryError.of(Mistake.DUPLICATE_SELECT, clause.name.span, name=name))
+            self.constants.diagnostics.report(Mistake.DUPLICATE_SELECT, clause.name.span, name=name)
             return
         self.values[name] = value
         self.names[name] = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.expressions.members import no_field
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.schema import EventSchema
@@ -86,7 +87,7 @@ class CheckedInputs:
         if self.is_whole and not is_meant:
             mistake = QueryError.of(Mistake.NOT_AN_INPUT, name.span, event=name.text)
             near = [item.schema.name for item in self.items]
-            self.namespace.mistakes.append(mistake.suggesting(name.text, near))
+            self.namespace.diagnostics.add(mistake.suggesting(name.text, near))
         return None, None
 
     def _index(self, text: str) -> int | None:
@@ -101,23 +102,23 @@ def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
     unknown: set[str] = set()
     nodes = [node for node in inputs.items if not isinstance(node, ast.Broken)]
     if not inputs.items:
-        constants.mistakes.append(QueryError.of(Mistake.NO_INPUT, inputs.span))
+        constants.diagnostics.report(Mistake.NO_INPUT, inputs.span)
     for node in nodes:
         schema = constants.namespace.find(node.event)
         if schema is None:
             unknown.add(node.event.text)
         elif any(item.schema.name == schema.name for item in checked):
-            constants.mistakes.append(QueryError.of(Mistake.DUPLICATE_INPUT, node.event.span, event=schema.name))
+            constants.diagnostics.report(Mistake.DUPLICATE_INPUT, node.event.span, event=schema.name)
         else:
             item = _checked(node, schema, constants)
             if checked:
-                _compare_keys(item, checked[0], constants.mistakes)
+                _compare_keys(item, checked[0], constants.diagnostics)
             checked.append(item)
     for item in checked[MOST_BEATS:]:
         if item.input.heartbeat is not None:
             span = item.node.event.span
-            constants.mistakes.append(QueryError.of(Mistake.TOO_MANY_BEATS, span, limit=MOST_BEATS))
-    _refuse_heartbeats(checked, constants.mistakes)
+            constants.diagnostics.report(Mistake.TOO_MANY_BEATS, span, limit=MOST_BEATS)
+    _refuse_heartbeats(checked, constants.diagnostics)
     is_whole = bool(nodes) and len(nodes) == len(inputs.items)
     return CheckedInputs(constants.namespace, tuple(checked), is_whole, frozenset(unknown))
 
@@ -128,7 +129,7 @@ def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constant
     within = None if node.within is None else constants.duration(node.within, "`within`")
     retain = None if node.retain is None else constants.count(node.retain, "`retain`")
     if node.within is None and node.retain is None:
-        constants.mistakes.append(QueryError.of(Mistake.NO_WINDOW, node.event.span))
+        constants.diagnostics.report(Mistake.NO_WINDOW, node.event.span)
     unique = _unique(node, schema, constants)
     clocking = node.clocking
     clock = Clock(node, schema, constants)
@@ -154,16 +155,16 @@ def _keys(node: ast.InputDefinition, schema: EventSchema, constants: Constants) 
     for item in node.keys:
         value = _value(item, schema, constants, "a key")
         if value is not None and any(isinstance(part, Call) and part.method == "getTime" for part in walk(value)):
-            constants.mistakes.append(QueryError.of(Mistake.KEY_TIME, item.source.span))
+            constants.diagnostics.report(Mistake.KEY_TIME, item.source.span)
         name = item.name if item.name is not None else item.source
         if item.name is None and item.arguments is not None:
-            constants.mistakes.append(QueryError.of(Mistake.KEY_NEEDS_NAME, item.span, name=item.source.text))
+            constants.diagnostics.report(Mistake.KEY_NEEDS_NAME, item.span, name=item.source.text)
         elif name.text in keys:
-            constants.mistakes.append(QueryError.of(Mistake.DUPLICATE_KEY, name.span, name=name.text))
+            constants.diagnostics.report(Mistake.DUPLICATE_KEY, name.span, name=name.text)
         elif name.text in constants.parameters:
             facts = {"name": name.text, "what": "the key"}
             mistake = QueryError.of(Mistake.NAME_IS_PARAMETER, name.span, **facts)
-            constants.mistakes.append(mistake.with_hint(f"`{item.source.text} as ...` gives it one"))
+            constants.diagnostics.add(mistake.with_hint(f"`{item.source.text} as ...` gives it one"))
         keys.setdefault(name.text, CheckedKey(name.text, value))
     return tuple(keys.values())
 
@@ -173,7 +174,7 @@ def _unique(node: ast.InputDefinition, schema: EventSchema, constants: Constants
     for position, item in enumerate(node.unique):
         value = _value(item, schema, constants, "what `with unique` compares")
         if item in node.unique[:position]:
-            constants.mistakes.append(QueryError.of(Mistake.UNIQUE_TWICE, item.span, name=item.source.text))
+            constants.diagnostics.report(Mistake.UNIQUE_TWICE, item.span, name=item.source.text)
         elif value is not None and value not in values:  # a field may stand beside an action that gives it
             values.append(value)
     return tuple(values)
@@ -181,24 +182,24 @@ def _unique(node: ast.InputDefinition, schema: EventSchema, constants: Constants
 
 def _value(item: ast.Key, schema: EventSchema, constants: Constants, what: str) -> Expression | None:
     """A field, or what an action of the event gives; of a type whose values can be compared and kept."""
-    mistakes = constants.mistakes
+    diagnostics = constants.diagnostics
     if item.arguments is not None:
         value = own_value(schema, item.source, item.arguments, constants)
     else:
         value = own_field(schema, item.source.text)
         if value is None and item.source.text in dict(schema.constants):
             facts = {"name": item.source.text, "found": "a constant", "event": schema.name}
-            mistakes.append(QueryError.of(Mistake.KEY_NOT_FIELD, item.source.span, **facts))
+            diagnostics.report(Mistake.KEY_NOT_FIELD, item.source.span, **facts)
         elif value is None and not schema.may_have(item.source.text):
-            mistakes.append(no_field(schema, item.source))
+            diagnostics.add(no_field(schema, item.source))
     if value is not None and value.type not in SIMPLE:
         facts = {"what": what, "name": item.source.text, "type": str(value.type)}
-        mistakes.append(QueryError.of(Mistake.KEY_KIND, item.source.span, **facts))
+        diagnostics.report(Mistake.KEY_KIND, item.source.span, **facts)
         return None
     return value
 
 
-def _compare_keys(item: CheckedInput, first: CheckedInput, mistakes: list[QueryError]) -> None:
+def _compare_keys(item: CheckedInput, first: CheckedInput, diagnostics: Diagnostics) -> None:
     """Tells where an input's keys differ from those of the first: number, names in order, types."""
     nodes = item.node.keys
     if len(item.keys) != len(first.keys):
@@ -208,19 +209,19 @@ def _compare_keys(item: CheckedInput, first: CheckedInput, mistakes: list[QueryE
             "expected": counted(len(first.keys), "key", zero="no"),
         }
         span = nodes[0].span.until(nodes[-1].span) if nodes else item.node.event.span
-        mistakes.append(QueryError.of(Mistake.KEY_COUNT, span, **facts))
+        diagnostics.report(Mistake.KEY_COUNT, span, **facts)
         return
     for node, key, expected in zip(nodes, item.keys, first.keys, strict=False):
         if key.name != expected.name:
             facts = {"name": key.name, "expected": expected.name, "first": first.schema.name}
-            mistakes.append(QueryError.of(Mistake.KEY_NAME, node.span, **facts))
+            diagnostics.report(Mistake.KEY_NAME, node.span, **facts)
         elif key.type is not None and expected.type is not None and key.type != expected.type:
             types = {"type": str(key.type), "expected": str(expected.type)}
             facts = {"name": key.name, "first": first.schema.name, **types}
-            mistakes.append(QueryError.of(Mistake.KEY_TYPE, node.span, **facts))
+            diagnostics.report(Mistake.KEY_TYPE, node.span, **facts)
 
 
-def _refuse_heartbeats(checked: list[CheckedInput], mistakes: list[QueryError]) -> None:
+def _refuse_heartbeats(checked: list[CheckedInput], diagnostics: Diagnostics) -> None:
     """Tells of heartbeats that are inputs too."""
     events = {item.schema.name for item in checked}
     for item in checked:
@@ -229,4 +230,4 @@ def _refuse_heartbeats(checked: list[CheckedInput], mistakes: list[QueryError]) 
             clocking = item.node.clocking
             written = clocking.heartbeat if clocking is not None else None
             span = written.span if written is not None else item.node.event.span
-            mistakes.append(QueryError.of(Mistake.HEARTBEAT_IS_INPUT, span, event=heartbeat.event))
+            diagnostics.report(Mistake.HEARTBEAT_IS_INPUT, span, event=heartbeat.event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.expressions.inference import Inference
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.scope import Scope
@@ -34,13 +35,11 @@ def check_parameters(
             continue
         name = node.name.text
         if name in names:
-            mistake = QueryError.of(Mistake.DUPLICATE_QUERY_PARAMETER, node.name.span, name=name)
-            namespace.mistakes.append(mistake)
+            namespace.diagnostics.report(Mistake.DUPLICATE_QUERY_PARAMETER, node.name.span, name=name)
             continue
         type_ = namespace.type_of(node.type)
         if type_ is not None and type_ not in PARAMETER_TYPES:
-            mistake = QueryError.of(Mistake.PARAMETER_TYPE, node.type.span, type=str(type_))
-            namespace.mistakes.append(mistake)
+            namespace.diagnostics.report(Mistake.PARAMETER_TYPE, node.type.span, type=str(type_))
             type_ = None
         names[name] = None if type_ is None else ParameterOf(type_, name)
         if type_ is not None:
@@ -58,7 +57,7 @@ def _default(node: ast.ParameterDefinition, type_: Type, namespace: Namespace) -
     if found.type != type_:
         facts = {"what": f"the value of '{node.name.text}'", "expected": str(type_), "found": str(found.type)}
         mistake = QueryError.of(Mistake.EXPECTED_TYPE, node.value.span, **facts)
-        namespace.mistakes.append(mistake.with_hint(_written_as(found, type_)))
+        namespace.diagnostics.add(mistake.with_hint(_written_as(found, type_)))
         return None
     return found
 
@@ -72,12 +71,12 @@ def _written_as(found: Literal, wanted: Type) -> str | None:
     return f"write `{text}{'d' if wanted == Type.DECIMAL else ''}`"
 
 
-def check_metadata(section: ast.Metadata, mistakes: list[QueryError]) -> tuple[tuple[str, str], ...]:
+def check_metadata(section: ast.Metadata, diagnostics: Diagnostics) -> tuple[tuple[str, str], ...]:
     """The pairs as written."""
     seen: set[str] = set()
     for position, (key, _value) in enumerate(section.items):
         if key in seen:
-            mistakes.append(QueryError.of(Mistake.DUPLICATE_METADATA, _key_place(section, position), name=key))
+            diagnostics.report(Mistake.DUPLICATE_METADATA, _key_place(section, position), name=key)
         seen.add(key)
     return section.items
 

@@ -12,10 +12,11 @@ from math import prod
 from typing import assert_never
 
 from querylang.checker.checked import Both, Either, Pattern, Sequence, TermOf
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.names.schema import EventSchema
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs
-from querylang.errors import Mistake, QueryError
+from querylang.errors import Mistake
 from querylang.plan.expression import EventOf, Expression
 from querylang.plan.model import Term, Wait
 from querylang.plan.value_types import Type
@@ -30,7 +31,11 @@ WIDEST_PATTERN = 100
 MOST_WAYS = 20_000
 """In which the latest event may serve the names of a pattern, and states of the search: `and` multiplies both."""
 
-_JOINS: dict[str, type[Sequence | Both | Either]] = {"->": Sequence, "and": Both, "or": Either}
+_JOINS: dict[str, type[Sequence[Pattern] | Both[Pattern] | Either[Pattern]]] = {
+    "->": Sequence,
+    "and": Both,
+    "or": Either,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +97,17 @@ def check_pattern(pattern: ast.Pattern | ast.Broken, inputs: CheckedInputs, cons
     """The pattern with its waits."""
     if isinstance(pattern, ast.Broken):
         return CheckedPattern()
-    mistakes = constants.mistakes
+    diagnostics = constants.diagnostics
     if _is_too_deep(pattern):
-        mistakes.append(QueryError.of(Mistake.PATTERN_TOO_DEEP, pattern.span, limit=DEEPEST_PATTERN))
+        diagnostics.report(Mistake.PATTERN_TOO_DEEP, pattern.span, limit=DEEPEST_PATTERN)
         return CheckedPattern()
     parts = _chained(pattern)
     leading, trailing = _ends(parts)
     inner = parts[leading is not None : len(parts) - (trailing is not None)]
-    builder = _Builder(inputs, mistakes)
+    builder = _Builder(inputs, diagnostics)
     trees = [builder.tree(part, "->", {}) for part in inner]
     if not builder.terms and not builder.is_wrong:
-        mistakes.append(QueryError.of(Mistake.NO_EVENT, pattern.span))
+        diagnostics.report(Mistake.NO_EVENT, pattern.span)
     tree = _joined("->", trees)
     waits = tuple(wait for wait in (leading, trailing) if wait is not None)
     checked = CheckedPattern(
@@ -114,7 +119,7 @@ def check_pattern(pattern: ast.Pattern | ast.Broken, inputs: CheckedInputs, cons
         is_whole=True,
     )
     if tree is not None and None not in [term.input for term in builder.terms] and _is_too_large(tree, checked):
-        mistakes.append(QueryError.of(Mistake.PATTERN_TOO_LARGE, pattern.span))
+        diagnostics.report(Mistake.PATTERN_TOO_LARGE, pattern.span)
     return checked
 
 
@@ -123,7 +128,7 @@ class _Builder:
     """Numbers the terms in text order."""
 
     inputs: CheckedInputs
-    mistakes: list[QueryError]
+    diagnostics: Diagnostics
     terms: list[NamedTerm] = field(default_factory=list)
     misplaced: list[ast.PatternWait] = field(default_factory=list)
     ors: int = 0
@@ -157,7 +162,7 @@ class _Builder:
     def _misplaced(self, node: ast.PatternWait, operator: str) -> None:
         mistake = Mistake.WAIT_PLACE if operator == "->" else Mistake.WAIT_JOINED
         facts = {} if operator == "->" else {"operator": operator}
-        self.mistakes.append(QueryError.of(mistake, node.span, **facts))
+        self.diagnostics.report(mistake, node.span, **facts)
         self.misplaced.append(node)
 
 

@@ -13,7 +13,7 @@ from querylang.checker.names.schema import ActionSignature, EventSchema
 from querylang.checker.names.scope import Scope
 from querylang.checker.statements.blocks import check_body
 from querylang.checker.statements.control_flow import always_returns
-from querylang.errors import Mistake, QueryError
+from querylang.errors import Mistake
 from querylang.plan.expression import Expression, LocalOf, MemberOf
 from querylang.plan.model import Action
 from querylang.plan.value_types import Type
@@ -25,7 +25,7 @@ def signatures(nodes: Iterable[ast.ActionDefinition], namespace: Namespace) -> d
     found: dict[str, ActionSignature] = {}
     for node in nodes:
         if node.name.text in found:
-            namespace.mistakes.append(QueryError.of(Mistake.DUPLICATE_ACTION, node.name.span, name=node.name.text))
+            namespace.diagnostics.report(Mistake.DUPLICATE_ACTION, node.name.span, name=node.name.text)
         found.setdefault(node.name.text, signature(node, namespace))
     return found
 
@@ -36,7 +36,7 @@ def signature(node: ast.ActionDefinition, namespace: Namespace) -> ActionSignatu
     for parameter in node.parameters:
         name = parameter.name
         if name.text in seen:
-            namespace.mistakes.append(QueryError.of(Mistake.DUPLICATE_PARAMETER, name.span, name=name.text))
+            namespace.diagnostics.report(Mistake.DUPLICATE_PARAMETER, name.span, name=name.text)
         seen.add(name.text)
     parameters = tuple((item.name.text, namespace.type_of(item.type)) for item in node.parameters)
     returns = None if node.returns is None else namespace.type_of(node.returns)
@@ -84,6 +84,6 @@ def _checked(
     body = check_body(node.body, known, scope.with_names(parameters), namespace, slots, own=parameters)
     if known.returns is not None and not always_returns(node.body):
         facts = {"name": known.name, "type": str(known.returns)}
-        namespace.mistakes.append(QueryError.of(Mistake.RETURN_MISSING, node.name.span, **facts))
+        namespace.diagnostics.report(Mistake.RETURN_MISSING, node.name.span, **facts)
     types = tuple(type_ for _name, type_ in known.parameters if type_ is not None)
     return Action(known.name, types, body.slots, known.returns, body.statements)

@@ -50,7 +50,7 @@ class _Checking:
     is_too_deep: bool = False
 
     def tell(self, mistake: Mistake, span: Span, **facts: str | int) -> None:
-        self.namespace.mistakes.append(QueryError.of(mistake, span, **facts))
+        self.namespace.diagnostics.report(mistake, span, **facts)
 
     def tell_depth(self, span: Span) -> None:
         """That statements are nested too deep; once."""
