@@ -1,7 +1,8 @@
-"""Every mistake that the language knows, its code and its words; and the base of all errors that users see.
+"""All errors that users see, and the catalogue of mistakes in query texts: codes and messages.
 
-Takes spans; gives errors that print themselves as `path:line:column: code: message` with the source line and carets.
-All of them can be pickled: they travel from workers. `InputError` is for what is wrong outside of query texts.
+An error in a query text prints itself as `path:line:column: code: message`, with the source line
+and carets. All errors can be pickled, because workers raise them. `InputError` is for everything
+outside of query texts.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ class Mistake(Enum):
         self.words = words
 
     # characters
-    BAD_CHARACTER = "character", "{found!r} has no meaning here"
-    FOREIGN_OPERATOR = "character", "`{found}` is no operator; it is written `{meant}`"
-    FOREIGN_QUOTES = "character", "a string stands in double quotes"
+    BAD_CHARACTER = "character", "unexpected character {found!r}"
+    FOREIGN_OPERATOR = "character", "`{found}` is not an operator; write `{meant}`"
+    FOREIGN_QUOTES = "character", "strings are written in double quotes"
     OPEN_STRING = "open-string", "this string does not end on its line"
     OPEN_COMMENT = "open-comment", "this comment does not end"
-    BAD_ESCAPE = "escape", '{found!r} is no escape; there are \\" \\\\ \\n \\t \\r'
+    BAD_ESCAPE = "escape", 'unknown escape {found!r}; expected \\" \\\\ \\n \\t \\r'
     RESERVED_NAME = "reserved-name", "'{name}' is reserved: names do not start with two underscores"
 
     # structure
@@ -56,21 +57,21 @@ class Mistake(Enum):
     KEYWORD_AS_NAME = "syntax", "`{word}` is a keyword; write '#{word}' to use it as a name"
     COMPARISON_CHAIN = "comparison-chain", "comparisons do not chain: join two of them with `and`"
     NO_SECTION = "incomplete-query", "this query has no `{section}`"
-    NO_INPUT = "incomplete-query", "`inputs` holds no input: an event type with its window"
-    NO_QUERY = "incomplete-query", "there is neither a query nor an event type in this text"
-    SECTION_ORDER = "syntax", "`{section}` must stand before `{other}`"
-    SECTION_TWICE = "syntax", "`{section}` stands twice in this query"
-    PACKAGE_PLACE = "syntax", "`package` stands once, before everything else in a file"
-    USING_PLACE = "syntax", "`using` stands before event types and queries"
+    NO_INPUT = "incomplete-query", "`inputs` is empty; expected an event type with its window"
+    NO_QUERY = "incomplete-query", "this text contains neither a query nor an event type"
+    SECTION_ORDER = "syntax", "`{section}` must come before `{other}`"
+    SECTION_TWICE = "syntax", "duplicate section `{section}`"
+    PACKAGE_PLACE = "syntax", "`package` may appear only once, before everything else in a file"
+    USING_PLACE = "syntax", "`using` must come before event types and queries"
     BETWEEN_COMMA = "syntax", "the names of a `between` are separated by spaces"
-    NOT_A_TARGET = "syntax", "this cannot be assigned to; a name, a member or an element can"
-    NOT_A_TYPE = "syntax", "this is no type"
+    NOT_A_TARGET = "syntax", "cannot assign to this; expected a name, a member or an element"
+    NOT_A_TYPE = "syntax", "not a type"
     NEEDS_NAME = "syntax", "what `ifpresent` unpacks here needs a name: add `as ...`"
     VENDOR_EVENT = "syntax", '`%send` needs an "eventType"'
     NOT_IN_QUERIES = "not-in-queries", "{what} cannot be used in a query: {reason}"
     TOO_DEEP = "limit", "this expression is nested more than {limit} levels deep"
-    LAYOUT_TOO_DEEP = "limit", "this is nested too deeply to be laid out"
-    TOO_MANY_MISTAKES = "limit", "there are more than {limit} mistakes of syntax; no more are told"
+    LAYOUT_TOO_DEEP = "limit", "this is nested too deeply to be formatted"
+    TOO_MANY_MISTAKES = "limit", "more than {limit} syntax errors; further errors are not shown"
     NUMBER_RANGE = "limit", "this number does not fit {type}"
     DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
     TOO_MANY_BEATS = "limit", "only the first {limit} inputs of a query can have a heartbeat"
@@ -78,41 +79,41 @@ class Mistake(Enum):
     PATTERN_TOO_LARGE = "limit", "this pattern can be matched in too many ways: join fewer events by `and` and `or`"
 
     # names
-    UNKNOWN_EVENT = "unknown-event", "there is no event type '{name}'"
+    UNKNOWN_EVENT = "unknown-event", "unknown event type '{name}'"
     UNKNOWN_FIELD = "unknown-field", "'{event}' has no field '{name}'"
-    UNSEEN_FIELD = "unknown-field", "'{name}' is not known: nothing says which fields '{event}' has; define the event"
+    UNSEEN_FIELD = "unknown-field", "unknown field '{name}': the fields of '{event}' are not known; define the event"
     UNKNOWN_NAME = "unknown-name", "'{name}' is not a name of this pattern"
-    UNKNOWN_NAME_OF_EVENT = "unknown-name", "'{name}' is no name here: neither a member of the event nor a variable"
-    UNKNOWN_FILTER_NAME = "unknown-name", "'{name}' is not known here: a filter compares with constants and parameters"
-    UNKNOWN_HERE = "unknown-name", "'{name}' is not known here"
-    UNKNOWN_UNIT = "unknown-unit", "'{name}' is no unit of time"
+    UNKNOWN_NAME_OF_EVENT = "unknown-name", "unknown name '{name}': neither a member of the event nor a variable"
+    UNKNOWN_FILTER_NAME = "unknown-name", "unknown name '{name}': a filter compares with constants and parameters"
+    UNKNOWN_HERE = "unknown-name", "unknown name '{name}'"
+    UNKNOWN_UNIT = "unknown-unit", "unknown unit of time '{name}'"
     UNKNOWN_METHOD = "unknown-method", "{type} has no method '{name}'"
     UNKNOWN_CONSTANT = "unknown-name", "{type} has no constant '{name}'"
-    UNKNOWN_ANNOTATION = "unknown-annotation", "there is no annotation '@{name}'"
-    UNKNOWN_TYPE = "unknown-type", "there is no type '{name}'"
+    UNKNOWN_ANNOTATION = "unknown-annotation", "unknown annotation '@{name}'"
+    UNKNOWN_TYPE = "unknown-type", "unknown type '{name}'"
     UNKNOWN_TIME = "unknown-field", "'{event}' has neither a field nor an action '{name}'"
-    DUPLICATE_QUERY = "duplicate-query", "there is a query '{name}' already, at {place}"
+    DUPLICATE_QUERY = "duplicate-query", "duplicate query '{name}', already defined at {place}"
     DUPLICATE_EVENT = "duplicate-event", "'{name}' is defined with other fields or annotations at {place}"
-    DUPLICATE_FIELD = "duplicate-name", "'{event}' has a field or action '{name}' already"
-    DUPLICATE_INPUT = "duplicate-input", "'{event}' is an input of this query already; a type may be one only once"
-    DUPLICATE_NAME = "duplicate-name", "'{name}' is a name of this pattern already"
-    DUPLICATE_KEY = "duplicate-name", "'{name}' is a key already"
+    DUPLICATE_FIELD = "duplicate-name", "'{event}' already has a field or action '{name}'"
+    DUPLICATE_INPUT = "duplicate-input", "'{event}' is already an input of this query; a type may be an input only once"
+    DUPLICATE_NAME = "duplicate-name", "'{name}' is already a name of this pattern"
+    DUPLICATE_KEY = "duplicate-name", "duplicate key '{name}'"
     NAME_IS_KEY = "duplicate-name", "'{name}' is a key of this query; {what} needs another name"
     NAME_IS_PARAMETER = "duplicate-name", "'{name}' is a parameter of this query; {what} needs another name"
-    DUPLICATE_QUERY_PARAMETER = "duplicate-name", "'{name}' is a parameter of this query already"
-    DUPLICATE_SELECT = "duplicate-name", "there is a `select ... as {name}` already"
-    DUPLICATE_METADATA = "duplicate-name", "the metadata has '{name}' already"
+    DUPLICATE_PARAMETER = "duplicate-name", "duplicate parameter '{name}'"
+    DUPLICATE_SELECT = "duplicate-name", "duplicate `select ... as {name}`"
+    DUPLICATE_METADATA = "duplicate-name", "duplicate metadata key '{name}'"
     NOT_AN_INPUT = "not-an-input", "'{event}' is not an input of this query"
 
     # durations and windows
-    UNIT_TWICE = "unit-order", "the unit '{unit}' stands twice"
+    UNIT_TWICE = "unit-order", "duplicate unit '{unit}'"
     UNIT_ORDER = "unit-order", "'{unit}' is not smaller than '{before}': units go from large to small"
-    NOT_CONSTANT = "not-constant", "'{name}' cannot stand here: only constants and parameters can"
-    NOT_CALCULABLE = "not-constant", "only numbers, parameters, arithmetic and conversions of these can stand here"
+    NOT_CONSTANT = "not-constant", "'{name}' cannot be used here: only constants and parameters can"
+    NOT_CALCULABLE = "not-constant", "only numbers, parameters, arithmetic and conversions of these can be used here"
     NO_VALUE = "no-value", "{what} has no value: {reason}"
     NOT_POSITIVE = "not-positive", "{what} must be greater than 0"
     NO_WINDOW = "no-window", "this input needs `within` or `retain`"
-    TWO_WITHIN = "duplicate-within", "this pattern has a `within` over the same range already"
+    TWO_WITHIN = "duplicate-within", "this pattern already has a `within` over the same range"
 
     # keys
     KEY_COUNT = "keys-differ", "this input has {count}, '{first}' has {expected}"
@@ -121,14 +122,14 @@ class Mistake(Enum):
     KEY_NEEDS_NAME = "key-name", "an action as a key needs a name: `key {name}() as ...`"
     KEY_KIND = "key-type", "{what} is boolean, integer, float, decimal, string or location; '{name}' is {type}"
     KEY_NOT_FIELD = "key-type", "'{name}' is {found} of '{event}', not a field"
-    KEY_TIME = "key-type", "the event's time cannot be a key: it is decided for each key"
-    UNIQUE_TWICE = "duplicate-name", "'{name}' stands twice in this `with unique`"
+    KEY_TIME = "key-type", "the event's time cannot be a key: it is decided per key"
+    UNIQUE_TWICE = "duplicate-name", "'{name}' appears twice in this `with unique`"
 
     # time
     TIME_TYPE = "time-type", "a source time is float or integer seconds; '{name}' is {type}"
     TIME_ARGUMENTS = "time-type", "a source time is an action without parameters; '{name}' has some"
-    TIME_WITHOUT_WAIT = "syntax", "`time from` needs a `wait` behind it"
-    HEARTBEAT_MISSING = "heartbeat", "next to `time from` the heartbeat must be named: `wait ... or Type`"
+    TIME_WITHOUT_WAIT = "syntax", "`time from` needs a `wait` after it"
+    HEARTBEAT_MISSING = "heartbeat", "with `time from`, the heartbeat must be named: `wait ... or Type`"
     HEARTBEAT_OUT_OF_ORDER = "heartbeat", "'{event}' is @OutOfOrder: a heartbeat cannot be"
     HEARTBEAT_KEYS = "heartbeat", "'{event}' has only some of the key's fields; '{name}' is missing"
     HEARTBEAT_KEY_TYPE = "heartbeat", "the key field '{name}' is {type} in '{event}' and {expected} in '{input}'"
@@ -139,26 +140,26 @@ class Mistake(Enum):
     PARAMETER_TYPE = "parameter-type", "a parameter is integer, float, decimal, string or boolean, not {type}"
 
     # patterns
-    WAIT_PLACE = "wait-place", "a `wait` stands first or last in a pattern, not within it"
-    WAIT_JOINED = "wait-place", "a `wait` cannot stand under `{operator}`: it is joined to the whole pattern by `->`"
+    WAIT_PLACE = "wait-place", "a `wait` must be first or last in a pattern"
+    WAIT_JOINED = "wait-place", "a `wait` cannot be part of `{operator}`: it is joined to the whole pattern by `->`"
     NO_EVENT = "wait-place", "this pattern is only a `wait`: it needs an event"
-    WITHOUT_NAME = "name-place", "'{name}' is a name of a `without`: only the `where` behind that may use it"
+    WITHOUT_NAME = "name-place", "'{name}' is a name of a `without`: only its own `where` may use it"
     WAIT_NAME = "name-place", "'{name}' is a `wait`, a point in time: only `between` may use it"
     EVERY_NAME = (
         "name-place",
-        "'{name}' is a name of the pattern: a `find every` gives its block `select` names, not events",
+        "'{name}' is a name of the pattern: the block of a `find every` sees `select` names, not events",
     )
     ACTION_NAME = "name-place", "'{name}' is a name of the pattern: an action takes it as an argument"
     OUTSIDE_AGGREGATE = (
         "name-place",
-        "'{name}' is a name of the pattern: outside of an aggregate it has no single value",
+        "'{name}' is a name of the pattern: outside an aggregate it has no single value",
     )
-    SELECT_NAME = "name-place", "'{name}' is what a `select` gives: neither conditions nor aggregates see it"
-    SELECTED_LATER = "name-place", "'{name}' is selected further down: a name is selected before it is used"
-    BETWEEN_COUNT = "between", "`between` takes two names or more"
-    BETWEEN_TWICE = "between", "'{name}' stands in this `between` already"
+    SELECT_NAME = "name-place", "'{name}' is a `select` name: conditions and aggregates cannot use it"
+    SELECTED_LATER = "name-place", "'{name}' is selected further down: a name must be selected before it is used"
+    BETWEEN_COUNT = "between", "`between` takes two or more names"
+    BETWEEN_TWICE = "between", "duplicate name '{name}' in `between`"
     BETWEEN_WITHOUT = "between", "'{name}' is a name of a `without`: `between` takes names of the pattern"
-    BOTH_SIDES = "or-sides", "'{name}' and '{other}' stand on two sides of an `or`: write a `where` for each side"
+    BOTH_SIDES = "or-sides", "'{name}' and '{other}' are on different sides of an `or`: write a `where` for each side"
     EVERY_ALONE = "every", "`find every` needs a `select` or a `having`"
     EVERY_MISSING = "every", "`{clause}` needs `find every`"
     EVERY_WAIT = "every", "a `find every` cannot end with a `wait`"
@@ -168,9 +169,9 @@ class Mistake(Enum):
         "filter",
         "'{name}' is a field of the event itself: a filter compares with constants and parameters",
     )
-    FILTER_TWICE = "filter", "the field '{name}' is filtered already: use a range"
-    FILTER_ORDER = "filter", "filters by position stand before those by name"
-    FILTER_COUNT = "filter", "'{event}' has {count}; there is none for this filter"
+    FILTER_TWICE = "filter", "the field '{name}' is already filtered: use a range"
+    FILTER_ORDER = "filter", "filters by position must come before filters by name"
+    FILTER_COUNT = "filter", "too many filters by position: '{event}' has {count}"
     RANGE_REVERSED = "filter", "this range is reversed: its beginning is greater than its end"
 
     # types
@@ -183,7 +184,7 @@ class Mistake(Enum):
     AMBIGUOUS_EVENT = "ambiguous-event", "'{name}' may be '{first}' or '{second}': write the package too"
     TYPE_TOO_DEEP = "limit", "this type is nested more than {limit} levels deep"
     KEY_OF_DICTIONARY = "type", "the keys of a dictionary are of a simple type, not {found}"
-    EVENT_IN_ITSELF = "event-cycle", "'{event}' holds itself through '{name}': {path}; no table could hold it"
+    EVENT_IN_ITSELF = "event-cycle", "'{event}' contains itself through '{name}': {path}; no table could hold it"
     EVENT_TOO_DEEP = "limit", "events are nested more than {limit} levels deep in '{event}'"
     EVENT_TOO_LARGE = "limit", "an empty '{type}' has more than {limit} parts"
     CONSTANT_TYPE = "type", "a constant is boolean, integer, float, decimal or string, not {found}"
@@ -194,48 +195,50 @@ class Mistake(Enum):
     METHOD_IS_FIELD = "unknown-method", "'{name}' is a field of {type}: it is read without `()`"
     NO_MEMBERS = "unknown-field", "{type} has no member '{name}'"
     UNSET_MEMBER = "type", "this may be unset: '{name}' is read in `ifpresent` or behind `.getOrThrow()`"
-    UNKNOWN_CONSTRUCTOR = "unknown-function", "there is no action or event type '{name}'"
-    UNSEEN_CONSTRUCTOR = "unknown-event", "nothing says which fields '{name}' has: define the event"
+    UNKNOWN_CONSTRUCTOR = "unknown-function", "unknown action or event type '{name}'"
+    UNSEEN_CONSTRUCTOR = "unknown-event", "the fields of '{name}' are not known: define the event"
     NO_CONSTRUCTOR = "unknown-function", "a value of type {type} is not made with `{type}(...)`"
     EVENT_TYPE_AS_VALUE = "type", "'{name}' is an event type, not a value: `{name}(...)` makes an event"
     ACTION_AS_VALUE = "type", "'{name}' is an action: it is called with `{name}(...)`"
-    NO_RESULT = "type", "'{name}' returns nothing: it is no value"
+    NO_RESULT = "type", "'{name}' returns nothing, so it has no value"
     NOT_INDEXED = "type", "`[...]` takes a sequence or a dictionary, not {found}"
-    EMPTY_LITERAL = "type", "nothing says of which type this empty {what} is: write `new {example}`"
-    ITEM_TYPE = "type", "this is {found}, those before are {expected}: the {what} have one type"
+    EMPTY_LITERAL = "type", "the type of this empty {what} is not known: write `new {example}`"
+    ITEM_TYPE = "type", "this is {found}, but those before are {expected}: all {what} must have one type"
 
     # statements
-    DECLARED_TWICE = "duplicate-name", "'{name}' is a name of this block already"
-    DECLARED_LATER = "unknown-name", "'{name}' is declared further down: a name is declared before it is used"
+    DECLARED_TWICE = "duplicate-name", "'{name}' is already a name of this block"
+    DECLARED_LATER = "unknown-name", "'{name}' is declared further down: a name must be declared before it is used"
     NOT_ASSIGNABLE = "assignment", "{what} cannot be assigned to"
-    NOT_IN_LOOP = "not-in-loop", "`{word}` stands in a loop only"
+    NOT_IN_LOOP = "not-in-loop", "`{word}` can be used only in a loop"
     NOTHING_TO_RETURN = "return", "{what} returns nothing"
     RETURN_MISSING = "return", "'{name}' does not return {type} on every path"
     RETURN_VALUE = "return", "'{name}' returns {type}: `return` needs a value"
-    UNKNOWN_LEVEL = "unknown-level", "there is no log level '{name}'"
+    UNKNOWN_LEVEL = "unknown-level", "unknown log level '{name}'"
     NOT_OPTIONAL = "type", "`ifpresent` takes optionals, not {found}"
-    NOT_A_SEQUENCE = "type", "`for` goes through a sequence, not {found}"
+    NOT_A_SEQUENCE = "type", "`for` takes a sequence, not {found}"
     NOT_SENT = "type", "`{word}` takes an event, not {found}"
-    NO_EFFECT = "no-effect", "this does nothing: a statement calls an action or assigns with `:=`"
+    NO_EFFECT = "no-effect", "this statement has no effect: call an action or assign with `:=`"
     STATEMENTS_TOO_DEEP = (
         "limit",
         "these statements are nested more than {limit} levels deep; each `else if` is a level too",
     )
-    DUPLICATE_ACTION = "duplicate-name", "there is an action '{name}' already"
-    DUPLICATE_PARAMETER = "duplicate-name", "'{name}' is a parameter of this action already"
-    SENT_TWICE = "duplicate-name", "'{name}' has a value already"
+    DUPLICATE_ACTION = "duplicate-name", "duplicate action '{name}'"
+    SENT_TWICE = "duplicate-name", "duplicate value for '{name}'"
 
     # aggregates
-    AGGREGATE_PLACE = "aggregate", "an aggregate like `{name}` stands in `select` and `having` of a `find every` only"
-    AGGREGATE_NESTED = "aggregate", "`{name}` stands in an aggregate: an aggregate takes plain expressions"
+    AGGREGATE_PLACE = (
+        "aggregate",
+        "an aggregate like `{name}` can be used only in `select` and `having` of a `find every`",
+    )
+    AGGREGATE_NESTED = "aggregate", "`{name}` cannot be used in an aggregate: an aggregate takes plain expressions"
     AGGREGATE_TYPES = "type", "the aggregate `{name}` does not take {found}"
 
     # warnings
-    IDLE_HEARTBEAT = "idle-heartbeat", "@Heartbeat has no effect here: it serves types with @TimeFrom only"
-    UNSEEN_EVENT = "unseen-event", "nothing says which fields '{name}' has: neither a definition nor the data"
+    IDLE_HEARTBEAT = "idle-heartbeat", "@Heartbeat has no effect here: it applies only to types with @TimeFrom"
+    UNSEEN_EVENT = "unseen-event", "the fields of '{name}' are not known: neither a definition nor the data gives them"
     IDLE_WHERE = "idle-where", "this `where` belongs to the `without` before it and does not mention its '{name}'"
     SHORT_WINDOW = "short-window", "this `wait` looks {wait} back, but '{event}' is kept for {within} only"
-    IDLE_WITHIN = "idle-within", "this `within` never matters: events are kept for {kept} at most"
+    IDLE_WITHIN = "idle-within", "this `within` has no effect: events are kept for {kept} at most"
     UNUSED_INPUT = "unused-input", "'{event}' is an input, but neither the pattern nor a `without` uses it"
     UNUSED_PARAMETER = "unused-parameter", "the parameter '{name}' is not used"
 

@@ -199,7 +199,7 @@ def test_a_piece_has_its_scope(text: str, piece: str, scope: str | None) -> None
     assert scope_of(text, piece) == scope
 
 
-CHECKED = """query.query:2:28: unknown-unit: 'secs' is no unit of time; did you mean 'sec'?
+CHECKED = """query.query:2:28: unknown-unit: unknown unit of time 'secs'; did you mean 'sec'?
   2 |     inputs { A() within 30 secs; }
     |                            ^^^^
 warning: b.query:3:1: idle-heartbeat: has no effect

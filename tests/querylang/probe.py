@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.catalogue import Catalogue
 from querylang.checker.expressions.inference import Inference
 from querylang.checker.names.namespaces import Namespace
@@ -53,11 +54,11 @@ def infer(text: str, scope: Scope | None = None) -> tuple[Expression | None, lis
     assert isinstance(query.find, ast.Find)
     (clause,) = query.find.clauses
     if not isinstance(clause, ast.Where):
-        return None, namespace.mistakes
-    return Inference(scope or Scope(NAMES), namespace).value(clause.condition), namespace.mistakes
+        return None, namespace.diagnostics.mistakes
+    return Inference(scope or Scope(NAMES), namespace).value(clause.condition), namespace.diagnostics.mistakes
 
 
-def told(mistakes: list[QueryError]) -> str:
+def reported(mistakes: list[QueryError]) -> str:
     """The mistakes as lines `text: code: message`."""
     return "\n".join(f"{mistake.span.text}: {mistake.code}: {mistake.message}" for mistake in mistakes)
 
@@ -68,7 +69,7 @@ class CheckedText:
 
     block: CheckedBlock
     actions: tuple[Action, ...]
-    told: str
+    reported: str
 
 
 def check(block: str, actions: str = "") -> CheckedText:
@@ -80,7 +81,9 @@ def check(block: str, actions: str = "") -> CheckedText:
     known = signatures(query.actions, namespace)
     checked = check_block(query.find.block, Scope(NAMES, actions=known), namespace)
     outer = Scope({name: NAMES[name] for name in "kp"}, actions=known)
-    return CheckedText(checked, check_actions(query.actions, known, outer, namespace), told(namespace.mistakes))
+    return CheckedText(
+        checked, check_actions(query.actions, known, outer, namespace), reported(namespace.diagnostics.mistakes)
+    )
 
 
 def _query(text: str) -> tuple[ast.Query, Namespace]:
@@ -88,4 +91,4 @@ def _query(text: str) -> tuple[ast.Query, Namespace]:
     catalogue = Catalogue({}, is_final=True)
     catalogue.add(file)
     mistakes += catalogue.complete()
-    return file.queries[0], catalogue.namespace(file, is_strict=True, mistakes=mistakes, warnings=[])
+    return file.queries[0], catalogue.namespace(file, Diagnostics(mistakes), is_strict=True)

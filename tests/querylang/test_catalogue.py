@@ -17,7 +17,7 @@ def compiled(text: str, *beside: str, data: dict[str, dict[str, Type]] | None = 
     return compile_text(text, "q.query", data, definitions)
 
 
-def told(text: str, *beside: str, data: dict[str, dict[str, Type]] | None = None) -> str:
+def reported(text: str, *beside: str, data: dict[str, dict[str, Type]] | None = None) -> str:
     """The mistakes as lines `text: code: message`; empty: there are none."""
     try:
         compiled(text, *beside, data=data)
@@ -55,25 +55,25 @@ LEGAL = [
 
 @pytest.mark.parametrize("text", LEGAL)
 def test_legal_definitions(text: str) -> None:
-    assert told(text) == ""
+    assert reported(text) == ""
 
 
 MISTAKES = {
-    "event A { A a; }": "a: event-cycle: 'A' holds itself through 'a': A → A; no table could hold it",
+    "event A { A a; }": "a: event-cycle: 'A' contains itself through 'a': A → A; no table could hold it",
     "event A { B b; } event B { sequence<C> cs; } event C { optional<A> a; }": "a: event-cycle: 'C' holds itself through "
     "'a': A → B → C → A; no table could hold it",
-    "event A { float x; integer x; }": "x: duplicate-name: 'A' has a field or action 'x' already",
-    "event A { float x; action x() { } }": "x: duplicate-name: 'A' has a field or action 'x' already",
-    "event A { constant float x := 1.0; action x() { } }": "x: duplicate-name: 'A' has a field or action 'x' already",
-    "event A { flaot x; }": "flaot: unknown-type: there is no type 'flaot'; did you mean 'float'?",
-    "event A { sequence<Bb> x; } event B { }": "Bb: unknown-type: there is no type 'Bb'; did you mean 'B'?",
+    "event A { float x; integer x; }": "x: duplicate-name: 'A' already has a field or action 'x'",
+    "event A { float x; action x() { } }": "x: duplicate-name: 'A' already has a field or action 'x'",
+    "event A { constant float x := 1.0; action x() { } }": "x: duplicate-name: 'A' already has a field or action 'x'",
+    "event A { flaot x; }": "flaot: unknown-type: unknown type 'flaot'; did you mean 'float'?",
+    "event A { sequence<Bb> x; } event B { }": "Bb: unknown-type: unknown type 'Bb'; did you mean 'B'?",
     "event A { constant integer K := 1.5; }": "1.5: type: 'K' must be integer, not float; "
     "convert the float with `.toInteger()`",
     "event A { constant sequence<float> K := 1.5; }": "sequence<float>: type: a constant is boolean, integer, float, "
     "decimal or string, not sequence<float>",
-    "event A { float x; action f() { y := 1.0; } }": "y: unknown-name: 'y' is no name here: "
+    "event A { float x; action f() { y := 1.0; } }": "y: unknown-name: unknown name 'y': "
     "neither a member of the event nor a variable",
-    "event A { float x; action f() { xx := 1.0; } }": "xx: unknown-name: 'xx' is no name here: "
+    "event A { float x; action f() { xx := 1.0; } }": "xx: unknown-name: unknown name 'xx': "
     "neither a member of the event nor a variable; did you mean 'x'?",
     "event A { action f() { self := new A; } }": "self: assignment: 'self' is the event itself: it cannot be assigned to",
     "event A { constant float K := 1.0; action f() { K := 2.0; } }": "K: assignment: a constant cannot be assigned to",
@@ -81,10 +81,10 @@ MISTAKES = {
     "convert the integer with `.toFloat()`",
     "event A { integer x; } event A { float x; }": "A: duplicate-event: 'A' is defined with other fields or annotations "
     "at q.query:1",
-    "@OutOfOrdr() event A { }": "OutOfOrdr: unknown-annotation: there is no annotation '@OutOfOrdr'; "
+    "@OutOfOrdr() event A { }": "OutOfOrdr: unknown-annotation: unknown annotation '@OutOfOrdr'; "
     "did you mean 'OutOfOrder'?",
     "@com.apama.queries.Wrong() event A { }": "com.apama.queries.Wrong: unknown-annotation: "
-    "there is no annotation '@Wrong'",
+    "unknown annotation '@Wrong'",
     '@TimeFrom("tss") event A { float ts; }': "\"tss\": unknown-field: 'A' has neither a field nor an action 'tss'; "
     "did you mean 'ts'?",
     '@TimeFrom("s") event A { string s; }': "\"s\": time-type: a source time is float or integer seconds; 's' is string",
@@ -97,12 +97,12 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("text", "message"), MISTAKES.items())
 def test_what_is_said_about_definitions(text: str, message: str) -> None:
-    assert told(text + QUERY % "true") == message
+    assert reported(text + QUERY % "true") == message
 
 
 def test_events_nested_too_deep() -> None:
     chain = "".join(f"event A{level} {{ A{level + 1} a; }}" for level in range(20)) + "event A20 { float x; }"
-    assert told(chain + "query Q { inputs { A0() within 3; } find A0 as a }") == (
+    assert reported(chain + "query Q { inputs { A0() within 3; } find A0 as a }") == (
         "A0: limit: events are nested more than 20 levels deep in 'A0'"
     )
 
@@ -110,7 +110,7 @@ def test_events_nested_too_deep() -> None:
 def test_an_empty_event_that_would_be_too_large() -> None:
     tree = "".join(f"event A{level} {{ A{level + 1} a; A{level + 1} b; }}" for level in range(12))
     text = f"{tree} event A12 {{ }} query Q {{ inputs {{ A0() within 3; }} find A0 as a {{ A0 x; }} }}"
-    assert told(text) == "A0: limit: an empty 'A0' has more than 1000 parts"
+    assert reported(text) == "A0: limit: an empty 'A0' has more than 1000 parts"
 
 
 # Packages
@@ -132,7 +132,7 @@ X, Y = "package com.x; event B { integer b; }", "package com.y; event B { intege
     ],
 )  # fmt: skip
 def test_names_of_packages(text: str) -> None:
-    assert told(text, X, Y) == ""
+    assert reported(text, X, Y) == ""
 
 
 def test_types_that_share_a_name_have_their_package_in_the_plan() -> None:
@@ -147,14 +147,14 @@ def test_a_type_that_shares_its_name_with_none_is_short_in_the_plan() -> None:
 
 @pytest.mark.parametrize("usings", ["", "using com.x.*; using com.y.*;"])
 def test_a_bare_name_of_several_types_is_ambiguous(usings: str) -> None:
-    assert told(f"{usings} query Q {{ inputs {{ B() within 3; }} find B as b }}", X, Y) == (
+    assert reported(f"{usings} query Q {{ inputs {{ B() within 3; }} find B as b }}", X, Y) == (
         "B: ambiguous-event: 'B' may be 'com.x.B' or 'com.y.B': write the package too"
     )
 
 
 def test_a_leading_point_means_no_package() -> None:
-    assert told("query Q { inputs { .B() within 3; } find .B as b }", X) == (
-        ".B: unknown-event: there is no event type '.B'; did you mean 'B'?"
+    assert reported("query Q { inputs { .B() within 3; } find .B as b }", X) == (
+        ".B: unknown-event: unknown event type '.B'; did you mean 'B'?"
     )
 
 
@@ -180,20 +180,20 @@ def test_mistakes_beside_are_nothing_to_a_query_that_does_not_use_them() -> None
 
 @pytest.mark.parametrize("action", ["bad", "worse"])
 def test_a_mistake_in_an_action_beside_is_told_to_who_calls_it(action: str) -> None:
-    assert told(QUERY % f"a.{action}() > 1.0", BESIDE) == (
-        "y: unknown-name: 'y' is no name here: neither a member of the event nor a variable"
+    assert reported(QUERY % f"a.{action}() > 1.0", BESIDE) == (
+        "y: unknown-name: unknown name 'y': neither a member of the event nor a variable"
     )
 
 
 def test_what_only_monitors_can_do_is_told_to_who_calls_it() -> None:
     text = "query Q { inputs { A() within 3; } find A as a { a.go(); } }"
-    assert told(text, BESIDE).startswith("spawn other();: not-in-queries: `spawn` cannot")
+    assert reported(text, BESIDE).startswith("spawn other();: not-in-queries: `spawn` cannot")
 
 
 @pytest.mark.parametrize("event", ["Broken", "Speaker"])
 def test_a_mistake_in_a_definition_beside_is_told_to_who_uses_it(event: str) -> None:
-    assert told(f"query Q {{ inputs {{ {event}() within 3; }} find {event} as a }}", BESIDE) == (
-        "Wrong: unknown-type: there is no type 'Wrong'"
+    assert reported(f"query Q {{ inputs {{ {event}() within 3; }} find {event} as a }}", BESIDE) == (
+        "Wrong: unknown-type: unknown type 'Wrong'"
     )
 
 
@@ -202,27 +202,27 @@ def test_a_mistake_in_a_definition_beside_is_told_to_who_uses_it(event: str) -> 
 
 @pytest.mark.parametrize("defined", ["integer", "float", "decimal", "string", "boolean", "optional<float>"])
 def test_a_column_of_numbers_may_be_these(defined: str) -> None:
-    assert told(f"event A {{ {defined} x; }}" + QUERY % "true", data={"A": {"x": Type.INTEGER}}) == ""
+    assert reported(f"event A {{ {defined} x; }}" + QUERY % "true", data={"A": {"x": Type.INTEGER}}) == ""
 
 
 @pytest.mark.parametrize("defined", ["boolean", "sequence<float>", "dictionary<string, float>", "location"])
 def test_a_column_of_numbers_cannot_be_these(defined: str) -> None:
     shown = defined.replace(" ", "")
-    assert told(f"event A {{ {defined} x; }}" + QUERY % "true", data={"A": {"x": Type.FLOAT}}) == (
+    assert reported(f"event A {{ {defined} x; }}" + QUERY % "true", data={"A": {"x": Type.FLOAT}}) == (
         f"{defined}: schema: 'x' is {shown} here, but the column 'x' of 'A' is float"
     )
 
 
 def test_elements_are_compared_too() -> None:
     data = {"A": {"x": Type.sequence(Type.BOOLEAN)}}
-    assert told("event A { sequence<float> x; }" + QUERY % "true", data=data) == (
+    assert reported("event A { sequence<float> x; }" + QUERY % "true", data=data) == (
         "sequence<float>: schema: 'x' is sequence<float> here, but the column 'x' of 'A' is sequence<boolean>"
     )
 
 
 def test_without_a_definition_data_say_the_fields() -> None:
     data = {"A": {"x": Type.sequence(Type.FLOAT)}}
-    assert told(QUERY % "a.x[0] = 1", data=data) == (
+    assert reported(QUERY % "a.x[0] = 1", data=data) == (
         "a.x[0] = 1: type: `=` does not take float and integer; convert the integer with `.toFloat()`"
     )
 

@@ -206,7 +206,7 @@ def test_a_type_that_only_looks_like_one_of_the_data_is_warned_of() -> None:
     compiled = compile_text("inputs { Withdrawl() within 3; } find Withdrawl as a", schemas=schemas)
     (warning,) = compiled.warnings
     assert str(warning) == (
-        "query:1:10: unseen-event: nothing says which fields 'Withdrawl' has: neither a definition nor the data; "
+        "query:1:10: unseen-event: the fields of 'Withdrawl' are not known: neither a definition nor the data gives them; "
         "did you mean 'Withdrawal'?\n"
         "  1 | inputs { Withdrawl() within 3; } find Withdrawl as a\n"
         "    |          ^^^^^^^^^"
@@ -229,7 +229,7 @@ def test_checking_still_sees_what_is_wrong_around_open_types() -> None:
 def test_definitions_beside_the_text() -> None:
     beside = Source("cards.mon", "package p; event A { integer id; }")
     assert compile_text("inputs { A() key id within 3; } find A as a", definitions=[beside]).plan.events[0].fields
-    with pytest.raises(QueryErrors, match="there is no event type 'B'"):
+    with pytest.raises(QueryErrors, match="unknown event type 'B'"):
         compile_text("inputs { B() within 3; } find B as a", "other/q.query", definitions=[beside])
 
 

@@ -190,7 +190,7 @@ def test_a_report_holds_all_mistakes() -> None:
 query:3:10: unknown-field: 'A' has no field 'y'
   3 | \tA()\tkey y within 3 minuts; }
     | \t   \t    ^
-query:3:21: unknown-unit: 'minuts' is no unit of time; did you mean 'minutes'?
+query:3:21: unknown-unit: unknown unit of time 'minuts'; did you mean 'minutes'?
   3 | \tA()\tkey y within 3 minuts; }
     | \t   \t               ^^^^^^
 query:4:19: type: `>` does not take integer and float; convert the integer with `.toFloat()`

@@ -10,7 +10,7 @@ from querylang.checker.expressions.inference import DEEPEST
 from querylang.checker.names.scope import Scope
 from querylang.plan.expression import Call, EventOf, FieldOf, Invoke, Items, Literal, MemberOf, New
 from querylang.plan.value_types import Type
-from tests.querylang.probe import EVERY, NAMES, infer, told
+from tests.querylang.probe import EVERY, NAMES, infer, reported
 
 TYPES = {
     # literals
@@ -87,7 +87,7 @@ TYPES = {
 @pytest.mark.parametrize(("text", "type_"), TYPES.items())
 def test_the_type_of_an_expression(text: str, type_: str) -> None:
     value, mistakes = infer(text)
-    assert (told(mistakes), str(value and value.type)) == ("", type_)
+    assert (reported(mistakes), str(value and value.type)) == ("", type_)
 
 
 MISTAKES = {
@@ -95,12 +95,12 @@ MISTAKES = {
     "9223372036854775808": "9223372036854775808: limit: this number does not fit integer",
     "100000000000000000000.0d": "100000000000000000000.0d: limit: this number does not fit decimal",
     "float.INFINITE": "INFINITE: unknown-name: float has no constant 'INFINITE'; did you mean 'INFINITY'?",
-    "[]": "[]: type: nothing says of which type this empty sequence is: write `new sequence<...>`",
-    "{}": "{}: type: nothing says of which type this empty dictionary is: write `new dictionary<..., ...>`",
-    "[1, 2.0, 3]": "2.0: type: this is float, those before are integer: the elements have one type",
-    '{"a": 1, 2: 2}': "2: type: this is integer, those before are string: the keys have one type",
-    '{"a": 1, "b": "c"}': '"c": type: this is string, those before are integer: the values have one type',
-    "new Bb": "Bb: unknown-type: there is no type 'Bb'; did you mean 'B'?",
+    "[]": "[]: type: the type of this empty sequence is not known: write `new sequence<...>`",
+    "{}": "{}: type: the type of this empty dictionary is not known: write `new dictionary<..., ...>`",
+    "[1, 2.0, 3]": "2.0: type: this is float, but those before are integer: all elements must have one type",
+    '{"a": 1, 2: 2}': "2: type: this is integer, but those before are string: all keys must have one type",
+    '{"a": 1, "b": "c"}': '"c": type: this is string, but those before are integer: all values must have one type',
+    "new Bb": "Bb: unknown-type: unknown type 'Bb'; did you mean 'B'?",
     "new dictionary<B, float>": "B: type: the keys of a dictionary are of a simple type, not B",
     # names and members
     "pp": "pp: unknown-name: 'pp' is not a name of this pattern; did you mean 'p'?",
@@ -139,13 +139,13 @@ MISTAKES = {
     "a.s.substring()": "substring: argument-count: 'substring' takes 1 to 2 arguments, not 0",
     "a.s.toUpper(1)": "toUpper: argument-count: 'toUpper' takes no arguments, not 1",
     "a.s.find(1)": "1: type: the argument of 'find' must be string, not integer; convert the integer with `.toString()`",
-    "a.nothing()": "nothing: type: 'nothing' returns nothing: it is no value",
-    "a.xs.append(1.0)": "append: type: 'append' returns nothing: it is no value",
+    "a.nothing()": "nothing: type: 'nothing' returns nothing, so it has no value",
+    "a.xs.append(1.0)": "append: type: 'append' returns nothing, so it has no value",
     "unset.getTime()": "getTime: type: this may be unset: 'getTime' is read in `ifpresent` or behind `.getOrThrow()`",
     'integer.pars("7")': "pars: unknown-method: the type 'integer' has no method 'pars'; did you mean 'parse'?",
     'string.length("7")': "length: unknown-method: the type 'string' has no method 'length'; it is called on a value",
-    "foo(1)": "foo: unknown-function: there is no action or event type 'foo'",
-    "cuont()": "cuont: unknown-function: there is no action or event type 'cuont'; did you mean 'count'?",
+    "foo(1)": "foo: unknown-function: unknown action or event type 'foo'",
+    "cuont()": "cuont: unknown-function: unknown action or event type 'cuont'; did you mean 'count'?",
     # constructors
     "B()": "B: argument-count: 'B' takes 1 argument, not 0",
     'B("x")': "\"x\": type: 'm' of 'B' must be integer, not string; convert the string with `.toInteger()`",
@@ -153,14 +153,14 @@ MISTAKES = {
     "optional<float>(1)": "1: type: what it holds must be float, not integer; convert the integer with `.toFloat()`",
     "integer(1.5)": "integer: unknown-function: a value of type integer is not made with `integer(...)`",
     # aggregates
-    "avg(a.x)": "avg: aggregate: an aggregate like `avg` stands in `select` and `having` of a `find every` only",
+    "avg(a.x)": "avg: aggregate: an aggregate like `avg` can be used only in `select` and `having` of a `find every`",
 }
 
 
 @pytest.mark.parametrize(("text", "message"), MISTAKES.items())
 def test_what_is_said_about_an_expression(text: str, message: str) -> None:
     value, mistakes = infer(text)
-    assert (told(mistakes), value) == (message, None)
+    assert (reported(mistakes), value) == (message, None)
 
 
 AGGREGATES = {
@@ -179,23 +179,23 @@ AGGREGATES = {
 @pytest.mark.parametrize(("text", "type_"), AGGREGATES.items())
 def test_the_type_of_an_aggregate(text: str, type_: str) -> None:
     value, mistakes = infer(text, EVERY)
-    assert (told(mistakes), str(value and value.type)) == ("", type_)
+    assert (reported(mistakes), str(value and value.type)) == ("", type_)
 
 
 AGGREGATE_MISTAKES = {
-    "avg(sum(a.x))": "sum: aggregate: `sum` stands in an aggregate: an aggregate takes plain expressions",
+    "avg(sum(a.x))": "sum: aggregate: `sum` cannot be used in an aggregate: an aggregate takes plain expressions",
     "avg(a.s)": "avg(a.s): type: the aggregate `avg` does not take string",
     "wavg(a.x, a.s)": "wavg(a.x, a.s): type: the aggregate `wavg` does not take float and string",
     "avg()": "avg: argument-count: 'avg' takes 1 argument, not 0",
     "count(1, 2)": "count: argument-count: 'count' takes 0 to 1 arguments, not 2",
-    "av(a.x)": "av: unknown-function: there is no action or event type 'av'; did you mean 'avg'?",
+    "av(a.x)": "av: unknown-function: unknown action or event type 'av'; did you mean 'avg'?",
 }
 
 
 @pytest.mark.parametrize(("text", "message"), AGGREGATE_MISTAKES.items())
 def test_what_is_said_about_an_aggregate(text: str, message: str) -> None:
     value, mistakes = infer(text, EVERY)
-    assert (told(mistakes), value) == (message, None)
+    assert (reported(mistakes), value) == (message, None)
 
 
 @pytest.mark.parametrize(

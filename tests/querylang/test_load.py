@@ -71,7 +71,7 @@ def test_query_names_are_unique_in_a_set(tmp_path: Path) -> None:
     with pytest.raises(QueryErrors) as caught:
         compile_paths([tmp_path])
     assert messages(caught, tmp_path) == [
-        "b.query:1:1: duplicate-query: there is a query 'b' already, at a.query:1",
+        "b.query:1:1: duplicate-query: duplicate query 'b', already defined at a.query:1",
     ]
 
 
@@ -94,7 +94,7 @@ def test_definitions_make_unknown_types_of_their_folder_a_mistake(tmp_path: Path
     write(tmp_path, {"without/b.query": "inputs { B() within 3; } find B as b"})
     with pytest.raises(QueryErrors) as caught:
         compile_paths([tmp_path])
-    assert messages(caught, tmp_path) == ["with/a.query:1:10: unknown-event: there is no event type 'B'"]
+    assert messages(caught, tmp_path) == ["with/a.query:1:10: unknown-event: unknown event type 'B'"]
 
 
 MONITOR = """
@@ -177,7 +177,7 @@ def test_mistakes_of_a_definition_beside_are_told_when_a_query_uses_it(tmp_path:
     with pytest.raises(QueryErrors) as caught:
         compile_paths([tmp_path])
     assert messages(caught, tmp_path) == [
-        "a.mon:1:13: unknown-type: there is no type 'strng'; did you mean 'string'?",
+        "a.mon:1:13: unknown-type: unknown type 'strng'; did you mean 'string'?",
         "a.mon:1:47: syntax: unexpected `;`; expected a name",
     ]
 

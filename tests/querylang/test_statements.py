@@ -53,21 +53,21 @@ LEGAL = [
 
 @pytest.mark.parametrize("block", LEGAL)
 def test_legal_blocks(block: str) -> None:
-    assert check(block).told == ""
+    assert check(block).reported == ""
 
 
 MISTAKES = {
     # declarations
-    "float x; integer x;": "x: duplicate-name: 'x' is a name of this block already",
-    "float a;": "a: duplicate-name: 'a' is a name of this block already",
-    "float k;": "k: duplicate-name: 'k' is a name of this block already",
-    "float p;": "p: duplicate-name: 'p' is a name of this block already",
-    "print x; string x;": "x: unknown-name: 'x' is declared further down: a name is declared before it is used",
-    "string x := x;": "x: unknown-name: 'x' is declared further down: a name is declared before it is used",
+    "float x; integer x;": "x: duplicate-name: 'x' is already a name of this block",
+    "float a;": "a: duplicate-name: 'a' is already a name of this block",
+    "float k;": "k: duplicate-name: 'k' is already a name of this block",
+    "float p;": "p: duplicate-name: 'p' is already a name of this block",
+    "print x; string x;": "x: unknown-name: 'x' is declared further down: a name must be declared before it is used",
+    "string x := x;": "x: unknown-name: 'x' is declared further down: a name must be declared before it is used",
     "{ string x; } print x;": "x: unknown-name: 'x' is not a name of this pattern",
     "float x := 1;": "1: type: 'x' must be float, not integer; convert the integer with `.toFloat()`",
-    "flaot x;": "flaot: unknown-type: there is no type 'flaot'; did you mean 'float'?",
-    "Wrong x; x := 1; print x.y;": "Wrong: unknown-type: there is no type 'Wrong'",
+    "flaot x;": "flaot: unknown-type: unknown type 'flaot'; did you mean 'float'?",
+    "Wrong x; x := 1; print x.y;": "Wrong: unknown-type: unknown type 'Wrong'",
     "float x := a.y; print x;": "y: unknown-field: 'A' has no field 'y'\n"
     "x: type: the text of `print` must be string, not float; convert the float with `.toString()`",
     # assignments
@@ -83,23 +83,23 @@ MISTAKES = {
     # loops and conditions
     "if a.n { }": "a.n: type: a condition must be boolean, not integer",
     "while a.s { }": "a.s: type: a condition must be boolean, not string",
-    "break;": "break: not-in-loop: `break` stands in a loop only",
-    "if a.b { continue; }": "continue: not-in-loop: `continue` stands in a loop only",
-    "for x in a.counts { print x; }": "a.counts: type: `for` goes through a sequence, not dictionary<string,integer>; "
+    "break;": "break: not-in-loop: `break` can be used only in a loop",
+    "if a.b { continue; }": "continue: not-in-loop: `continue` can be used only in a loop",
+    "for x in a.counts { print x; }": "a.counts: type: `for` takes a sequence, not dictionary<string,integer>; "
     "take its `.keys()` or `.values()`",
-    "for x in a.n { }": "a.n: type: `for` goes through a sequence, not integer",
+    "for x in a.n { }": "a.n: type: `for` takes a sequence, not integer",
     "string i; for i in a.xs { }": "i: type: 'i' must be float, not string",
     "for x in a.xs { print x; }": "x: type: the text of `print` must be string, not float; "
     "convert the float with `.toString()`",
     "for x in a.xs { } print x;": "x: unknown-name: 'x' is not a name of this pattern",
     # optionals
     "ifpresent a.x as y { }": "a.x: type: `ifpresent` takes optionals, not float",
-    "ifpresent a.o as y, a.o as y { }": "y: duplicate-name: 'y' is a name of this block already",
+    "ifpresent a.o as y, a.o as y { }": "y: duplicate-name: 'y' is already a name of this block",
     "ifpresent a.o as y { } else { print y; }": "y: unknown-name: 'y' is not a name of this pattern",
     # output
     "print 3;": "3: type: the text of `print` must be string, not integer; convert the integer with `.toString()`",
     "log a at INFO;": "a: type: the text of `log` must be string, not A; convert the A with `.toString()`",
-    "log k at INFOO;": "INFOO: unknown-level: there is no log level 'INFOO'; did you mean 'INFO'?",
+    "log k at INFOO;": "INFOO: unknown-level: unknown log level 'INFOO'; did you mean 'INFO'?",
     "send a to 3;": "3: type: a channel must be string, not integer; convert the integer with `.toString()`",
     "send 3 to k;": "3: type: `send` takes an event, not integer",
     "send B to k;": "B: type: 'B' is an event type, not a value: `B(...)` makes an event",
@@ -110,11 +110,11 @@ MISTAKES = {
     '%send("eventType":"B", "fields":{"mm":"1"});': "mm: unknown-field: 'B' has no field 'mm'; did you mean 'm'?",
     '%send("eventType":"B", "fields":{"m":"k"});': "k: type: 'm' of 'B' must be integer, not string; "
     "convert the string with `.toInteger()`",
-    '%send("eventType":"Bb", "fields":{"m":"k"});': "Bb: unknown-event: there is no event type 'Bb'; did you mean 'B'?",
-    '%send("eventType":"B", "fields":{"m":"1", "m":"2"});': "m: duplicate-name: 'm' has a value already",
+    '%send("eventType":"Bb", "fields":{"m":"k"});': "Bb: unknown-event: unknown event type 'Bb'; did you mean 'B'?",
+    '%send("eventType":"B", "fields":{"m":"1", "m":"2"});': "m: duplicate-name: duplicate value for 'm'",
     # the rest
-    "a.x;": "a.x: no-effect: this does nothing: a statement calls an action or assigns with `:=`",
-    "nope();": "nope: unknown-function: there is no action or event type 'nope'",
+    "a.x;": "a.x: no-effect: this statement has no effect: call an action or assign with `:=`",
+    "nope();": "nope: unknown-function: unknown action or event type 'nope'",
     "return 1;": "1: return: the block of a `find` returns nothing",
     "self.x := 1.0;": "self: not-in-queries: `self` cannot be used in a query: it is no event; the pattern's names and "
     "the keys are what there is",
@@ -123,7 +123,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("block", "message"), MISTAKES.items())
 def test_what_is_said_about_a_block(block: str, message: str) -> None:
-    assert check(block).told == message
+    assert check(block).reported == message
 
 
 BROKEN = [
@@ -135,12 +135,12 @@ BROKEN = [
 
 @pytest.mark.parametrize("block", BROKEN)
 def test_nothing_follows_from_a_declaration_that_could_not_be_parsed(block: str) -> None:
-    assert [line.split(": ")[1] for line in check(block).told.splitlines()] == ["syntax"]
+    assert [line.split(": ")[1] for line in check(block).reported.splitlines()] == ["syntax"]
 
 
 def test_nothing_follows_from_an_action_that_could_not_be_parsed() -> None:
-    told = check("f(a);", "action f(A e returns float { return e.x; }").told
-    assert [line.split(": ")[1] for line in told.splitlines()] == ["syntax"]
+    found = check("f(a);", "action f(A e returns float { return e.x; }").reported
+    assert [line.split(": ")[1] for line in found.splitlines()] == ["syntax"]
 
 
 LEGAL_ACTIONS = [
@@ -156,7 +156,7 @@ LEGAL_ACTIONS = [
 
 @pytest.mark.parametrize("actions", LEGAL_ACTIONS)
 def test_legal_actions(actions: str) -> None:
-    assert check("", actions).told == ""
+    assert check("", actions).reported == ""
 
 
 ACTION_MISTAKES = {
@@ -167,20 +167,20 @@ ACTION_MISTAKES = {
     "action f() returns float { return k; }": "k: type: what 'f' returns must be float, not string; "
     "convert the string with `.toFloat()`",
     "action f() { return 1; }": "1: return: 'f' returns nothing",
-    "action f(float x, float x) { }": "x: duplicate-name: 'x' is a parameter of this action already",
-    "action f(float x) { float x; }": "x: duplicate-name: 'x' is a name of this block already",
-    "action f() { } action f() returns float { }": "f: duplicate-name: there is an action 'f' already",
-    "action f(Wrong x) returns Zzz { return x; }": "Wrong: unknown-type: there is no type 'Wrong'\n"
-    "Zzz: unknown-type: there is no type 'Zzz'",
+    "action f(float x, float x) { }": "x: duplicate-name: duplicate parameter 'x'",
+    "action f(float x) { float x; }": "x: duplicate-name: 'x' is already a name of this block",
+    "action f() { } action f() returns float { }": "f: duplicate-name: duplicate action 'f'",
+    "action f(Wrong x) returns Zzz { return x; }": "Wrong: unknown-type: unknown type 'Wrong'\n"
+    "Zzz: unknown-type: unknown type 'Zzz'",
     "action f() { print a.s; }": "a: unknown-name: 'a' is not a name of this pattern; did you mean 'A'?",
-    "action f() { } action g() { print f(); }": "f: type: 'f' returns nothing: it is no value",
+    "action f() { } action g() { print f(); }": "f: type: 'f' returns nothing, so it has no value",
     "action f() { print f; }": "f: type: 'f' is an action: it is called with `f(...)`",
 }
 
 
 @pytest.mark.parametrize(("actions", "message"), ACTION_MISTAKES.items())
 def test_what_is_said_about_actions(actions: str, message: str) -> None:
-    assert check("", actions).told == message
+    assert check("", actions).reported == message
 
 
 def test_variables_have_slots_in_order_of_declaration() -> None:
@@ -263,8 +263,8 @@ def test_an_action_of_the_query_is_called_without_a_receiver() -> None:
     ("head", "tail"), [("if true { ", "}"), ("if true { } else ", ""), ("{ ", "}"), ("while true { ", "}")]
 )
 def test_statements_that_are_too_deep_are_one_mistake(head: str, tail: str) -> None:
-    told = check(f"{head * DEEPEST * 2} {{ }} {tail * DEEPEST * 2}").told
-    assert told.endswith(
+    found = check(f"{head * DEEPEST * 2} {{ }} {tail * DEEPEST * 2}").reported
+    assert found.endswith(
         f": limit: these statements are nested more than {DEEPEST} levels deep; each `else if` is a level too"
     )
-    assert told.count("limit") == 1
+    assert found.count("limit") == 1

@@ -1,7 +1,4 @@
-"""A query's parameters and metadata checked.
-
-Takes these sections as trees; gives the plan's parameters and what their names stand for in expressions.
-"""
+"""Check the parameters and the metadata of a query."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ def check_parameters(
             continue
         name = node.name.text
         if name in names:
-            namespace.diagnostics.report(Mistake.DUPLICATE_QUERY_PARAMETER, node.name.span, name=name)
+            namespace.diagnostics.report(Mistake.DUPLICATE_PARAMETER, node.name.span, name=name)
             continue
         type_ = namespace.type_of(node.type)
         if type_ is not None and type_ not in PARAMETER_TYPES:
