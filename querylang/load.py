@@ -1,7 +1,7 @@
-"""From texts and files to checked queries and plans: the stages in a row.
+"""From texts and files to checked queries and plans: all stages of the language in order.
 
-Takes query texts, event definitions beside them, schemas of data; gives `Checked` or `Compiled`, or raises `QueryErrors`
-with all mistakes in text order. A path that cannot be read is an `InputError`.
+Mistakes in texts raise one `QueryErrors` with all of them in text order. A path that cannot be read
+is an `InputError`.
 """
 
 from __future__ import annotations

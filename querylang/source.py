@@ -1,8 +1,4 @@
-"""A text and places in it.
-
-Takes the text of a file; gives spans, their line and column (from 1), and the source line with a caret under the
-place. Knows nothing of the language.
-"""
+"""A source text, and spans in it with line and column (from 1)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Names, types, literals and expressions as text, with the brackets that they need and no others.
+"""Names, types, literals and expressions as text with only the necessary brackets.
 
-Takes nodes of the tree; gives what the grammar reads as the same nodes, with marks where it may be broken into lines
-(`querylang.formatter.line_breaking`).
+The text has marks where a line may be broken (`querylang.formatter.line_breaking`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A text in its canonical layout, comments in their places.
+"""Format a query text in its canonical layout, with its comments.
 
-Takes a query text; gives it as the printer writes its tree, with each comment between the same two words as before and
-at most one of the empty lines between two statements. Formatting what is formatted changes nothing.
+Each comment stays between the same two words, and at most one empty line stays between two
+statements. Formatting a formatted text changes nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A line of the layout that is too wide, as several.
+"""Break a line of the layout that is too wide.
 
-Takes a line in which the printer has marked where it may be broken; gives lines without marks. The rule: a line wider
-than WIDEST is broken at all of its loosest marks (at sums and products: where the next operand would not fit), the parts
-one level further in; if it has none outside of brackets, inside its widest brackets. What is still too wide is broken
-again. Strings and names are never broken.
+The printer has marked where a line may be broken. A line wider than WIDEST is broken at all of its
+loosest marks, and the parts are indented one level more; sums and products are broken only where
+the next operand does not fit. A line without marks outside of brackets is broken inside its widest
+brackets. Lines that are still too wide are broken again. Strings and names are never broken.
 """
 
 from __future__ import annotations

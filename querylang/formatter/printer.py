@@ -1,7 +1,7 @@
-"""A tree as text, in the one canonical layout, without comments.
+"""Print a syntax tree in the canonical layout, without comments.
 
-Takes the tree of a text without mistakes; gives a text whose tree is equal. Four spaces a level, clauses under their
-`find`, `as` before names, braces, no bracket that changes nothing; lines that are too wide are broken by `querylang.formatter.line_breaking`. Where comments belong is for `querylang.formatter.formatting`.
+The tree of the printed text equals the given one. Blocks are indented by four spaces, clauses come
+under their `find`, `as` precedes names, and brackets that change nothing are left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Instances of queries: parameters get their values, durations become numbers.
+"""Bind parameters: a query's template and values by name to the plan of one instance.
 
-Takes the plan of a query as a template and values by name, as Python, YAML or JSON have them; gives the plan of one
-instance, in which no parameter is left. What users may write around the values stands in `querylang.parameters.instances`.
+Values are Python, YAML or JSON values. In the instance no parameter is left, and all durations are
+numbers.
 """
 
 from __future__ import annotations

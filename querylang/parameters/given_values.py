@@ -1,8 +1,4 @@
-"""Values of parameters as users give them: in a deployment file, a case, on a command line, in a call.
-
-Takes nothing; gives `Given`: nested names and values, with their lines where they stand in a file. What the nesting means
-stands in `querylang.parameters.instances`.
-"""
+"""Values of parameters as users write them: in files, on a command line, in a call."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""From values of parameters to the plan with its instances.
+"""Make the plan of all query instances from the values of parameters.
 
-Takes a plan and what users gave: values by query and instance,
+Values are given by query and instance,
 
     {Rising: {eu: {least: 10.0}, us: {least: 20.0}}}
 
-or, for one instance without a name, `{Rising: {least: 10.0}}`; where only one query takes parameters, `{least: 10.0}`.
-Gives a plan whose queries are all instances, or raises FileErrors with every mistake. What a value does to a query
-stands in `querylang.parameters.binding`.
+or, for one instance without a name, `{Rising: {least: 10.0}}`; if only one query takes parameters,
+`{least: 10.0}`. All mistakes are raised together as `FileErrors`.
 """
 
 from __future__ import annotations

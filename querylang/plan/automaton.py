@@ -1,8 +1,8 @@
-"""The pattern as a plain table: states, transitions, checks.
+"""The automaton of a pattern as a table: states, transitions, checks.
 
-The automaton reads a partition *backwards from the latest event* (`docs/architecture.md`): a state is what remains
-to be matched before the current point, a transition consumes one event for one or more names. The same table drives
-the reference matcher and the kernel, and is what `explain` prints. Immutable.
+It reads the events of one key *backwards from the latest one* (`docs/architecture.md`). A state is
+the remainder of the pattern that is still to be found; a transition binds one event to one or more
+names. The reference matcher and the kernel run this table, and `explain` prints it.
 """
 
 from __future__ import annotations

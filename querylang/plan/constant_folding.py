@@ -1,9 +1,9 @@
-"""What constant expressions are worth: of numbers that the text holds, or that parameters brought.
+"""Evaluate constant expressions: numbers of the text, and values of parameters.
 
-Takes typed expressions in which no event, key or parameter is left; gives Python's value, or raises `NoValueError` with the
-reason. Only what durations, counts and ranges are made of is known here: arithmetic, comparisons and conversions of
-numbers. It means what it means everywhere: integers are 64-bit and wrap, their division truncates toward zero, `%`
-takes the sign of the left side, floats are IEEE doubles, decimals are exact to 18 places.
+Only what durations, counts and ranges consist of is supported: arithmetic, comparisons and
+conversions of numbers. They mean the same as everywhere. Integers are 64-bit and wrap; their
+division truncates toward zero; `%` takes the sign of the left side. Floats are IEEE doubles;
+decimals are exact to 18 places.
 """
 
 from __future__ import annotations

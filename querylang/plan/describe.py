@@ -1,7 +1,4 @@
-"""A query's plan for people: inputs, automaton, conditions and where each is checked, the state at most; and a graph.
-
-Takes a compiled plan, of a template or of an instance; gives lines. `explain` prints them and adds what other rooms know.
-"""
+"""A query's plan as text for people, and as a graph."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Frozen data classes as plain data that JSON can hold, and back.
+"""Encode frozen data classes as plain data for JSON, and decode it.
 
-Takes the classes that a format consists of; gives dictionaries with the class's name under `is`. Tuples become lists,
-floats that JSON has no words for, decimals and types become text. Nothing but the listed classes is ever made.
+An object becomes a dictionary with the class's name under `is`. Tuples become lists; floats that
+JSON cannot express, decimals and types become text. Only the listed classes are ever constructed.
 """
 
 from __future__ import annotations

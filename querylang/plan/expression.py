@@ -1,7 +1,8 @@
-"""Checked expressions as plain data: one typed tree, read by everything that evaluates.
+"""Typed expressions as plain data, for everything that evaluates them.
 
-Takes nothing; gives frozen nodes. What an operator or method means is not said here: the readings of the tree (numpy
-columns, kernel program, per-match Python) live in `runtime`. Nothing converts by itself, every node knows its type.
+The meaning of operators and methods is not defined here but in `runtime`: over numpy columns, as a
+kernel program, and in plain Python. There are no implicit conversions, and every node knows its
+type.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What exists: operators, methods, constants, aggregates, units, and what they do to which types.
+"""All operators, methods, constants, aggregates and units, and the types that they take and give.
 
-Tables only, one row a method; the checker, the documents and editors' completion read them. What a method means stands
-in `runtime.interpreter.expressions` under the same name; a test holds that each row has a meaning. Names and results are those of
-the vendor's EPL (Apama 10.15 help) where the language has them from there; `log` is the natural logarithm. What gives
-another answer each time (`rand`, `getUnique`) does not exist: the same events always give the same matches.
+Tables only, one row per method; the checker, the documents and the editors' completion read them.
+Their meaning is in `runtime.interpreter.expressions` under the same names; a test holds that each
+row has one. Names and results are those of the vendor's EPL (Apama 10.15 help) where they come from
+it; `log` is the natural logarithm. Methods that give another result each time (`rand`, `getUnique`)
+are left out: the same events always give the same matches.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The plan: all that an executor needs to run a set of queries, as frozen data with a dict form.
 
-Takes nothing from the stages before it: the compiler fills it, `to_dict`/`from_dict` carry it to executors and into
-checkpoints. Durations and times are integer microseconds; where a duration mentions a parameter it is an expression in
-seconds until `querylang.parameters.binding` makes it a number.
+`to_dict` and `from_dict` carry it to executors and into checkpoints. Durations and times are
+integer microseconds. A duration that uses a parameter is an expression in seconds until
+`querylang.parameters.binding` makes it a number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What stands in a plan as a user would write it: expressions, durations, statements.
+"""Expressions, durations and statements of a plan as a user would write them.
 
-Takes parts of a plan and the names that they go by; gives text. Local variables have no names in a plan: they are
-called `v1`, `v2` ...
+Local variables have no names in a plan; they are printed as `v1`, `v2` ...
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The types that values of the language have.
-
-Takes nothing; gives `Type`, immutable and compared by what it says. Which operators and methods there are on which
-types stands in `querylang.plan.library`.
-"""
+"""The types of values in the language."""
 
 from __future__ import annotations
 

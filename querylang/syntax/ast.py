@@ -1,6 +1,6 @@
-"""What a text says, as a tree: the grammar's shape with a place on every node, nothing resolved or judged.
+"""The syntax tree: the grammar's shape with a span on every node, nothing resolved or checked.
 
-The parser makes it; the checker and the printer read it. Trees are equal if they say the same: places do not count.
+The parser builds it; the checker and the printer read it. Trees are compared without their spans.
 """
 
 from __future__ import annotations

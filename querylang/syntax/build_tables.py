@@ -1,7 +1,8 @@
-"""Builds the parser's LALR tables from the grammar's docstrings: for developers, never at run time.
+"""Build the parser's LALR tables from the grammar's docstrings; for developers, never at run time.
 
-`python -m querylang.syntax.build_tables` writes `querylang/syntax/parsetab.py` again after a change of the grammar; a test holds that
-the shipped tables are those of the grammar, and that the grammar has no conflict.
+After a change of the grammar, `python -m querylang.syntax.build_tables` writes
+`querylang/syntax/parsetab.py` again. A test holds that the shipped tables fit the grammar, and that
+the grammar has no conflict.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Event definitions out of `.mon` files, which are programs in a larger language.
+"""Read the event definitions of `.mon` files, which are programs in a larger language.
 
-Takes the text of such a file; gives its event definitions. What is not an event definition is stepped over unread:
-monitors, aggregates. An action or constant that the language of queries cannot read is a `Refused` member.
+Monitors, aggregates and everything else are skipped. An action or constant that queries cannot use
+is a `Refused` member.
 """
 
 from __future__ import annotations

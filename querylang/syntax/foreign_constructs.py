@@ -1,7 +1,7 @@
-"""What belongs to the vendor's larger language and never to queries: found before parsing, one token each.
+"""Fold constructs of the vendor's larger language that queries cannot use, before parsing.
 
-Takes tokens; gives them with every listener, `spawn`, stream query ... folded to one token, so that it is one mistake
-with its own message and what stands around it is parsed.
+Each listener, `spawn` or stream query becomes one token. So it is one mistake with its own message,
+and the text around it is parsed as usual.
 """
 
 from __future__ import annotations

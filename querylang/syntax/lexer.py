@@ -1,7 +1,7 @@
-"""Text to tokens, with ply.
+"""Split a text into tokens and comments, with ply.
 
-Takes a source; gives all its tokens and comments, and the mistakes on the way (characters that mean nothing, strings and comments
-that do not end, names of the system's own). Lexing never stops: what is wrong is reported and stepped over.
+Lexing never stops: unknown characters, unfinished strings and comments, and reserved names are
+reported and skipped.
 """
 
 from __future__ import annotations

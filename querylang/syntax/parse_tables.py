@@ -1,6 +1,6 @@
-"""The parser's LALR tables, shipped with the package: loaded in milliseconds, nothing is built or written at run time.
+"""Load the parser's LALR tables, which are shipped with the package (`querylang.syntax.parsetab`).
 
-Takes the generated module `querylang.syntax.parsetab`; gives what the parser runs, bound to the grammar's rules.
+Loading takes milliseconds; nothing is built or written at run time.
 """
 
 from __future__ import annotations

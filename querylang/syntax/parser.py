@@ -1,8 +1,8 @@
-"""Tokens to the tree: runs ply's LALR tables over the grammar's rules, and goes on after mistakes.
+"""Parse a text: run ply's LALR tables over the grammar's rules, and continue after mistakes.
 
-Takes a text; gives an `ast.File` with what could be read, and the mistakes of its characters and its syntax, of a
-query's missing or misplaced sections too. Ply makes the tables; they are run here and not by ply, whose recovery knows
-no more than to throw tokens away: `querylang.syntax.recovery` says what is forgotten or given up.
+The result is an `ast.File` with all that could be parsed, and the mistakes. The tables are run here
+and not by ply, whose recovery can only discard tokens: `querylang.syntax.recovery` says which sign
+is inserted or which part is given up.
 """
 
 from __future__ import annotations

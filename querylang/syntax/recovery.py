@@ -1,8 +1,8 @@
-"""Where parsing goes on after a mistake.
+"""Decide where parsing continues after a syntax mistake.
 
-Takes the parser's stack and the tokens from the mistake on; gives what to do: put in a closing sign that was forgotten,
-or give up the smallest part of the text that holds the mistake (a filter, a statement, a clause ...) and go on behind
-it. The parts are a table: what they are called in the grammar, and where each of them ends.
+Either a forgotten closing sign is inserted, or the smallest part of the text around the mistake (a
+filter, a statement, a clause ...) is given up and parsing continues after it. A table lists these
+parts and where each of them ends.
 """
 
 from __future__ import annotations

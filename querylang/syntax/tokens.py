@@ -1,7 +1,4 @@
-"""The words of the language: token kinds, keywords, and a token with its place.
-
-Takes and reads nothing; the lexer makes tokens, the parser's rules name their kinds.
-"""
+"""The tokens of the language: kinds, keywords, and a token with its place."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What is said about a token that no rule can take.
+"""The message about a token that no rule accepts.
 
-Takes the token and the kinds that would have been good; gives the mistake with its words. Long lists of kinds are
-folded to what a reader calls them: a name, an expression.
+Long lists of expected tokens are shortened to what a reader calls them: a name, an expression.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Which event types there are: definitions of texts, schemas of data, types that nothing defines.
+"""All event types: those that texts define, those of data, those that nothing defines.
 
-Takes the files of a set of texts and the schemas of data; gives the namespace of each file, the mistakes in definitions,
-and the plan's event types. All files are added before anything is looked up: types may name each other in any order.
-One definition is `querylang.checker.event_types.definitions`'.
+All files are added before a name is resolved, so types may name each other in any order.
 """
 
 from __future__ import annotations

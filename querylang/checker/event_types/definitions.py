@@ -1,7 +1,7 @@
 """One event definition to a schema: fields, constants, actions, annotations.
 
-Takes a definition and the namespace of its text, which gathers its mistakes; gives the schema in two steps: what other
-definitions need of it, then what needs the others.
+There are two steps: first what other definitions need of this one, then what this one needs of the
+others.
 """
 
 from __future__ import annotations

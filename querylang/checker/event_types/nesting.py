@@ -1,7 +1,7 @@
-"""Event types that hold each other: none may hold itself, and none too many levels.
+"""Refuse event types that contain themselves or are nested too deeply.
 
-Takes schemas whose fields are known; gives the mistakes by event type. A column has a type of finite depth, so an event
-type may not hold itself through sequences, dictionaries and optionals either.
+A column has a type of finite depth, so an event type must not contain itself through sequences,
+dictionaries and optionals either.
 """
 
 from __future__ import annotations

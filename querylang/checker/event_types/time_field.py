@@ -1,7 +1,4 @@
-"""What `time from` names: the action or field that gives an event's source time.
-
-Takes an event type's schema and the name; gives the expression over the event as term 0, in seconds since 1970 UTC.
-"""
+"""Resolve `time from`: the action or field that gives the source time, in seconds since 1970 UTC."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which actions an action calls; so that one that calls an unusable one is unusable too.
-
-Takes schemas with bodies; gives them with the mistakes of all that their actions reach.
-"""
+"""Find actions that cannot be used because an action that they call has mistakes."""
 
 from __future__ import annotations
 

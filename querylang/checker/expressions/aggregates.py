@@ -1,7 +1,7 @@
-"""Aggregates typed: `avg(a.x)` in `select` and `having`.
+"""Check aggregates: `avg(a.x)` in `select` and `having`.
 
-Takes nodes and who infers; gives typed expressions. Which aggregates there are stands in `querylang.plan.library`; where one
-may stand, and what its arguments see, is the scope's.
+`querylang.plan.library` lists the aggregates. The scope says where one may be used and what its
+arguments see.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What may stand before `:=`: a variable, a member of an event or of a location, an element.
-
-Takes the expression there; gives it typed, or tells why it cannot be assigned to.
-"""
+"""Check the left side of `:=`: a variable, a member of an event or of a location, an element."""
 
 from __future__ import annotations
 

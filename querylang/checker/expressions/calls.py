@@ -1,7 +1,7 @@
-"""Calls typed: methods, actions, constructors, methods of types.
+"""Check calls: methods, actions, constructors, methods of types.
 
-Takes nodes and who infers; gives typed expressions. Which methods there are stands in `querylang.plan.library`; aggregates are
-`querylang.checker.expressions.aggregates`'. `is_statement`: what the call gives is not used, so it may give nothing.
+`querylang.plan.library` lists the methods. `is_statement`: the result is not used, so there may be
+none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Values that need no word in the text: of a declaration without one, of `new T`, of an event's unnamed fields.
-
-Takes a type; gives the expression that makes its default value, new each time.
-"""
+"""Default values: of a declaration without a value, of `new T`, of fields that `%send` leaves out."""
 
 from __future__ import annotations
 

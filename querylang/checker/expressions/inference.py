@@ -1,8 +1,8 @@
-"""Expressions: names resolved, types found, mistakes told.
+"""Type inference: expressions of the syntax tree to typed expressions of the plan.
 
-Takes expression nodes, a scope and a namespace; gives typed expressions of the plan, or None where a mistake is told or
-where a type is open (nothing defines it): about None nothing more is said. Each sort of expression has its own file:
-`literals`, `members`, `operators`, `calls`, `aggregates`; here they come together.
+The result is None if a mistake was reported, or if a type is open (nothing defines it). Nothing
+further is reported about None. Each kind of expression has its own module: `literals`, `members`,
+`operators`, `calls`, `aggregates`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What the parts of type inference share: the place they work in, and how they tell mistakes.
+"""What the modules of type inference share: a protocol, arguments, conversions to optional.
 
-Takes and gives nothing; `querylang.checker.expressions.inference` puts the parts together. None instead of an expression: a mistake is told
-or a type is open (nothing defines it); about None nothing more is said.
+None instead of an expression: a mistake was reported, or a type is open (nothing defines it).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Actions that are only an expression over their event: `action getTime() returns float { return ts; }`.
+"""Inline actions that only return an expression over their event.
 
-Takes checked actions; gives the expression that a call on a bound event becomes, so that it stays a matter of columns.
-All other actions are called.
+An example is `action getTime() returns float { return ts; }`. A call of such an action on a bound
+event becomes that expression, which can be evaluated over columns. All other actions are called.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Literals typed: numbers, text, constants of types, sequences, dictionaries, `new`.
-
-Takes nodes and who infers; gives typed expressions. Ranges of numbers are judged here.
-"""
+"""Check literals and the ranges of numbers: constants of types, sequences, dictionaries, `new` too."""
 
 from __future__ import annotations
 

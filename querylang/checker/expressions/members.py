@@ -1,7 +1,7 @@
-"""Names, members and indexes typed.
+"""Check names, members and indexes.
 
-Takes nodes and who infers; gives typed expressions. A path that begins with no name of the scope may begin with an
-event type: `com.example.A.MAX`.
+A path that does not begin with a name of the scope may begin with an event type:
+`com.example.A.MAX`.
 """
 
 from __future__ import annotations

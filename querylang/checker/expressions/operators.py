@@ -1,7 +1,4 @@
-"""Operators typed.
-
-Takes nodes and who infers; gives typed expressions. Which operator takes which types stands in `querylang.plan.library`.
-"""
+"""Check operators; `querylang.plan.library` says which operator takes which types."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Which event type a name means in a text, and which type what is written for one.
+"""Resolve names of event types and written types in one text.
 
-Takes the schemas that `querylang.checker.event_types.catalogue` makes; gives those that names stand for, and tells of names that stand for
-none or for several. A name without its package is looked for in the text's own package, among its `using`s, outside of
-all packages, then anywhere; a leading point leaves only those outside of packages.
+A name without a package is searched in the text's own package, in its `using`s, outside of all
+packages, then anywhere. A leading dot searches only outside of packages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Event types as texts and data define them: what checking needs to know of each.
-
-Takes nothing; gives `EventSchema`, immutable. How texts become schemas is `querylang.checker.event_types.catalogue`'s, which schema a name
-means in a text `querylang.checker.names.namespaces`'; the plan's `EventType` is what remains for running.
-"""
+"""Event types as texts and data define them: all that the checker knows of each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What names mean in one place of a text.
-
-Takes nothing; gives `Scope`, immutable: who checks a place makes its scope, `querylang.checker.expressions.inference` reads it. Names of
-event types are no part of it: `querylang.checker.names.namespaces`.
-"""
+"""What names mean at one place of a text; for event types see `querylang.checker.names.namespaces`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Queries checked: every name resolved, every type known, all mistakes told.
+"""Check one query: each part in its own module, and here which part sees which names.
 
-Takes trees and what names of types mean in their text; gives checked queries. Each part of a query is checked in a file
-of its own; here they come together: who sees which names. A part with a mistake is left out and the rest is checked on,
-without mistakes that only follow from the first.
+A part with a mistake is left out and the rest is still checked, without mistakes that only follow
+from the first.
 """
 
 from __future__ import annotations

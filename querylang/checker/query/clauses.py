@@ -1,8 +1,4 @@
-"""The clauses behind a pattern checked: `where`, `within`, `without`, `between`.
-
-Takes the clauses as trees and the checked pattern; gives the plan's conditions, tells mistakes and warns of what has
-no effect. `select` and `having` are `querylang.checker.query.find_every`'s.
-"""
+"""Check the clauses after a pattern: `where`, `within`, `without`, `between`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Durations and counts: as numbers where they are constant, as expressions where parameters decide.
+"""Check durations and counts after `within`, `wait` and `retain`.
 
-Takes what stands behind `within`, `wait`, `retain`; gives microseconds, a whole number, or an expression over
-parameters; None with its mistake told. The same numbers come from expressions when an instance is made.
+A constant becomes a number; what uses parameters stays an expression until an instance is made.
 """
 
 from __future__ import annotations

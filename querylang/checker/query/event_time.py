@@ -1,8 +1,4 @@
-"""Where the time of an input's events comes from, and its heartbeat.
-
-Takes the `time from ... wait ... or ...` of an input and the annotations of its event type; gives the plan's
-expressions, and tells mistakes.
-"""
+"""Check where the source time of an input's events comes from, and its heartbeat."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The filters of an input as one condition over its event.
-
-Takes filters by position and by name; gives a condition in which the event is term 0, and tells mistakes.
-"""
+"""Check the filters of an input, and join them to one condition in which the event is term 0."""
 
 from __future__ import annotations
 

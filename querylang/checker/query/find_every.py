@@ -1,7 +1,4 @@
-"""What makes a `find every` checked: `select` and `having`.
-
-Takes the clauses as trees and the checked pattern; gives the plan's selects and conditions, and tells mistakes.
-"""
+"""Check the `select` and `having` clauses of a `find every`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What an input's own expressions take from its event, which is term 0: a field, or what an action gives.
-
-Takes the event's schema and a name; gives typed expressions. Actions that are only an expression become that, others
-are called.
-"""
+"""Expressions over an input's event, which is term 0: a field, or the result of an action."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The inputs of a query checked: their types, windows and keys, and how patterns find them.
-
-Takes the `inputs` of a query; gives inputs of the plan with the schema of each, and tells mistakes. Filters are
-`querylang.checker.query.filters`', times and heartbeats `querylang.checker.query.event_time`'.
-"""
+"""Check the inputs of a query: types, windows, keys; and find the input of an event type."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A query's pattern checked: its terms, its waits, which terms may stay unset.
-
-Takes the pattern as a tree and the query's inputs; gives the pattern over term indexes, and tells mistakes. What
-conditions say about the names is `querylang.checker.query.clauses`'.
-"""
+"""Check the pattern of a query: its terms, its waits, which terms may stay unset."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Actions checked: of queries and of event types.
+"""Check the actions of queries and event types: first their signatures, then their bodies.
 
-Takes definitions and what names mean around them; gives signatures, then the plan's actions. Actions may call each
-other and themselves; a run is bounded by the runtime's step limit. Bodies are `querylang.checker.statements.blocks`'.
+Actions may call each other and themselves; the runtime limits the steps of a run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Blocks checked: statements of the text to statements of the plan, local variables to slots.
+"""Check blocks: statements of the text become statements of the plan, local variables become slots.
 
-Takes a block and what its names mean; gives the plan's statements. A statement with a mistake is left out and the rest
-is checked on. Scopes are those of the vendor's language (Apama 10.15 help, "Variable scope"): a name is used below its
-declaration, stands once in a block, and hides the same name of the blocks around it. Expressions are
-`querylang.checker.expressions.inference`'s, statements without names and blocks `querylang.checker.statements.simple_statements`'.
+A statement with a mistake is left out and the rest is still checked. Scopes are those of the
+vendor's language (Apama 10.15 help, "Variable scope"): a name can be used after its declaration,
+can be declared once in a block, and hides the same name of the blocks around it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What can be read off a block before anything in it is checked.
-
-Takes statements of the text; gives the names that a block declares or may change, and whether it always returns.
-"""
+"""What is known of a block before it is checked: declared and changed names, whether it returns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Statements that neither declare names nor hold blocks: print, log, send, emit, route, calls.
-
-Takes a statement and who types its expressions; gives the plan's statement, or None where a mistake is told.
-"""
+"""Check statements without names and blocks of their own: print, log, send, emit, route, calls."""
 
 from __future__ import annotations
 

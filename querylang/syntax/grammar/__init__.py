@@ -1,8 +1,8 @@
-"""The grammar, for ply: LALR(1), a rule is the docstring of the method that builds its node.
+"""The grammar, for ply (LALR(1)): a rule is the docstring of the method that builds its node.
 
-Takes tokens; builds the nodes of `querylang.syntax.ast`. A file here for each idea: a whole file, event types, queries, inputs,
-patterns, statements, what the vendor's editor writes, expressions. There are no rules for mistakes: what the parser
-does after one stands in `querylang.syntax.recovery`. After a change: `python -m querylang.syntax.build_tables`.
+Each module has the rules of one part of the language. There are no rules for mistakes:
+`querylang.syntax.recovery` says what the parser does after one. After a change of the grammar run
+`python -m querylang.syntax.build_tables`.
 """
 
 from __future__ import annotations

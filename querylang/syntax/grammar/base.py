@@ -1,7 +1,4 @@
-"""What all rules share: where they report mistakes, lists, names of one idea.
-
-Takes nothing of the text itself; gives the base class of the rules.
-"""
+"""The base class of all grammar rules: reporting mistakes, lists."""
 
 from __future__ import annotations
 

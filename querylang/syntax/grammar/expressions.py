@@ -1,7 +1,8 @@
 # ruff: noqa: D403 (docstrings are rules)
-"""Rules of expressions; what binds how tightly stands in `querylang.syntax.grammar.PRECEDENCE`.
+"""Rules of expressions; `querylang.syntax.grammar.PRECEDENCE` holds their precedence.
 
-A `sum` is an expression without comparisons and boolean operators: what may stand before an `or` or `=` of another meaning.
+A `sum` is an expression without comparisons and boolean operators, for places where `or` and `=`
+mean something else.
 """
 
 from __future__ import annotations

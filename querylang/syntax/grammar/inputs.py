@@ -1,5 +1,5 @@
 # ruff: noqa: D403 (docstrings are rules)
-"""Rules of `inputs`: filters, keys, windows, clocks; and of durations."""
+"""Rules of `inputs`: filters, keys, windows, times; and of durations."""
 
 from __future__ import annotations
 
