@@ -1,4 +1,4 @@
-"""The query language: from text to a plan. This is its public face; nothing inside the package imports it.
+"""The query language: from text to a plan. These are its public names; no module inside imports them.
 
 >>> compiled = compile_text("inputs { A() within 30.0; } find A as a1 -> A as a2")
 >>> [term.name for term in compiled.plan.query("query").terms]

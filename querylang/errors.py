@@ -74,7 +74,7 @@ class Mistake(Enum):
     TOO_MANY_MISTAKES = "limit", "more than {limit} syntax errors; further errors are not shown"
     NUMBER_RANGE = "limit", "this number does not fit {type}"
     DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
-    TOO_MANY_BEATS = "limit", "only the first {limit} inputs of a query can have a heartbeat"
+    TOO_MANY_HEARTBEATS = "limit", "only the first {limit} inputs of a query can have a heartbeat"
     PATTERN_TOO_DEEP = "limit", "this pattern is nested more than {limit} levels deep"
     PATTERN_TOO_LARGE = "limit", "this pattern can be matched in too many ways: join fewer events by `and` and `or`"
 

@@ -120,7 +120,7 @@ def _check(
     catalogue = Catalogue(schemas or {}, is_final)
     diagnostics = Diagnostics()
     for source in definitions:
-        catalogue.add_beside(*parse_definitions(source))
+        catalogue.add_definitions(*parse_definitions(source))
     files: list[ast.File] = []
     for source in sources:
         file, mistakes = parse(source)

@@ -60,7 +60,7 @@ def test_legal_definitions(text: str) -> None:
 
 MISTAKES = {
     "event A { A a; }": "a: event-cycle: 'A' contains itself through 'a': A → A; no table could hold it",
-    "event A { B b; } event B { sequence<C> cs; } event C { optional<A> a; }": "a: event-cycle: 'C' holds itself through "
+    "event A { B b; } event B { sequence<C> cs; } event C { optional<A> a; }": "a: event-cycle: 'C' contains itself through "
     "'a': A → B → C → A; no table could hold it",
     "event A { float x; integer x; }": "x: duplicate-name: 'A' already has a field or action 'x'",
     "event A { float x; action x() { } }": "x: duplicate-name: 'A' already has a field or action 'x'",

@@ -93,7 +93,7 @@ ELSEWHERE = {
     Mistake.OPEN_COMMENT: "/* x",
     Mistake.NO_QUERY: "",
     Mistake.TOO_DEEP: f"inputs {{ A() within 3; }} find A as a where {'not ' * 300} true",
-    Mistake.TOO_MANY_BEATS: "inputs { "
+    Mistake.TOO_MANY_HEARTBEATS: "inputs { "
     + " ".join(f"A{number}() within 3 wait 1 or H;" for number in range(61))
     + " } find A0 as a",
     Mistake.PATTERN_TOO_DEEP: nested(150),

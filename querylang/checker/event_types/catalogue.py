@@ -26,11 +26,15 @@ Data = Mapping[str, Mapping[str, Type]]
 
 @dataclass(slots=True)
 class _Definition:
-    """One definition. `namespace` has its mistakes and the types it names; `is_beside`: it stands in a file beside."""
+    """One definition.
+
+    `namespace`: resolves its names and collects its mistakes. `is_separate`: it comes from a
+    definition file, not from a query text.
+    """
 
     node: ast.EventDefinition
     namespace: Namespace
-    is_beside: bool
+    is_separate: bool
     plan_name: str = ""
 
     @property
@@ -43,8 +47,8 @@ class _Definition:
 class Catalogue:
     """The event types of a set of texts.
 
-    `data`: the fields of types that come with data. `is_final`: what nothing defines has no fields; else its fields
-    stay open.
+    - `data`: the fields of types that come with data.
+    - `is_final`: types that nothing defines have no fields; otherwise their fields are open.
     """
 
     data: Data
@@ -54,19 +58,21 @@ class Catalogue:
     _namespaces: list[Namespace] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Begins with the types of the data."""
+        """Start with the types of the data."""
         self.types = EventTypes(self.data, self.is_final)
 
     def add(self, file: ast.File) -> None:
-        """Takes the definitions of a query text in."""
+        """Add the definitions of a query text."""
         self._add(file, None)
 
-    def add_beside(self, file: ast.File, found: Iterable[QueryError]) -> None:
-        """Takes definitions of another file in: mistakes in them, those `found` too, are told if a query uses them."""
+    def add_definitions(self, file: ast.File, found: Iterable[QueryError]) -> None:
+        """Add a definition file. Mistakes in it, `found` too, are reported only if a query uses the
+        type.
+        """
         self._add(file, list(found))
 
     def complete(self) -> list[QueryError]:
-        """Makes all definitions known; gives the mistakes of those in query texts."""
+        """Resolve all definitions; return the mistakes of those in query texts."""
         definitions = self._distinct()
         self._give_names(definitions)
         schemas = self.types.schemas
@@ -82,35 +88,38 @@ class Catalogue:
             schemas[name] = with_actions(schemas[name], item.node, item.namespace)
         schemas.update(with_problems_of_callees({name: schemas[name] for name in nodes}))
         for name, item in nodes.items():
-            schemas[name] = self._told(with_annotations(schemas[name], item.node, item.namespace), item)
+            schemas[name] = self._with_reported_mistakes(
+                with_annotations(schemas[name], item.node, item.namespace), item
+            )
         return [
             mistake
             for item in self._definitions
-            if not item.is_beside
+            if not item.is_separate
             for mistake in item.namespace.diagnostics.mistakes
         ]
 
     def namespace(self, file: ast.File, diagnostics: Diagnostics, *, is_strict: bool) -> Namespace:
-        """What names of types mean in a file's queries. `is_strict`: a type that nothing knows is a mistake."""
+        """The namespace of a file's queries. `is_strict`: an unknown type is a mistake."""
         package = "" if file.package is None else file.package.name.text
         namespace = Namespace(self.types, package, file.usings, is_strict, diagnostics)
         self._namespaces.append(namespace)
         return namespace
 
     def problems(self, *, of_all: bool = False) -> list[QueryError]:
-        """The mistakes in definitions beside the queries: those that queries use, or `of_all`."""
+        """The mistakes in definition files: of the types that queries use, or `of_all`."""
         used = self._used()
         return [
             mistake
             for item in self._definitions
-            if item.is_beside and (of_all or item.plan_name in used)
+            if item.is_separate and (of_all or item.plan_name in used)
             for mistake in item.namespace.diagnostics.mistakes
         ]
 
     def event_types(self) -> tuple[EventType, ...]:
         """All defined types in the order of their definitions, then the others that queries use.
 
-        Definitions beside that have mistakes, or speak of such, and are not used are left out.
+        Unused types of definition files are left out if they, or types that they use, have
+        mistakes.
         """
         used, unusable = self._used(), self._unusable()
         defined = dict.fromkeys(item.plan_name for item in self._definitions)
@@ -126,7 +135,7 @@ class Catalogue:
             self._definitions.append(_Definition(node, namespace, beside is not None))
 
     def _distinct(self) -> list[_Definition]:
-        """The definitions without repetitions; two that differ are a mistake of the later one."""
+        """The definitions without repetitions; of two different ones the later is a mistake."""
         known: dict[str, _Definition] = {}
         for item in self._definitions:
             first = known.setdefault(item.qualified_name, item)
@@ -137,7 +146,9 @@ class Catalogue:
         return list(known.values())
 
     def _give_names(self, definitions: list[_Definition]) -> None:
-        """Short names in the plan, unless types of two packages share one; then both have their package."""
+        """Give plan names: short, or with the package if types of two packages share the short
+        name.
+        """
         qualified: dict[str, list[str]] = {}
         for name in (*self.data, *(item.qualified_name for item in definitions)):
             names = qualified.setdefault(name.rpartition(".")[2], [])
@@ -152,21 +163,23 @@ class Catalogue:
         for item in self._definitions:
             item.plan_name = plan_names[item.qualified_name]
 
-    def _told(self, schema: EventSchema, item: _Definition) -> EventSchema:
-        """The mistakes in actions of a query text are told at once, those beside wait for a call."""
-        if item.is_beside:
+    def _with_reported_mistakes(self, schema: EventSchema, item: _Definition) -> EventSchema:
+        """Report mistakes in actions: of a query text at once, of a definition file when they are
+        called.
+        """
+        if item.is_separate:
             usable = {action.name for action in schema.actions if not action.problems}
             return replace(schema, bodies=tuple(body for body in schema.bodies if body.name in usable))
         item.namespace.diagnostics.extend(problem for action in schema.actions for problem in action.problems)
         return replace(schema, actions=tuple(replace(action, problems=()) for action in schema.actions))
 
     def _used(self) -> dict[str, None]:
-        """The plan's names of the types that queries use, through other types too."""
+        """The plan's names of the types that queries use, directly or through other types."""
         spoken_of = {item.plan_name: item.namespace.used for item in reversed(self._definitions)}
         return _reached((name for namespace in self._namespaces for name in namespace.used), spoken_of)
 
     def _unusable(self) -> dict[str, None]:
-        """The plan's names of the types whose definitions have mistakes, and of those that speak of them."""
+        """The plan's names of the types that have mistakes, and of those that use them."""
         speakers: dict[str, list[str]] = {}
         for item in self._definitions:
             for name in item.namespace.used:
@@ -175,7 +188,7 @@ class Catalogue:
 
 
 def _reached(first: Iterable[str], following: Mapping[str, Iterable[str]]) -> dict[str, None]:
-    """The names, those that follow from them, and so on, in order."""
+    """The names and all that follow from them, in order."""
     found: dict[str, None] = {}
     waiting = deque(first)
     while waiting:
@@ -187,7 +200,7 @@ def _reached(first: Iterable[str], following: Mapping[str, Iterable[str]]) -> di
 
 
 def _without_foreign_members(node: ast.EventDefinition) -> ast.EventDefinition:
-    """A definition beside may have members that only monitors can use: for queries they are not there."""
+    """Drop the members of a definition file's event that only monitors can use."""
     members = tuple(member for member in node.members if not isinstance(member, ast.Refused))
     return node if len(members) == len(node.members) else replace(node, members=members)
 

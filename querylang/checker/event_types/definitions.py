@@ -25,7 +25,7 @@ from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.syntax import ast
 
 ANNOTATION_PACKAGE = "com.apama.queries"
-"""Where the vendor's language has the annotations of queries."""
+"""The package of the query annotations in the vendor's language."""
 
 _CONSTANT_TYPES = (Type.BOOLEAN, Type.STRING, *NUMBERS)
 
@@ -33,7 +33,9 @@ _CONSTANT_TYPES = (Type.BOOLEAN, Type.STRING, *NUMBERS)
 def with_members(
     node: ast.EventDefinition, plan_name: str, namespace: Namespace, columns: Mapping[str, Type] | None
 ) -> EventSchema:
-    """The fields, constants and signatures of a definition. `columns`: what the data of its type say."""
+    """The fields, constants and signatures of a definition. `columns`: the fields that the data
+    has.
+    """
     diagnostics = namespace.diagnostics
     section = diagnostics.section()
     fields: dict[str, Field] = {}
@@ -73,7 +75,7 @@ def with_members(
 
 
 def with_annotations(schema: EventSchema, node: ast.EventDefinition, namespace: Namespace) -> EventSchema:
-    """The schema with what its annotations say."""
+    """The schema with its annotations."""
     for annotation in node.annotations:
         name = _annotation_name(annotation, namespace)
         match name:
@@ -100,7 +102,8 @@ def with_annotations(schema: EventSchema, node: ast.EventDefinition, namespace: 
 def with_actions(schema: EventSchema, node: ast.EventDefinition, namespace: Namespace) -> EventSchema:
     """The schema with the bodies of its actions.
 
-    What is wrong in a body is wrong with its signature: it is told at once, or, of a definition beside, by who calls.
+    Mistakes in a body are kept with the action's signature. Those of a query text are reported at
+    once, those of a definition file when the action is called.
     """
     scope = event_scope(schema)
     bodies: dict[str, Action] = {}
@@ -132,7 +135,7 @@ def _constant(node: ast.ConstantDefinition, namespace: Namespace) -> Literal | N
 def _compare(
     node: ast.FieldDefinition, type_: Type, event: str, columns: Mapping[str, Type], diagnostics: Diagnostics
 ) -> None:
-    """Tells a field that no reading of its column could give."""
+    """Report a field that no reading of its column could give."""
     found = columns.get(node.name.text)
     if found is not None and not _agree(type_, found):
         facts = {"name": node.name.text, "type": str(type_), "event": event, "found": str(found)}
@@ -140,10 +143,10 @@ def _compare(
 
 
 def _agree(defined: Type, found: Type) -> bool:
-    """Whether a column of the type found may be the field.
+    """Whether a column of the type `found` may be the field.
 
-    What is found may be read off text: text may hold anything, whole numbers may be truth values, and any one-word
-    value is text. How cells are read, and which rows are refused, is the reader's.
+    The type may have been inferred from text. Text may hold anything, whole numbers may be
+    booleans, and any one-word value is text.
     """
     if Kind.OPTIONAL in (defined.kind, found.kind):
         return _agree(_inside(defined), _inside(found))
@@ -159,7 +162,7 @@ def _agree(defined: Type, found: Type) -> bool:
 
 
 def _inside(type_: Type) -> Type:
-    """What an optional may hold; any other type is itself."""
+    """The type inside an optional; any other type is returned as it is."""
     return type_.of[0] if type_.kind is Kind.OPTIONAL else type_
 
 
@@ -173,7 +176,9 @@ def _names_twice(node: ast.EventDefinition) -> Iterator[ast.Name]:
 
 
 def _annotation_name(annotation: ast.Annotation, namespace: Namespace) -> str | None:
-    """The name of an annotation of queries; None if it is another's, or unknown, which is told."""
+    """The name of a query annotation; None if it is another's, or if it is unknown, which is
+    reported.
+    """
     package, _, name = annotation.name.text.rpartition(".")
     if package not in ("", ANNOTATION_PACKAGE):
         return None
@@ -187,7 +192,7 @@ def _annotation_name(annotation: ast.Annotation, namespace: Namespace) -> str | 
 
 
 def _may_be_another(name: str, namespace: Namespace) -> bool:
-    """Whether a `using` brings an annotation of that name that is no matter of queries."""
+    """Whether a `using` imports an annotation of that name from another package."""
     return any(
         using.name.text != ANNOTATION_PACKAGE if using.is_all else using.name.text.rpartition(".")[2] == name
         for using in namespace.usings

@@ -20,7 +20,7 @@ DEEPEST = 20
 def nesting_mistakes(
     schemas: Mapping[str, EventSchema], nodes: Mapping[str, ast.EventDefinition]
 ) -> dict[str, list[QueryError]]:
-    """The mistakes of the definitions `nodes`, by the plan's names; those types are better left open."""
+    """The mistakes of the definitions `nodes`, by plan name; those types should be left open."""
     search = _Search(schemas, nodes)
     for name in nodes:
         search.visit(name)
@@ -28,7 +28,7 @@ def nesting_mistakes(
 
 
 class _Search:
-    """Goes through all types depth first, with a stack of its own: chains may be long."""
+    """A depth-first search through all types; it has its own stack, because chains may be long."""
 
     def __init__(self, schemas: Mapping[str, EventSchema], nodes: Mapping[str, ast.EventDefinition]) -> None:
         self._schemas = schemas
@@ -37,7 +37,7 @@ class _Search:
         self.mistakes: dict[str, list[QueryError]] = {}
 
     def visit(self, first: str) -> None:
-        """Finds what is wrong with a type and those that it holds."""
+        """Find the mistakes of a type and of those that it contains."""
         if first in self._depths:
             return
         path = {first: self._held(first)}
@@ -48,7 +48,7 @@ class _Search:
                 del path[name]
                 self._leave(name)
             elif held in path:
-                self._tell_cycle(name, field, [*path][[*path].index(held) :])
+                self._report_cycle(name, field, [*path][[*path].index(held) :])
             elif held not in self._depths:
                 path[held] = self._held(held)
 
@@ -58,21 +58,21 @@ class _Search:
         if self._depths[name] > DEEPEST:
             self._depths[name] = 0
             span = self._nodes[name].name.span
-            self._tell(name, QueryError.of(Mistake.EVENT_TOO_DEEP, span, event=name, limit=DEEPEST))
+            self._report(name, QueryError.of(Mistake.EVENT_TOO_DEEP, span, event=name, limit=DEEPEST))
 
-    def _tell_cycle(self, name: str, field: str, cycle: list[str]) -> None:
+    def _report_cycle(self, name: str, field: str, cycle: list[str]) -> None:
         members = self._nodes[name].members
         span = next(
             item.name.span for item in members if isinstance(item, ast.FieldDefinition) and item.name.text == field
         )
         path = " → ".join([*cycle, cycle[0]])
-        self._tell(name, QueryError.of(Mistake.EVENT_IN_ITSELF, span, event=name, name=field, path=path))
+        self._report(name, QueryError.of(Mistake.EVENT_IN_ITSELF, span, event=name, name=field, path=path))
 
-    def _tell(self, name: str, mistake: QueryError) -> None:
+    def _report(self, name: str, mistake: QueryError) -> None:
         self.mistakes.setdefault(name, []).append(mistake)
 
     def _held(self, name: str) -> Iterator[tuple[str, str]]:
-        """The fields that hold events of defined types, with these types."""
+        """The fields that contain events of defined types, with these types."""
         for item in self._schemas[name].fields:
             for held in events_in(item.type):
                 if held in self._nodes:
@@ -80,5 +80,5 @@ class _Search:
 
 
 def events_in(type_: Type) -> list[str]:
-    """The event types that a type is made of."""
+    """The event types that occur in a type."""
     return [type_.name] if type_.kind is Kind.EVENT else [name for inner in type_.of for name in events_in(inner)]

@@ -13,9 +13,10 @@ _SECONDS = (Type.FLOAT, Type.INTEGER)
 
 
 def source_time(schema: EventSchema, name: ast.Name, namespace: Namespace) -> Expression | None:
-    """The source time of an event: an action without arguments, or a field, float or integer seconds.
+    """The source time of an event: an action without arguments or a field, float or integer
+    seconds.
 
-    None if it is neither, which is told, or if that is open.
+    None if it is neither, which is reported, or if its type is open.
     """
     action, type_ = schema.action(name.text), schema.type_of(name.text)
     if action is not None:

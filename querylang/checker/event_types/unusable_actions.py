@@ -16,7 +16,7 @@ _Place = tuple[str, str]
 
 
 def with_problems_of_callees(schemas: Mapping[str, EventSchema]) -> dict[str, EventSchema]:
-    """The schemas among these of which an action calls one with mistakes; each such action has these mistakes too."""
+    """The schemas with actions that call one with mistakes; they get these mistakes too."""
     problems = {
         (schema.name, action.name): dict.fromkeys(action.problems)
         for schema in schemas.values()

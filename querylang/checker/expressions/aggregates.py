@@ -14,11 +14,11 @@ from querylang.plan.library import AGGREGATES, aggregate_result
 from querylang.syntax import ast
 
 PACKAGE = "com.apama.aggregates"
-"""Where the vendor's language has them; here the names are known without `using`."""
+"""The package of aggregates in the vendor's language; here they are known without `using`."""
 
 
 def is_aggregate(inferring: Inferring, node: ast.Call) -> bool:
-    """Whether a call is one of an aggregate, by its name alone or with its package."""
+    """Whether a call is one of an aggregate, with or without its package."""
     text = node.name.text
     if node.receiver is not None:
         path = path_of(node.receiver)
@@ -27,17 +27,17 @@ def is_aggregate(inferring: Inferring, node: ast.Call) -> bool:
 
 
 def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
-    """An aggregate with its arguments, which have a scope of their own."""
+    """Check an aggregate and its arguments, which have their own scope."""
     name = ast.Name(node.name.text.rpartition(".")[2], node.name.span)
     scope = inferring.scope.aggregates
     if isinstance(scope, Mistake):
-        return inferring.wrong(QueryError.of(scope, name.span, name=name.text))
+        return inferring.report(QueryError.of(scope, name.span, name=name.text))
     rule = AGGREGATES[name.text]
     count = len(node.arguments)
     inside = inferring.within(scope)
     arguments = [inside.typed(argument) for argument in node.arguments]
     if not rule.required <= count <= len(rule.takes):
-        return inferring.wrong(wrong_count(name.span, name.text, rule.required, len(rule.takes), count))
+        return inferring.report(wrong_count(name.span, name.text, rule.required, len(rule.takes), count))
     values = tuple(value for value in arguments if value is not None)
     if len(values) < count:
         return None
@@ -45,5 +45,5 @@ def aggregate(inferring: Inferring, node: ast.Call) -> Expression | None:
     result = aggregate_result(name.text, types)
     if result is None:
         found = listed(map(str, types))
-        return inferring.wrong(QueryError.of(Mistake.AGGREGATE_TYPES, node.span, name=name.text, found=found))
+        return inferring.report(QueryError.of(Mistake.AGGREGATE_TYPES, node.span, name=name.text, found=found))
     return Aggregate(result, name.text, values)

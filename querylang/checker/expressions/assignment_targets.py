@@ -19,17 +19,17 @@ from querylang.syntax import ast
 
 
 def assigned_target(node: ast.Expression, inference: Inference) -> Expression | None:
-    """What is assigned to; None if there is a mistake, which is told."""
+    """The target of an assignment; None if there is a mistake, which is reported."""
     target = inference.value(node)
     is_self = isinstance(node, ast.NameUse) and node.name.text == "self"
     if target is None or (isinstance(target, LocalOf | MemberOf | IndexOf) and not is_self):
         return target
     what = _described(target, node.span.text)
-    return inference.wrong(QueryError.of(Mistake.NOT_ASSIGNABLE, node.span, what=what))
+    return inference.report(QueryError.of(Mistake.NOT_ASSIGNABLE, node.span, what=what))
 
 
 def _described(target: Expression, name: str) -> str:
-    """What it is that cannot be assigned to."""
+    """What cannot be assigned to, as a message calls it."""
     match target:
         case KeyOf():
             return f"'{name}' is a key: it"

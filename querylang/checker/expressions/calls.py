@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from querylang.checker.expressions.aggregates import aggregate, is_aggregate
-from querylang.checker.expressions.inference_context import Inferring, arguments_of, look_at, type_of
+from querylang.checker.expressions.inference_context import Inferring, arguments_of, check_untyped, type_of
 from querylang.checker.expressions.inlining import applied
 from querylang.checker.expressions.members import receiver_of, type_path, unknown_type
 from querylang.checker.names.schema import ActionSignature, EventSchema
@@ -32,7 +32,9 @@ _CONVERSIONS = ("toString", "toInteger", "toFloat", "toDecimal")
 
 
 def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) -> Expression | None:
-    """`receiver.name(arguments)` or `name(arguments)`; the receiver may be the beginning of a qualified name."""
+    """Check `receiver.name(arguments)` or `name(arguments)`; the receiver may be the start of a
+    qualified name.
+    """
     if node.receiver is None:
         return _function(inferring, node, is_statement=is_statement)
     whole = ast.Member(node.span, node.receiver, node.name)
@@ -47,7 +49,7 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
         return None if schema is None else _of_type(inferring, schema.type, node.name, node.arguments)
     unknown = unknown_type(inferring, whole) or unknown_type(inferring, node.receiver)
     if unknown is not None:
-        return inferring.wrong(unknown)
+        return inferring.report(unknown)
     receiver = receiver_of(inferring, node.receiver)
     if receiver is None:
         return None
@@ -55,7 +57,9 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
 
 
 def type_call(inferring: Inferring, node: ast.TypeCall) -> Expression | None:
-    """`integer.parse(text)`, `location(0.0, 0.0, 1.0, 1.0)`, `optional<float>(1.0)`, `sequence<float>()`."""
+    """Check `integer.parse(text)`, `location(0.0, 0.0, 1.0, 1.0)`, `optional<float>(1.0)`,
+    `sequence<float>()`.
+    """
     type_ = inferring.namespace.type_of(node.type)
     if type_ is None:
         return None
@@ -76,18 +80,18 @@ def type_call(inferring: Inferring, node: ast.TypeCall) -> Expression | None:
         case Kind.EVENT:
             return constructed(inferring, name, inferring.namespace.of(type_), node.arguments)
         case _:
-            return inferring.wrong(QueryError.of(Mistake.NO_CONSTRUCTOR, node.type.span, type=str(type_)))
+            return inferring.report(QueryError.of(Mistake.NO_CONSTRUCTOR, node.type.span, type=str(type_)))
 
 
 def constructed(
     inferring: Inferring, name: ast.Name, schema: EventSchema, nodes: Sequence[ast.Expression]
 ) -> Expression | None:
-    """An event made of one argument a field."""
+    """Check the construction of an event, with one argument per field."""
     if schema.is_unseen and not schema.is_open and nodes:
-        return inferring.wrong(QueryError.of(Mistake.UNSEEN_CONSTRUCTOR, name.span, name=name.text))
+        return inferring.report(QueryError.of(Mistake.UNSEEN_CONSTRUCTOR, name.span, name=name.text))
     if schema.is_open:
         for node in nodes:
-            look_at(inferring, node)
+            check_untyped(inferring, node)
         return None
     parts = [(f"'{item.name}' of '{schema.name}'", item.type) for item in schema.fields]
     arguments = arguments_of(inferring, ast.Name(schema.name, name.span), nodes, parts)
@@ -102,22 +106,24 @@ def invoked(
     *,
     is_statement: bool,
 ) -> Expression | None:
-    """A call of an action that a text defines. One that is only an expression over a bound event becomes that."""
+    """Check a call of an action that a text defines, or inline it."""
     parameters = [(f"'{name}' of '{signature.name}'", type_) for name, type_ in signature.parameters]
     arguments = arguments_of(inferring, node.name, node.arguments, parameters)
     for problem in signature.problems:
-        inferring.wrong(problem)
+        inferring.report(problem)
     if arguments is None or signature.is_open:
         return None
     if signature.returns is None and not is_statement:
-        return inferring.wrong(QueryError.of(Mistake.NO_RESULT, node.name.span, name=signature.name))
+        return inferring.report(QueryError.of(Mistake.NO_RESULT, node.name.span, name=signature.name))
     if signature.inline is not None and isinstance(receiver, EventOf):
         return applied(signature.inline, receiver.term)
     return Invoke(signature.returns, signature.name, receiver, arguments)
 
 
 def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Expression | None:
-    """`name(...)`: an action of the same query or event, an aggregate, an event's constructor."""
+    """Check `name(...)`: an action of the same query or event, an aggregate, an event's
+    constructor.
+    """
     name, scope = node.name, inferring.scope
     if name.text in scope.actions:
         signature = scope.actions[name.text]
@@ -128,15 +134,15 @@ def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Ex
     is_unseen = not inferring.namespace.is_strict and name.text.rpartition(".")[2][:1].isupper()
     if is_type or is_unseen:
         return _made(inferring, name, node.arguments)
-    if name.text in scope.silent or not scope.is_whole or _is_unread(inferring, name):
+    if name.text in scope.ignored or not scope.is_whole or _is_unread(inferring, name):
         return None
     near = [*scope.actions, *AGGREGATES, *inferring.namespace.types.names]
     mistake = QueryError.of(Mistake.UNKNOWN_CONSTRUCTOR, name.span, name=name.text)
-    return inferring.wrong(mistake.suggesting(name.text, near))
+    return inferring.report(mistake.suggesting(name.text, near))
 
 
 def _is_unread(inferring: Inferring, name: ast.Name) -> bool:
-    """Whether an action of that name stands in a text that could not be parsed whole."""
+    """Whether the text defines an action of that name in a part that could not be parsed."""
     source = name.span.source
     has_syntax_mistake = any(
         mistake.code == Mistake.UNEXPECTED.code and mistake.span.source is source
@@ -151,14 +157,14 @@ def _made(inferring: Inferring, name: ast.Name, nodes: Sequence[ast.Expression])
 
 
 def _of_type(inferring: Inferring, type_: Type, name: ast.Name, nodes: Sequence[ast.Expression]) -> Expression | None:
-    """A method of a type itself; in the plan its first argument is the receiver."""
+    """Check a method of a type itself; in the plan its first argument is the receiver."""
     signature = static_method_of(type_, name.text)
     if signature is None:
         mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=f"the type '{type_}'", name=name.text)
         is_action = type_.kind is Kind.EVENT and inferring.namespace.of(type_).action(name.text) is not None
         if is_action or method_of(type_, name.text) is not None:
-            return inferring.wrong(mistake.with_hint("it is called on a value"))
-        return inferring.wrong(mistake.suggesting(name.text, static_methods_of(type_)))
+            return inferring.report(mistake.with_hint("it is called on a value"))
+        return inferring.report(mistake.suggesting(name.text, static_methods_of(type_)))
     arguments = _built_in_arguments(inferring, name, nodes, signature)
     if not arguments:
         return None
@@ -167,7 +173,7 @@ def _of_type(inferring: Inferring, type_: Type, name: ast.Name, nodes: Sequence[
 
 
 def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_statement: bool) -> Expression | None:
-    """A method of a value; an action of its event type of that name goes before."""
+    """Check a method of a value; an action of its event type has precedence."""
     type_, name = type_of(receiver), node.name.text
     schema = inferring.namespace.of(type_) if type_.kind is Kind.EVENT else None
     action = None if schema is None else schema.action(name)
@@ -176,16 +182,16 @@ def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_
     signature = method_of(type_, name)
     if schema is not None and schema.may_have(name) and name != "toString":
         for argument in node.arguments:
-            look_at(inferring, argument)
+            check_untyped(inferring, argument)
         return None
     if signature is None:
-        return inferring.wrong(_no_method(type_, schema, node.name))
+        return inferring.report(_no_method(type_, schema, node.name))
     arguments = _built_in_arguments(inferring, node.name, node.arguments, signature)
     if arguments is None:
         return None
     if signature.result is None:
         if not is_statement:
-            return inferring.wrong(QueryError.of(Mistake.NO_RESULT, node.name.span, name=name))
+            return inferring.report(QueryError.of(Mistake.NO_RESULT, node.name.span, name=name))
         return Call(type_, name, receiver, arguments)
     is_already = name in _CONVERSIONS and signature.result == type_
     return receiver if is_already else Call(signature.result, name, receiver, arguments)

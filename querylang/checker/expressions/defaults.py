@@ -9,7 +9,7 @@ from querylang.plan.expression import Expression, Items, Literal, New
 from querylang.plan.value_types import Kind, Type
 
 LARGEST = 1000
-"""Parts that an empty value may have, those of its parts included."""
+"""The most parts of a default value, nested ones included."""
 
 _SIMPLE: dict[Type, Expression] = {
     Type.BOOLEAN: Literal(Type.BOOLEAN, False),
@@ -22,7 +22,7 @@ _SIMPLE: dict[Type, Expression] = {
 
 
 class TooLargeError(Exception):
-    """The empty value would have more than `LARGEST` parts."""
+    """The default value would have more than `LARGEST` parts."""
 
 
 def default_of(type_: Type, namespace: Namespace) -> Expression | None:

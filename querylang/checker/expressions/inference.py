@@ -21,31 +21,32 @@ from querylang.plan.value_types import Type
 from querylang.syntax import ast
 
 DEEPEST = 200
-"""Levels of nesting of one expression, calls and literals of parts counted twice; so what reads expressions may use
-recursion."""
+"""Levels of nesting of one expression; calls and literals of parts count twice. So all that reads
+expressions may recurse.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """Types expressions in one scope; mistakes go where the namespace's go."""
+    """Infers the types of expressions in one scope."""
 
     scope: Scope
     namespace: Namespace
 
     def value(self, node: ast.Expression, wanted: Type | None = None) -> Expression | None:
-        """The typed expression; `wanted` says the type of an empty `[]` or `{}`."""
+        """The typed expression; `wanted`: the type of an empty `[]` or `{}`."""
         return None if self._is_too_deep(node) else self.typed(node, wanted)
 
-    def look_at(self, node: ast.Expression) -> Expression | None:
-        """As `value`, where the type is open: there an empty `[]` or `{}` is no mistake."""
+    def check_untyped(self, node: ast.Expression) -> Expression | None:
+        """As `value`, where the expected type is open: an empty `[]` or `{}` is not a mistake."""
         return None if is_empty_literal(node) else self.value(node)
 
     def value_of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:
-        """The typed expression, which must be of this type; `what` says in messages what it is for."""
+        """The typed expression, which must be of this type; `what`: how a message calls it."""
         return None if self._is_too_deep(node) else self.of_type(node, wanted, what)
 
     def effect(self, node: ast.Expression) -> Expression | None:
-        """A call for what it does, as a statement; it may give nothing."""
+        """A call as a statement; it may return nothing."""
         if self._is_too_deep(node):
             return None
         return calls.call(self, node, is_statement=True) if isinstance(node, ast.Call) else self.typed(node)
@@ -56,7 +57,7 @@ class Inference:
         return [part for part in parts if part is not None]
 
     def typed(self, node: ast.Expression, wanted: Type | None = None) -> Expression | None:
-        """As `value`, for a part of an expression that is known not to be too deep."""
+        """As `value`, for a part of an expression that is not too deep."""
         match node:
             case ast.Constant():
                 return literals.constant(self, node)
@@ -83,13 +84,13 @@ class Inference:
             case ast.DictionaryLiteral():
                 return literals.dictionary(self, node, wanted)
             case ast.Refused(span=span, what=what, reason=reason):
-                return self.wrong(QueryError.of(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason))
+                return self.report(QueryError.of(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason))
             case ast.Broken():
                 return None
         assert_never(node)
 
     def of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:
-        """As `value_of_type`, for a part of an expression that is known not to be too deep."""
+        """As `value_of_type`, for a part of an expression that is not too deep."""
         found = self.typed(node, wanted)
         if found is None:
             return None
@@ -98,21 +99,21 @@ class Inference:
             return value
         facts = {"what": what, "expected": str(wanted), "found": str(found.type)}
         mistake = QueryError.of(Mistake.EXPECTED_TYPE, node.span, **facts)
-        return self.wrong(mistake.with_hint(conversion(type_of(found), wanted)))
+        return self.report(mistake.with_hint(conversion(type_of(found), wanted)))
 
     def within(self, scope: Scope) -> Inference:
         """The same in another scope."""
         return replace(self, scope=scope)
 
-    def wrong(self, mistake: QueryError) -> Expression | None:
-        """Tells the mistake; gives the None that stands for the expression."""
+    def report(self, mistake: QueryError) -> Expression | None:
+        """Report a mistake; return the None that replaces the expression."""
         self.namespace.diagnostics.add(mistake)
         return None
 
     def _is_too_deep(self, node: ast.Expression) -> bool:
         is_deep = is_deeper(node, DEEPEST)
         if is_deep:
-            self.wrong(QueryError.of(Mistake.TOO_DEEP, node.span, limit=DEEPEST))
+            self.report(QueryError.of(Mistake.TOO_DEEP, node.span, limit=DEEPEST))
         return is_deep
 
 
@@ -130,7 +131,7 @@ def conjuncts(node: ast.Expression) -> list[ast.Expression]:
 
 
 def is_deeper(node: ast.Expression, limit: int) -> bool:
-    """Whether the expression has more than so many levels."""
+    """Whether the expression has more than that many levels."""
     waiting: list[tuple[ast.Expression, int]] = [(node, 1)]
     while waiting:
         item, level = waiting.pop()
@@ -142,7 +143,7 @@ def is_deeper(node: ast.Expression, limit: int) -> bool:
 
 
 def parts_of(node: ast.Expression) -> tuple[ast.Expression, ...]:
-    """The expressions right below one."""
+    """The direct parts of an expression."""
     match node:
         case ast.Binary(left=left, right=right):
             return (left, right)

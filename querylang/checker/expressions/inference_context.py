@@ -18,51 +18,53 @@ from querylang.syntax import ast
 
 
 class Inferring(Protocol):
-    """Types expressions in one scope."""
+    """Infers the types of expressions in one scope."""
 
     @property
     def scope(self) -> Scope:
-        """What names mean."""
+        """The meaning of names."""
 
     @property
     def namespace(self) -> Namespace:
-        """What names of types mean."""
+        """The meaning of names of types."""
 
     def typed(self, node: ast.Expression, wanted: Type | None = None) -> Expression | None:
-        """The typed expression. `wanted`: the type of an empty `[]` or `{}`; no other is converted or refused."""
+        """The typed expression. `wanted`: the type of an empty `[]` or `{}`; it converts or refuses
+        nothing.
+        """
 
     def of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:
-        """The typed expression, which must be of this type; `what` says in messages what it is for."""
+        """The typed expression, which must be of this type; `what`: how a message calls it."""
 
     def within(self, scope: Scope) -> Inferring:
         """The same in another scope."""
 
-    def wrong(self, mistake: QueryError) -> Expression | None:
-        """Tells a mistake; gives the None that stands for the expression."""
+    def report(self, mistake: QueryError) -> Expression | None:
+        """Report a mistake; return the None that replaces the expression."""
 
 
 def type_of(value: Expression) -> Type:
-    """The type of what `typed` gave."""
+    """The type of an expression that has a value."""
     assert value.type is not None, "what returns nothing is no value"
     return value.type
 
 
 def fitting(value: Expression, wanted: Type) -> Expression:
-    """The value; where an optional is wanted and what it holds is there, as an optional.
+    """The value, or an optional with it if that is wanted: `optional<integer> x := 42;` is legal.
 
-    The only conversion that happens by itself: `optional<integer> x := 42;` is legal.
+    This is the only implicit conversion.
     """
     is_inner = wanted.kind is Kind.OPTIONAL and value.type == wanted.of[0]
     return New(wanted, (value,)) if is_inner else value
 
 
 def is_empty_literal(node: ast.Expression) -> bool:
-    """Whether it is `[]` or `{}`, whose type only its surroundings can say."""
+    """Whether it is `[]` or `{}`, whose type only the context can give."""
     return isinstance(node, ast.SequenceLiteral | ast.DictionaryLiteral) and not node.items
 
 
-def look_at(inferring: Inferring, node: ast.Expression) -> Expression | None:
-    """Tells the mistakes of what stands where the type is open."""
+def check_untyped(inferring: Inferring, node: ast.Expression) -> Expression | None:
+    """Report the mistakes in an expression whose expected type is open."""
     return None if is_empty_literal(node) else inferring.typed(node)
 
 
@@ -73,17 +75,17 @@ def arguments_of(
     parameters: Sequence[tuple[str, Type | None]],
     required: int | None = None,
 ) -> tuple[Expression, ...] | None:
-    """The arguments of a call, each of its parameter's type; None if one has a mistake or their number is wrong.
+    """The arguments of a call; None if one has a mistake or their number is wrong.
 
-    `parameters`: what each is called in messages, and its type; None for an open one. `required`: how many must be
-    there; None: all.
+    - `parameters`: how a message calls each, and its type; None: open.
+    - `required`: how many arguments there must be; None: all.
     """
     least = len(parameters) if required is None else required
     if not least <= len(nodes) <= len(parameters):
-        inferring.wrong(wrong_count(name.span, name.text, least, len(parameters), len(nodes)))
+        inferring.report(wrong_count(name.span, name.text, least, len(parameters), len(nodes)))
         return None
     values = [
-        look_at(inferring, node) if type_ is None else inferring.of_type(node, type_, what)
+        check_untyped(inferring, node) if type_ is None else inferring.of_type(node, type_, what)
         for node, (what, type_) in zip(nodes, parameters, strict=False)
     ]
     found = tuple(value for value in values if value is not None)

@@ -12,11 +12,11 @@ from querylang.plan.expression import EventOf, Expression, FieldOf, Invoke, Loca
 from querylang.plan.model import Action, Return
 
 LARGEST = 100
-"""Parts that an expression may have to be worth it; calls of calls could double without end."""
+"""The most parts of an inlined expression; calls of calls could double it again and again."""
 
 
 def inline_forms(actions: Mapping[str, Action]) -> dict[str, Expression]:
-    """Of the actions of one event type, those that are such an expression, over the event as term 0."""
+    """The inlined expressions of an event type's actions, over the event as term 0."""
     forms: dict[str, Expression] = {}
     waiting = {name: action for name, action in actions.items() if _returned(action) is not None}
     has_changed = True
@@ -32,7 +32,7 @@ def inline_forms(actions: Mapping[str, Action]) -> dict[str, Expression]:
 
 
 def applied(form: Expression, term: int) -> Expression:
-    """The expression over the event bound to a term."""
+    """The inlined expression over the event bound to a term."""
 
     def moved(node: Expression) -> Expression:
         match node:
@@ -55,7 +55,9 @@ def _returned(action: Action) -> Expression | None:
 
 
 def _form(action: Action, forms: Mapping[str, Expression]) -> Expression | None:
-    """The action's expression over the event as term 0; None if it calls what is no such expression (yet)."""
+    """The action's expression over the event as term 0; None if it calls an action that is not
+    inlined (yet).
+    """
 
     def over_the_event(node: Expression) -> Expression:
         match node:

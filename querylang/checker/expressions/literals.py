@@ -19,7 +19,10 @@ _EXACT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
 def constant(inferring: Inferring, node: ast.Constant) -> Expression | None:
-    """A literal that fits its type: integers 64 bits, decimals below 10^20 and with 18 places; floats the parser judges."""
+    """A literal that fits its type: 64-bit integers, decimals below 10^20 with 18 places.
+
+    The parser checks the range of floats.
+    """
     match node.value:
         case bool(value):
             return Literal(Type.BOOLEAN, value)
@@ -40,7 +43,7 @@ def constant(inferring: Inferring, node: ast.Constant) -> Expression | None:
 
 
 def negated(inferring: Inferring, node: ast.Unary) -> Expression | None:
-    """A minus sign before a number, as one literal: so that the smallest integer can be written."""
+    """A minus sign and a number as one literal, so that the smallest integer can be written."""
     assert isinstance(node.operand, ast.Constant), "who calls has looked"
     value = node.operand.value
     assert not isinstance(value, str), "who calls has looked"
@@ -48,12 +51,12 @@ def negated(inferring: Inferring, node: ast.Unary) -> Expression | None:
 
 
 def is_number(node: ast.Expression) -> bool:
-    """Whether it is a literal that a minus sign may stand before."""
+    """Whether it is a literal that can have a minus sign."""
     return isinstance(node, ast.Constant) and not isinstance(node.value, str | bool)
 
 
 def type_constant(inferring: Inferring, node: ast.TypeConstant) -> Expression | None:
-    """`float.INFINITY`."""
+    """Check `float.INFINITY`."""
     type_ = inferring.namespace.type_of(node.type)
     if type_ is None:
         return None
@@ -61,12 +64,12 @@ def type_constant(inferring: Inferring, node: ast.TypeConstant) -> Expression | 
     name = node.name.text
     if name not in constants:
         mistake = QueryError.of(Mistake.UNKNOWN_CONSTANT, node.name.span, type=str(type_), name=name)
-        return inferring.wrong(mistake.suggesting(name, constants))
+        return inferring.report(mistake.suggesting(name, constants))
     return Literal(type_, constants[name])
 
 
 def sequence(inferring: Inferring, node: ast.SequenceLiteral, wanted: Type | None) -> Expression | None:
-    """`[a, b]`: the elements have one type; an empty one has the type that is wanted."""
+    """Check `[a, b]`: all elements have one type; an empty one has the wanted type."""
     expected = wanted if wanted is not None and wanted.kind is Kind.SEQUENCE else None
     if not node.items:
         return _empty(inferring, node.span, expected, "sequence", "sequence<...>")
@@ -75,7 +78,7 @@ def sequence(inferring: Inferring, node: ast.SequenceLiteral, wanted: Type | Non
 
 
 def dictionary(inferring: Inferring, node: ast.DictionaryLiteral, wanted: Type | None) -> Expression | None:
-    """`{k: v}`: the keys have one type, so have the values; an empty one has the type that is wanted."""
+    """Check `{k: v}`: all keys have one type, and all values; an empty one has the wanted type."""
     expected = wanted if wanted is not None and wanted.kind is Kind.DICTIONARY else None
     if not node.items:
         return _empty(inferring, node.span, expected, "dictionary", "dictionary<..., ...>")
@@ -89,17 +92,17 @@ def dictionary(inferring: Inferring, node: ast.DictionaryLiteral, wanted: Type |
 
 
 def new(inferring: Inferring, node: ast.New) -> Expression | None:
-    """`new T`: the default value of the type."""
+    """Check `new T`, the default value of the type."""
     type_ = inferring.namespace.type_of(node.type)
     return None if type_ is None else default(inferring, type_, node.span)
 
 
 def default(inferring: Inferring, type_: Type, span: Span) -> Expression | None:
-    """The default value of a type; None if it is open or too large, which is told."""
+    """The default value of a type; None if the type is open, or too large, which is reported."""
     try:
         return default_of(type_, inferring.namespace)
     except TooLargeError:
-        return inferring.wrong(QueryError.of(Mistake.EVENT_TOO_LARGE, span, type=str(type_), limit=LARGEST))
+        return inferring.report(QueryError.of(Mistake.EVENT_TOO_LARGE, span, type=str(type_), limit=LARGEST))
 
 
 def _alike(
@@ -114,23 +117,23 @@ def _alike(
             continue
         if values and value.type != values[0].type:
             facts = {"found": str(value.type), "expected": str(values[0].type), "what": what}
-            inferring.wrong(QueryError.of(Mistake.ITEM_TYPE, node.span, **facts))
+            inferring.report(QueryError.of(Mistake.ITEM_TYPE, node.span, **facts))
         else:
             values.append(value)
     return tuple(values) if len(values) == len(nodes) else None
 
 
 def _part(inferring: Inferring, node: ast.Expression, expected: Type | None) -> Expression | None:
-    """One part; where an optional is expected, a plain value becomes one."""
+    """One part; a plain value becomes an optional where that is expected."""
     value = inferring.typed(node, expected)
     return value if value is None or expected is None else fitting(value, expected)
 
 
 def _empty(inferring: Inferring, span: Span, expected: Type | None, what: str, example: str) -> Expression | None:
     if expected is None:
-        return inferring.wrong(QueryError.of(Mistake.EMPTY_LITERAL, span, what=what, example=example))
+        return inferring.report(QueryError.of(Mistake.EMPTY_LITERAL, span, what=what, example=example))
     return Items(expected, ())
 
 
 def _out_of_range(inferring: Inferring, span: Span, type_: Type) -> Expression | None:
-    return inferring.wrong(QueryError.of(Mistake.NUMBER_RANGE, span, type=str(type_)))
+    return inferring.report(QueryError.of(Mistake.NUMBER_RANGE, span, type=str(type_)))

@@ -19,31 +19,32 @@ from querylang.syntax import ast
 
 
 def name(inferring: Inferring, node: ast.Name, near: Iterable[str] = ()) -> Expression | None:
-    """What a name stands for; `near`: other names that may be meant by an unknown one."""
+    """Check a name; `near`: further names to suggest for an unknown one."""
     scope, text = inferring.scope, node.text
     if text in scope.names:
         return scope.names[text]
     if text == "infinity":
         return Literal(Type.FLOAT, float("inf"))
-    if text in scope.actions and text not in scope.refused:
-        return inferring.wrong(QueryError.of(Mistake.ACTION_AS_VALUE, node.span, name=text))
-    if text not in scope.refused and inferring.namespace.candidates(text):
-        return inferring.wrong(QueryError.of(Mistake.EVENT_TYPE_AS_VALUE, node.span, name=text))
+    if text in scope.actions and text not in scope.forbidden:
+        return inferring.report(QueryError.of(Mistake.ACTION_AS_VALUE, node.span, name=text))
+    if text not in scope.forbidden and inferring.namespace.candidates(text):
+        return inferring.report(QueryError.of(Mistake.EVENT_TYPE_AS_VALUE, node.span, name=text))
     missing = scope.missing(node, near)
-    return None if missing is None else inferring.wrong(missing)
+    return None if missing is None else inferring.report(missing)
 
 
 def receiver_of(inferring: Inferring, node: ast.Expression) -> Expression | None:
-    """What stands before a point: a value. A name may be meant to be an event type's."""
+    """Check the receiver before a dot, which must be a value; suggest event types too."""
     if isinstance(node, ast.NameUse) and node.name.text not in inferring.scope.names:
         return name(inferring, node.name, inferring.namespace.types.names)
     return inferring.typed(node)
 
 
 def type_path(inferring: Inferring, node: ast.Expression | None, *, is_plain_type: bool = False) -> ast.Name | None:
-    """The name of an event type that the points of an expression spell; None if it is something else.
+    """The event type's name that a dotted expression spells; None if it is something else.
 
-    In a text without definitions a capital behind a package tells a type; `is_plain_type`: one without a package too.
+    In a text without definitions, a capital letter after a package marks a type; with
+    `is_plain_type` also without a package.
     """
     root = node
     while isinstance(root, ast.Member):
@@ -59,7 +60,7 @@ def type_path(inferring: Inferring, node: ast.Expression | None, *, is_plain_typ
 
 
 def unknown_type(inferring: Inferring, node: ast.Expression) -> QueryError | None:
-    """The mistake of a path that can only be meant as an event type in a package: it ends with a capital."""
+    """The mistake of a dotted path that can only mean an event type: it ends with a capital."""
     path = path_of(node)
     if path is None or "." not in path.text or inferring.scope.has(path.text.partition(".")[0]):
         return None
@@ -71,13 +72,13 @@ def unknown_type(inferring: Inferring, node: ast.Expression) -> QueryError | Non
 
 
 def member(inferring: Inferring, node: ast.Member) -> Expression | None:
-    """`receiver.name`: a field, or a constant of an event type."""
+    """Check `receiver.name`: a field, or a constant of an event type."""
     path = type_path(inferring, node.receiver, is_plain_type=node.name.text.isupper())
     if path is not None:
         return _type_constant(inferring, path, node.name)
     unknown = unknown_type(inferring, node.receiver)
     if unknown is not None:
-        return inferring.wrong(unknown)
+        return inferring.report(unknown)
     receiver = receiver_of(inferring, node.receiver)
     if receiver is None:
         return None
@@ -86,11 +87,11 @@ def member(inferring: Inferring, node: ast.Member) -> Expression | None:
         return _event_member(inferring, receiver, inferring.namespace.of(type_), node.name)
     if type_ == Type.LOCATION and node.name.text in LOCATION_FIELDS:
         return MemberOf(Type.FLOAT, receiver, node.name.text)
-    return inferring.wrong(_no_member(type_, node.name))
+    return inferring.report(_no_member(type_, node.name))
 
 
 def index(inferring: Inferring, node: ast.Index) -> Expression | None:
-    """`receiver[index]`: an element of a sequence, a value of a dictionary."""
+    """Check `receiver[index]`: an element of a sequence, a value of a dictionary."""
     receiver = inferring.typed(node.receiver)
     if receiver is None:
         inferring.typed(node.index)
@@ -101,12 +102,12 @@ def index(inferring: Inferring, node: ast.Index) -> Expression | None:
     elif type_.kind is Kind.DICTIONARY:
         at, element = inferring.of_type(node.index, type_.of[0], "a key of this dictionary"), type_.of[1]
     else:
-        return inferring.wrong(QueryError.of(Mistake.NOT_INDEXED, node.receiver.span, found=str(type_)))
+        return inferring.report(QueryError.of(Mistake.NOT_INDEXED, node.receiver.span, found=str(type_)))
     return None if at is None else IndexOf(element, receiver, at)
 
 
 def no_field(schema: EventSchema, node: ast.Name) -> QueryError:
-    """The mistake of a name that is no field of this event type."""
+    """The mistake of a name that is not a field of this event type."""
     if schema.is_unseen:
         return QueryError.of(Mistake.UNSEEN_FIELD, node.span, event=schema.name, name=node.text)
     is_called = schema.action(node.text) is not None or method_of(schema.type, node.text) is not None
@@ -126,7 +127,7 @@ def _event_member(inferring: Inferring, receiver: Expression, schema: EventSchem
     constants = dict(schema.constants)
     if node.text in constants:
         return constants[node.text]
-    return None if schema.may_have(node.text) else inferring.wrong(no_field(schema, node))
+    return None if schema.may_have(node.text) else inferring.report(no_field(schema, node))
 
 
 def _type_constant(inferring: Inferring, path: ast.Name, node: ast.Name) -> Expression | None:
@@ -140,8 +141,8 @@ def _type_constant(inferring: Inferring, path: ast.Name, node: ast.Name) -> Expr
         return None
     mistake = QueryError.of(Mistake.UNKNOWN_CONSTANT, node.span, type=f"'{schema.name}'", name=node.text)
     if schema.type_of(node.text) is not None:
-        return inferring.wrong(mistake.with_hint("a field is read from an event, not from its type"))
-    return inferring.wrong(mistake.suggesting(node.text, constants))
+        return inferring.report(mistake.with_hint("a field is read from an event, not from its type"))
+    return inferring.report(mistake.suggesting(node.text, constants))
 
 
 def _no_member(type_: Type, node: ast.Name) -> QueryError:

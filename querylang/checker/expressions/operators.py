@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querylang.checker.expressions.inference_context import Inferring, is_empty_literal, look_at, type_of
+from querylang.checker.expressions.inference_context import Inferring, check_untyped, is_empty_literal, type_of
 from querylang.checker.expressions.literals import is_number, negated
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import Binary, Expression, Unary
@@ -14,7 +14,7 @@ _EQUALITY = ("=", "!=")
 
 
 def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
-    """`-x`, `not x`."""
+    """Check `-x`, `not x`."""
     if node.operator == "-" and is_number(node.operand):
         return negated(inferring, node)
     operand = inferring.typed(node.operand)
@@ -23,12 +23,14 @@ def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
     result = unary_result(node.operator, type_of(operand))
     if result is None:
         facts = {"operator": node.operator, "operand": str(operand.type)}
-        return inferring.wrong(QueryError.of(Mistake.OPERAND_TYPE, node.span, **facts))
+        return inferring.report(QueryError.of(Mistake.OPERAND_TYPE, node.span, **facts))
     return Unary(result, node.operator, operand)
 
 
 def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
-    """`left operator right`; both sides have one type. An empty literal takes that of the other side."""
+    """Check `left operator right`; both sides have one type. An empty literal gets the type of the
+    other side.
+    """
     left, right = _sides(inferring, node)
     if left is None or right is None:
         return None
@@ -36,7 +38,7 @@ def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
     if result is None:
         facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}
         mistake = QueryError.of(Mistake.OPERATOR_TYPES, node.span, **facts)
-        return inferring.wrong(mistake.with_hint(_hint(node.operator, type_of(left), type_of(right))))
+        return inferring.report(mistake.with_hint(_hint(node.operator, type_of(left), type_of(right))))
     return Binary(result, node.operator, left, right)
 
 
@@ -46,12 +48,14 @@ def _sides(inferring: Inferring, node: ast.Binary) -> tuple[Expression | None, E
         return None if right is None else inferring.typed(node.left, right.type), right
     left = inferring.typed(node.left)
     if left is None:
-        return None, look_at(inferring, node.right)
+        return None, check_untyped(inferring, node.right)
     return left, inferring.typed(node.right, left.type)
 
 
 def _hint(operator: str, left: Type, right: Type) -> str | None:
-    """How the two sides become one type: the plainer number the richer one; beside text, text."""
+    """How to make both sides one type: convert the narrower number, or next to text convert to
+    text.
+    """
     for found, wanted in ((left, right), (right, left)):
         if found.kind is Kind.OPTIONAL and found.of[0] == wanted:
             return "what may be unset is read in `ifpresent` or with `.getOrThrow()`"

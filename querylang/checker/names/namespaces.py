@@ -27,8 +27,9 @@ _GENERIC = {str(Kind.SEQUENCE): 1, str(Kind.DICTIONARY): 2, str(Kind.OPTIONAL): 
 class EventTypes:
     """The event types of a set of texts: those defined, those of data, those that are only used.
 
-    `data`: the fields of types that come with data. `is_final`: what nothing defines has no fields; else its fields
-    stay open. `names`: all names that definitions and data give, as texts may write them.
+    - `data`: the fields of types that come with data.
+    - `is_final`: types that nothing defines have no fields; otherwise their fields are open.
+    - `names`: all names from definitions and data, as texts may write them.
     """
 
     data: Mapping[str, Mapping[str, Type]]
@@ -39,20 +40,20 @@ class EventTypes:
     names: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Takes in what comes with data; a definition of the same name takes its place."""
+        """Add the types of the data; a definition of the same name will replace one."""
         for name, fields in self.data.items():
             self.name(name, name)
             self.schemas[name] = EventSchema(name, tuple(Field(item, type_) for item, type_ in fields.items()))
 
     def name(self, qualified: str, plan_name: str) -> None:
-        """Makes a type known under its qualified name; its schema follows."""
+        """Make a type known under its qualified name; its schema follows."""
         if qualified not in self.plan_names:
             self.by_short_name.setdefault(qualified.rpartition(".")[2], []).append(qualified)
         self.plan_names[qualified] = plan_name
         self.names.update({qualified.rpartition(".")[2]: None, qualified: None})
 
     def add_unseen(self, schema: EventSchema) -> None:
-        """Remembers a type that is only used; as nothing says that it is there, its name is offered to none."""
+        """Add a type that is only used; its name is never suggested."""
         self.by_short_name.setdefault(schema.name.rpartition(".")[2], []).append(schema.name)
         self.plan_names[schema.name] = schema.name
         self.schemas[schema.name] = schema
@@ -64,10 +65,11 @@ class EventTypes:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """What names of types mean in one text.
+    """Resolves names of types in one text.
 
-    `is_strict`: the text has definitions, so that a type that nothing knows is a mistake. `used` gathers the plan's
-    names of the event types that were looked up, in order.
+    - `is_strict`: the text has definitions, so an unknown type is a mistake.
+    - `diagnostics`: where mistakes in the text are reported.
+    - `used`: the plan's names of the event types that were resolved, in order.
     """
 
     types: EventTypes
@@ -78,7 +80,7 @@ class Namespace:
     used: dict[str, None] = field(default_factory=dict)
 
     def find(self, name: ast.Name) -> EventSchema | None:
-        """The event type of that name; None if that is a mistake, which is told."""
+        """The event type of that name; None if there is a mistake, which is reported."""
         found = self.candidates(name.text)
         if len(found) > 1:
             first, second = found[:2]
@@ -97,7 +99,9 @@ class Namespace:
         return QueryError.of(Mistake.UNKNOWN_EVENT, name.span, name=name.text).suggesting(name.text, self.types.names)
 
     def candidates(self, text: str) -> list[str]:
-        """The qualified names that a name may mean here: one, none, or several that are equally near."""
+        """The qualified names that a name may mean here: one, none, or several with the same
+        precedence.
+        """
         known = self.types.plan_names
         if text.startswith("."):
             return [text[1:]] if text[1:] in known else []
@@ -118,7 +122,7 @@ class Namespace:
         return []
 
     def type_of(self, node: ast.TypeName) -> Type | None:
-        """The type that is written there; None if there is none such, which is told."""
+        """The written type; None if there is no such type, which is reported."""
         if _is_deep(node):
             self.diagnostics.report(Mistake.TYPE_TOO_DEEP, node.span, limit=DEEPEST_TYPE)
             return None
@@ -155,7 +159,7 @@ class Namespace:
         return None if schema is None else schema.type
 
     def _unseen(self, name: ast.Name) -> EventSchema:
-        """The type that nothing defines; remembered, so that its name stands for it everywhere."""
+        """A type that nothing defines; it is stored, so that its name means the same everywhere."""
         text = name.text.removeprefix(".")
         known = self.types.names
         if nearest(text, known) is not None:
@@ -167,7 +171,9 @@ class Namespace:
 
 
 def path_of(node: ast.Expression | None) -> ast.Name | None:
-    """The qualified name that points spell, `com.example.A`; None if the expression is something else."""
+    """The qualified name that a dotted expression spells, `com.example.A`; None if it is something
+    else.
+    """
     words: list[ast.Name] = []
     while isinstance(node, ast.Member):
         words.append(node.name)
@@ -179,7 +185,7 @@ def path_of(node: ast.Expression | None) -> ast.Name | None:
 
 
 def _is_misspelt(word: str) -> bool:
-    """Whether a word was meant as a type that the language has, like `integr`: names of events begin with a capital."""
+    """Whether a word means a built-in type, like `integr`: event types begin with a capital."""
     return word[:1].islower() and nearest(word, [*_WORDS, *_GENERIC]) is not None
 
 

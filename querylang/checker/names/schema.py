@@ -13,11 +13,14 @@ from querylang.source import Span
 
 @dataclass(frozen=True, slots=True)
 class ActionSignature:
-    """How an action is called. Types that could not be read are None: nothing more is said about them.
+    """How an action is called.
 
-    `returns` None with `is_open` False: it returns nothing. `inline`: of an action without parameters that is only
-    `return expression`: that expression, over the event as term 0 (`querylang.checker.expressions.inlining`). `problems`: mistakes in the
-    body of an action beside the query, reported if it is called.
+    - `parameters`: names and types; None: the type could not be resolved, and nothing more is
+      reported about it.
+    - `returns`: None with `is_open` False: it returns nothing.
+    - `inline`: the expression over the event as term 0 that a call becomes
+      (`querylang.checker.expressions.inlining`).
+    - `problems`: mistakes in the body of an action of a definition file, reported if it is called.
     """
 
     name: str
@@ -30,11 +33,15 @@ class ActionSignature:
 
 @dataclass(frozen=True, slots=True)
 class EventSchema:
-    """An event type. `name` is the plan's: short, unless types of two packages share it.
+    """An event type.
 
-    `time_from`, `heartbeat`: the arguments of the annotations; `heartbeat` is a name as the definition's text sees it.
-    `is_open`: not all is known. `untyped`: if this is only the types of some fields, these fields; None: there may be
-    any members. `is_unseen`: nothing defines it and no data of it has been seen. `bodies`: the actions for the plan.
+    - `name`: the plan's name; short, unless types of two packages share it.
+    - `time_from`, `heartbeat`: the arguments of the annotations, as the definition's text writes
+      them.
+    - `is_open`: not all members are known. `untyped`: the fields whose types are not known; None:
+      there may be any members.
+    - `is_unseen`: nothing defines it, and no data of it is known.
+    - `bodies`: the actions for the plan.
     """
 
     name: str
@@ -58,7 +65,7 @@ class EventSchema:
 
     @property
     def qualified_name(self) -> str:
-        """With its package; so it may be written anywhere."""
+        """The name with its package, which may be written anywhere."""
         short = self.name.rpartition(".")[2]
         return f"{self.package}.{short}" if self.package else self.name
 
@@ -69,22 +76,22 @@ class EventSchema:
 
     @property
     def member_names(self) -> list[str]:
-        """All names behind a point: fields, constants, actions."""
+        """All names after a dot: fields, constants, actions."""
         return [*self.field_names, *(name for name, _value in self.constants), *(item.name for item in self.actions)]
 
     @property
     def event_type(self) -> EventType:
-        """What the plan keeps of it."""
+        """The event type for the plan."""
         return EventType(self.name, self.fields, self.bodies)
 
     def may_have(self, name: str) -> bool:
-        """Whether a member of that name that is not known may be there: then nothing is said about it."""
+        """Whether an unknown member of that name may exist; then it is not reported."""
         return self.is_open and (self.untyped is None or name in self.untyped)
 
     def type_of(self, name: str) -> Type | None:
-        """The type of a field; None if there is none of that name."""
+        """The type of a field; None if there is no such field."""
         return next((item.type for item in self.fields if item.name == name), None)
 
     def action(self, name: str) -> ActionSignature | None:
-        """The action of that name; None if there is none."""
+        """The action of that name; None if there is no such action."""
         return next((item for item in self.actions if item.name == name), None)

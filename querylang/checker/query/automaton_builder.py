@@ -23,7 +23,9 @@ from querylang.plan.expression import terms_of
 from querylang.plan.model import Between, Condition, Term, Where, Within, Without, mentioned_terms
 
 MOST_TRANSITIONS = 20_000
-"""The limit of an automaton's size. `n` terms of one type joined by `and` need about 3 to the power of `n`."""
+"""Limit of an automaton's size; `n` terms of one type joined by `and` need about 3 to the power of
+`n`.
+"""
 
 
 class TooLargeError(ValueError):
@@ -32,7 +34,7 @@ class TooLargeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """What is left of two sides of an `or` that have bound the same events so far, and must end together."""
+    """Remainders of two sides of an `or` that have bound the same events, and must end together."""
 
     left: Remainder
     right: Remainder
@@ -43,7 +45,9 @@ Remainder = TermOf | Sequence["Remainder"] | Both["Remainder"] | Either["Remaind
 
 
 class Step(NamedTuple):
-    """One event of `input` is bound to the terms `binds`; `remainder` None: nothing is left to be found."""
+    """One event of `input` is bound to the terms `binds`; `remainder` None: the pattern is
+    complete.
+    """
 
     input: int
     binds: frozenset[int]
@@ -58,9 +62,10 @@ def build(
     *,
     has_leading: bool,
 ) -> Automaton:
-    """The automaton. `decided_late`: conditions that no transition checks; `has_leading`: a `wait` stands first.
+    """The automaton of a pattern; raises TooLargeError.
 
-    Raises TooLargeError.
+    - `decided_late`: conditions that no transition checks.
+    - `has_leading`: the pattern begins with a `wait`.
     """
     placement = _Placement(terms, conditions, decided_late, has_leading=has_leading)
     # An `or` term that no condition names does not distinguish states.
@@ -89,12 +94,12 @@ def build(
 
 
 def decided_late(conditions: tuple[Condition, ...], *, has_trailing: bool) -> tuple[int, ...]:
-    """The indexes of the conditions whose range includes the trailing wait: only its end decides them."""
+    """The conditions whose range includes the trailing wait, so that only its end decides them."""
     return tuple(index for index, item in enumerate(conditions) if _reaches_trailing(item, has_trailing=has_trailing))
 
 
 def _in_order(states: list[State]) -> Automaton:
-    """The states sorted so that each leads only to later ones, without those from which ACCEPT cannot be reached.
+    """Sort the states so that each leads only to later ones; drop those that cannot reach ACCEPT.
 
     Such a state is a Paired remainder whose sides cannot bind the same events to the end.
     """
@@ -120,7 +125,7 @@ def _renumbered(state: State, place: dict[int, int]) -> State:
 
 
 def _preferred(steps: Iterator[Step]) -> list[Step]:
-    """More names for one event first: the *recent* policy prefers an event bound twice to an older second event."""
+    """More names for one event first: the *recent* policy prefers that to an older second event."""
     return sorted(steps, key=lambda step: (step.input, -len(step.binds), sorted(step.binds)))
 
 
@@ -287,5 +292,5 @@ def _needed(condition: Condition, terms: tuple[Term, ...]) -> frozenset[int]:
 
 
 def _if_leading(between: Between | None) -> set[int]:
-    """All names of a range that begins with the leading wait, whose start is known only at the end."""
+    """All names of a range that begins with the leading wait: its start is known only at the end."""
     return set(between.terms) if between is not None and between.leading else set()

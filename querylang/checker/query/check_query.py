@@ -40,7 +40,9 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> CheckedQue
 
 
 class _Checking:
-    """The parts of one query, in the order in which they are checked: each sees the names of those before it."""
+    """The parts of one query in the order in which they are checked; each sees the names of those
+    before.
+    """
 
     def __init__(self, query: ast.Query, namespace: Namespace) -> None:
         self.query = query
@@ -110,46 +112,48 @@ class _Checking:
             self.namespace.diagnostics.report(Mistake.PATTERN_TOO_LARGE, self.find.pattern.span)
             return None
 
-    # What is seen where
+    # Scopes
 
-    def _outer(self) -> dict[str, Expression | None]:
-        """What is seen everywhere behind the inputs: parameters and keys."""
+    def _query_names(self) -> dict[str, Expression | None]:
+        """The names that everything after the inputs sees: parameters and keys."""
         return {**self.inputs.key_names, **self.constants.parameters}
 
-    def _refused(self) -> dict[str, Mistake]:
-        """In a `find`: names of waits and of `without`s are there, but have their own places."""
-        refused = dict.fromkeys(self._without_names(), Mistake.WITHOUT_NAME)
-        return {**refused, **dict.fromkeys(self.pattern.wait_names, Mistake.WAIT_NAME)}
+    def _forbidden(self) -> dict[str, Mistake]:
+        """In a `find`: names of waits and of `without`s, usable only in certain clauses."""
+        forbidden = dict.fromkeys(self._without_names(), Mistake.WITHOUT_NAME)
+        return {**forbidden, **dict.fromkeys(self.pattern.wait_names, Mistake.WAIT_NAME)}
 
-    def _scope(self, names: Mapping[str, Expression | None], refused: Mapping[str, Mistake], unknown: Mistake) -> Scope:
+    def _scope(
+        self, names: Mapping[str, Expression | None], forbidden: Mapping[str, Mistake], unknown: Mistake
+    ) -> Scope:
         is_whole = self.constants.is_whole and self.inputs.is_whole and self.pattern.is_whole
-        return Scope(names, refused, self.actions, unknown=unknown, is_whole=is_whole)
+        return Scope(names, forbidden, self.actions, unknown=unknown, is_whole=is_whole)
 
     def _where_scope(self) -> Scope:
-        """In conditions: the names of the pattern too."""
+        """The scope of conditions, with the names of the pattern."""
         selected = {} if self.find is None else select_names(self.find)
-        refused = {**self._refused(), **dict.fromkeys(selected, Mistake.SELECT_NAME)}
-        return self._scope({**self._outer(), **self.pattern.events()}, refused, Mistake.UNKNOWN_NAME)
+        forbidden = {**self._forbidden(), **dict.fromkeys(selected, Mistake.SELECT_NAME)}
+        return self._scope({**self._query_names(), **self.pattern.events()}, forbidden, Mistake.UNKNOWN_NAME)
 
     def _block(self, every: CheckedEvery | None) -> CheckedBlock:
-        """The block, which sees the pattern's names, or with `every` what is selected."""
+        """The block; it sees the pattern's names, or with `every` the selected names."""
         if self.find is None or self.find.block is None:
             return CheckedBlock((), 0)
-        refused = self._refused()
+        forbidden = self._forbidden()
         if every is None:
-            names = {**self._outer(), **self.pattern.events(with_optionals=True)}
+            names = {**self._query_names(), **self.pattern.events(with_optionals=True)}
         else:
-            refused = {**refused, **dict.fromkeys(self.pattern.events(), Mistake.EVERY_NAME)}
-            names = {**self._outer(), **every.names}
-        scope = self._scope(names, refused, Mistake.UNKNOWN_HERE)
+            forbidden = {**forbidden, **dict.fromkeys(self.pattern.events(), Mistake.EVERY_NAME)}
+            names = {**self._query_names(), **every.names}
+        scope = self._scope(names, forbidden, Mistake.UNKNOWN_HERE)
         if any(isinstance(clause, ast.Broken) for clause in self.clauses):
             scope = replace(scope, is_whole=False)
         return check_block(self.find.block, scope, self.namespace)
 
     def _action_scope(self) -> Scope:
-        """In the query's actions: what is known of an event is handed to them."""
-        refused = dict.fromkeys(self.pattern.events(), Mistake.ACTION_NAME)
-        return self._scope(self._outer(), refused, Mistake.UNKNOWN_HERE)
+        """The scope of the query's actions; they get events only as arguments."""
+        forbidden = dict.fromkeys(self.pattern.events(), Mistake.ACTION_NAME)
+        return self._scope(self._query_names(), forbidden, Mistake.UNKNOWN_HERE)
 
     def _without_names(self) -> dict[str, ast.Name]:
         names: dict[str, ast.Name] = {}
@@ -158,10 +162,10 @@ class _Checking:
                 names.setdefault(clause.name.text, clause.name)
         return names
 
-    # Names that stand twice
+    # Duplicate names
 
     def _refuse_clashes(self) -> None:
-        """Tells of names of the pattern that mean something already; several `without`s may share one."""
+        """Report names of the pattern that are in use already; several `without`s may share one."""
         waits = [wait.name for wait in self.pattern.waits if wait.name is not None]
         own = sorted([*(term.name for term in self.pattern.terms), *waits], key=lambda name: name.span.start)
         seen: set[str] = set()
@@ -198,14 +202,14 @@ def _metadata(query: ast.Query, namespace: Namespace) -> tuple[tuple[str, str], 
 
 
 def _pattern_names(find: ast.Find | None) -> frozenset[str]:
-    """The names of events and waits, before anything is known of them."""
+    """The names of events and waits, before the pattern is checked."""
     parts = () if find is None else parts_of(find.pattern)
     named = (part for part in parts if isinstance(part, ast.PatternTerm | ast.PatternWait))
     return frozenset(part.name.text for part in named if part.name is not None)
 
 
 def _has_all_parameters(query: ast.Query) -> bool:
-    """Whether each parameter could be read."""
+    """Whether each parameter could be parsed."""
     match query.parameters:
         case ast.Parameters(items=items):
             return not any(isinstance(item, ast.Broken) for item in items)

@@ -24,7 +24,7 @@ from querylang.syntax import ast
 
 @dataclass(frozen=True, slots=True)
 class Clauses:
-    """Checks the clauses of one query. `scope`: what a `where` sees, the names of the pattern among it."""
+    """Checks the clauses of one query. `scope`: the scope of a `where`."""
 
     pattern: CheckedPattern
     inputs: CheckedInputs
@@ -50,7 +50,9 @@ class Clauses:
         return tuple(found)
 
     def _where(self, node: ast.Expression) -> Iterator[Condition]:
-        """One condition for each part between the outer `and`s; all of them are ignored if one name is unset."""
+        """One condition per part between the outer `and`s; all are ignored if one of the names is
+        unset.
+        """
         names = list(names_in(node))
         self._refuse_both_sides(names)
         indexes = {self.pattern.index_of(name.text) for name in names}
@@ -63,7 +65,7 @@ class Clauses:
         between = self._between(node.between)
         span = None if node.between is None else frozenset(name.text for name in node.between.names)
         if span in self._ranges:
-            self._tell(Mistake.TWO_WITHIN, node.span)
+            self._report(Mistake.TWO_WITHIN, node.span)
         self._ranges.add(span)
         if duration is not None:
             self._warn_of_idle(node, duration)
@@ -87,7 +89,7 @@ class Clauses:
             yield Without(index, node.name.text, condition, between)
 
     def _between(self, node: ast.Between | None) -> Between | None:
-        """The range; names that do not belong there are told and left out."""
+        """The range; names that do not belong there are reported and left out."""
         if node is None:
             return None
         waits = self.pattern.wait_names
@@ -96,39 +98,39 @@ class Clauses:
         for name in node.names:
             index = self.pattern.index_of(name.text)
             if name.text in named:
-                self._tell(Mistake.BETWEEN_TWICE, name.span, name=name.text)
+                self._report(Mistake.BETWEEN_TWICE, name.span, name=name.text)
             elif index is not None:
                 terms.append(index)
             elif name.text not in waits:
-                self._tell_unknown(name)
+                self._report_unknown(name)
             named.add(name.text)
         if len(node.names) < 2:
-            self._tell(Mistake.BETWEEN_COUNT, node.span)
+            self._report(Mistake.BETWEEN_COUNT, node.span)
         leading, trailing = (
             wait is not None and wait.name in named for wait in (self.pattern.leading, self.pattern.trailing)
         )
         return Between(tuple(sorted(terms)), leading, trailing)
 
-    def _tell_unknown(self, name: ast.Name) -> None:
-        if self.scope.refused.get(name.text) is Mistake.WITHOUT_NAME:
-            self._tell(Mistake.BETWEEN_WITHOUT, name.span, name=name.text)
+    def _report_unknown(self, name: ast.Name) -> None:
+        if self.scope.forbidden.get(name.text) is Mistake.WITHOUT_NAME:
+            self._report(Mistake.BETWEEN_WITHOUT, name.span, name=name.text)
         elif self.scope.is_whole:
             near = [*(term.name.text for term in self.pattern.terms), *self.pattern.wait_names]
             mistake = QueryError.of(Mistake.UNKNOWN_NAME, name.span, name=name.text)
             self.constants.diagnostics.add(mistake.suggesting(name.text, near))
 
     def _refuse_both_sides(self, names: list[ast.Name]) -> None:
-        """Tells of two names of which one is always unset."""
+        """Report two names of which one is always unset."""
         used = {name.text: name for name in reversed(names)}
         terms = [term for term in self.pattern.terms if term.sides and term.name.text in used]
         for one, other in combinations(terms, 2):
             if one.is_opposite(other):
                 first, second = sorted((used[one.name.text], used[other.name.text]), key=lambda name: name.span.start)
-                self._tell(Mistake.BOTH_SIDES, second.span, name=first.text, other=second.text)
+                self._report(Mistake.BOTH_SIDES, second.span, name=first.text, other=second.text)
                 return
 
     def _warn_of_idle(self, node: ast.Within, duration: int | Expression) -> None:
-        """Of a `within` that no two events of the windows can break."""
+        """Warn of a `within` that the windows of the inputs always fulfil."""
         if node.between is not None and set(self.pattern.wait_names) & {name.text for name in node.between.names}:
             return
         kept = [self.inputs.items[term.input].input.within for term in self.pattern.terms if term.input is not None]
@@ -137,7 +139,7 @@ class Clauses:
             self._warn(Mistake.IDLE_WITHIN, node.span, kept=duration_text(max(known)))
 
     def _warn_of_short_window(self, index: int, between: Between | None) -> None:
-        """Of a wait at the beginning that looks further back than the events are kept."""
+        """Warn of a leading wait that looks further back than the events are kept."""
         leading, item = self.pattern.leading, self.inputs.items[index].input
         if leading is None or not (between is None or between.leading):
             return
@@ -145,7 +147,7 @@ class Clauses:
             facts = {"wait": duration_text(leading.duration), "within": duration_text(item.within)}
             self._warn(Mistake.SHORT_WINDOW, self.pattern.waits[0].span, event=item.event, **facts)
 
-    def _tell(self, mistake: Mistake, span: Span, **facts: str) -> None:
+    def _report(self, mistake: Mistake, span: Span, **facts: str) -> None:
         self.constants.diagnostics.report(mistake, span, **facts)
 
     def _warn(self, mistake: Mistake, span: Span, **facts: str) -> None:
@@ -163,7 +165,7 @@ def names_in(node: ast.Expression) -> Iterator[ast.Name]:
 
 
 def _all(conditions: list[Expression]) -> Expression | None:
-    """The conditions and-ed; None: there are none."""
+    """The conditions joined by `and`; None if there are no conditions."""
     joined: Expression | None = None
     for condition in conditions:
         joined = condition if joined is None else Binary(Type.BOOLEAN, "and", joined, condition)

@@ -33,10 +33,10 @@ from querylang.syntax import ast
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Reads durations and counts.
+    """Checks durations and counts.
 
-    `parameters`: what their names stand for; `is_whole`: all of them could be read. `pattern_names`: names that may be
-    used in other places only.
+    - `parameters`: what their names mean. `is_whole`: all of them could be parsed.
+    - `pattern_names`: names that can be used only elsewhere.
     """
 
     namespace: Namespace
@@ -50,12 +50,14 @@ class Constants:
         return self.namespace.diagnostics
 
     def scope(self, mistake: Mistake) -> Scope:
-        """Where only constants and parameters may stand; `mistake` is that of any other name."""
-        refused = dict.fromkeys(sorted(self.pattern_names), mistake)
-        return Scope(self.parameters, refused, unknown=mistake, is_whole=self.is_whole)
+        """The scope of constants and parameters; `mistake` is reported for any other name."""
+        forbidden = dict.fromkeys(sorted(self.pattern_names), mistake)
+        return Scope(self.parameters, forbidden, unknown=mistake, is_whole=self.is_whole)
 
     def duration(self, node: ast.Duration, what: str) -> Duration | None:
-        """A duration greater than 0; numbers without a unit are seconds. `what`: how messages call it."""
+        """A duration greater than 0; a number without a unit is in seconds. `what`: how messages
+        call it.
+        """
         if isinstance(node, ast.TimeLiteral):
             length = self._of_units(node)
             return None if length is None else self._positive(length, what, node.span)
@@ -108,7 +110,9 @@ class Constants:
         return None
 
     def _of_units(self, node: ast.TimeLiteral) -> Fraction | None:
-        """The sum of a time literal's parts; None if a unit is unknown, stands twice or after a smaller one."""
+        """The sum of a time literal's parts; None if a unit is unknown, a duplicate or after a
+        smaller one.
+        """
         total = Fraction(0)
         before: ast.Name | None = None
         is_right = True

@@ -20,7 +20,7 @@ from querylang.syntax import ast
 
 
 def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constants: Constants) -> Expression | None:
-    """The condition that all filters together make; None: everything passes."""
+    """All filters joined to one condition; None: there is no filter."""
     checker = _Filters(schema, constants, _right_side(schema, constants))
     seen: set[str] = set()
     conditions: list[Expression] = []
@@ -28,24 +28,24 @@ def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constant
     for position, item in enumerate(filters):
         is_named = is_named or item.field is not None
         if item.field is None and is_named:
-            checker.tell(Mistake.FILTER_ORDER, item)
+            checker.report(Mistake.FILTER_ORDER, item)
             continue
         name = checker.field(item, position)
         if name is None:
-            checker.look_at(item.test)
+            checker.check_untyped(item.test)
             continue
         if name in seen:
-            checker.tell(Mistake.FILTER_TWICE, item, name=name)
+            checker.report(Mistake.FILTER_TWICE, item, name=name)
         seen.add(name)
         conditions += checker.conditions(item, name)
     return reduce(_both, conditions) if conditions else None
 
 
 def _right_side(schema: EventSchema, constants: Constants) -> Scope:
-    """What a field may be compared with: constants and parameters."""
+    """The scope of the values to compare with: constants and parameters."""
     scope = constants.scope(Mistake.UNKNOWN_FILTER_NAME)
     own = [name for name in (*schema.field_names, *(schema.untyped or ())) if name not in constants.parameters]
-    return scope.refusing(own, Mistake.FILTER_OWN_FIELD)
+    return scope.forbidding(own, Mistake.FILTER_OWN_FIELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,16 @@ class _Filters:
     scope: Scope
 
     def field(self, item: ast.Filter, position: int) -> str | None:
-        """The name of the field that is filtered; None if there is none."""
+        """The name of the filtered field; None if there is no such field."""
         names = self.schema.field_names
         if item.field is None and self.schema.is_open:
             return None
         if item.field is None:
             if position < len(names):
                 return names[position]
-            self.tell(Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field", zero="no"))
+            self.report(
+                Mistake.FILTER_COUNT, item, event=self.schema.name, count=counted(len(names), "field", zero="no")
+            )
             return None
         if item.field.text not in names and not self.schema.may_have(item.field.text):
             self.constants.diagnostics.add(no_field(self.schema, item.field))
@@ -81,8 +83,8 @@ class _Filters:
                 return self._range(item, item.test, name)
         assert_never(item.test)
 
-    def look_at(self, test: ast.Anything | ast.Compared | ast.Range) -> None:
-        """Tells the mistakes within a filter of which the field is not known."""
+    def check_untyped(self, test: ast.Anything | ast.Compared | ast.Range) -> None:
+        """Report the mistakes in a filter whose field is not known."""
         match test:
             case ast.Compared(value=value):
                 self._inference.value(value)
@@ -92,8 +94,8 @@ class _Filters:
             case ast.Anything():
                 pass
 
-    def tell(self, mistake: Mistake, item: ast.Filter, **facts: str) -> None:
-        """Tells a mistake of a filter."""
+    def report(self, mistake: Mistake, item: ast.Filter, **facts: str) -> None:
+        """Report a mistake in a filter."""
         self.constants.diagnostics.report(mistake, item.span, **facts)
 
     @property
@@ -101,14 +103,14 @@ class _Filters:
         return Inference(self.scope, self.constants.namespace)
 
     def _right(self, name: str, operator: str, value: ast.Expression, item: ast.Filter) -> Expression | None:
-        """What the field is compared with."""
+        """The value that the field is compared with."""
         type_ = self.schema.type_of(name)
         if type_ is None:
             self._inference.value(value)
             return None
         typed = self._inference.value_of_type(value, type_, f"what '{name}' is compared with")
         if typed is not None and binary_result(operator, type_, type_) is None:
-            self.tell(Mistake.OPERATOR_TYPES, item, operator=operator, left=str(type_), right=str(type_))
+            self.report(Mistake.OPERATOR_TYPES, item, operator=operator, left=str(type_), right=str(type_))
             return None
         return typed
 
@@ -118,7 +120,9 @@ class _Filters:
         return Binary(Type.BOOLEAN, operator, FieldOf(type_, 0, name), right)
 
     def _range(self, item: ast.Filter, test: ast.Range, name: str) -> list[Expression]:
-        """Both ends; where parameters decide which is the greater one, whichever it is (Apama 10.15 help)."""
+        """Both ends of a range. With parameters either end may be the greater one (Apama 10.15
+        help).
+        """
         above, below = ">=" if test.includes_low else ">", "<=" if test.includes_high else "<"
         low, high = (self._right(name, above, end, item) for end in (test.low, test.high))
         if low is None or high is None:
@@ -126,7 +130,7 @@ class _Filters:
         ordered = [self._compared(name, above, low), self._compared(name, below, high)]
         if is_constant(low) and is_constant(high):
             if _is_greater(low, high):
-                self.tell(Mistake.RANGE_REVERSED, item)
+                self.report(Mistake.RANGE_REVERSED, item)
             return ordered
         reversed_ = [self._compared(name, above, high), self._compared(name, below, low)]
         either = _both(Binary(Type.BOOLEAN, "<=", low, high), reduce(_both, ordered))

@@ -16,14 +16,17 @@ from querylang.syntax import ast
 
 @dataclass(frozen=True, slots=True)
 class CheckedEvery:
-    """A `find every`. `names`: what its select names stand for; None: there is a mistake in what is selected."""
+    """A `find every`. `names`: what its `select` names mean; None: the value has a mistake."""
 
     plan: Every
     names: dict[str, Expression | None]
 
 
 def check_every(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants: Constants) -> CheckedEvery | None:
-    """The selects and conditions; None for a plain `find`, where there must be none. `scope`: what a `where` sees."""
+    """The selects and conditions; None for a plain `find`, which must have none.
+
+    `scope`: the scope of a `where`.
+    """
     clauses = [clause for clause in find.clauses if isinstance(clause, ast.Select | ast.Having)]
     if not find.is_every:
         for clause in clauses:
@@ -35,7 +38,7 @@ def check_every(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants
     if pattern.trailing is not None:
         constants.diagnostics.report(Mistake.EVERY_WAIT, pattern.waits[-1].span)
     outer = outside_aggregates(scope, pattern)
-    selects = _Selects(outer.refusing(select_names(find), Mistake.SELECTED_LATER), constants)
+    selects = _Selects(outer.forbidding(select_names(find), Mistake.SELECTED_LATER), constants)
     for clause in clauses:
         if isinstance(clause, ast.Select):
             selects.add(clause)
@@ -50,14 +53,14 @@ def check_every(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants
 
 
 def outside_aggregates(scope: Scope, pattern: CheckedPattern) -> Scope:
-    """What `select` and `having` see around aggregates: no names of the pattern. Within them: what a `where` sees."""
+    """The scope of `select` and `having`: names of the pattern only within aggregates."""
     inner = replace(scope, aggregates=Mistake.AGGREGATE_NESTED)
-    outer = scope.refusing(pattern.events(), Mistake.OUTSIDE_AGGREGATE)
+    outer = scope.forbidding(pattern.events(), Mistake.OUTSIDE_AGGREGATE)
     return replace(outer, aggregates=inner, unknown=Mistake.UNKNOWN_HERE)
 
 
 def select_names(find: ast.Find) -> dict[str, ast.Name]:
-    """The names that the `select` clauses give, each where it stands first."""
+    """The names of the `select` clauses, each at its first place."""
     names: dict[str, ast.Name] = {}
     for clause in find.clauses:
         if isinstance(clause, ast.Select):
@@ -67,7 +70,7 @@ def select_names(find: ast.Find) -> dict[str, ast.Name]:
 
 @dataclass(slots=True)
 class _Selects:
-    """The `select` clauses in order. One may use those before it: it holds what they hold."""
+    """The `select` clauses in order; each may use those before it."""
 
     scope: Scope
     constants: Constants
@@ -76,7 +79,7 @@ class _Selects:
     values: dict[str, Expression | None] = field(default_factory=dict)
 
     def add(self, clause: ast.Select) -> None:
-        """Takes the next one in."""
+        """Add the next clause."""
         name = clause.name.text
         value = Inference(self.scope.with_names(self.values), self.constants.namespace).value(clause.value)
         if name in self.values:

@@ -11,20 +11,23 @@ from querylang.checker.names.schema import EventSchema
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.event_time import Clock
 from querylang.checker.query.filters import check_filters
-from querylang.checker.query.input_expressions import own_field, own_value
+from querylang.checker.query.input_expressions import event_field, event_value
 from querylang.errors import Mistake, QueryError, counted, nearest
 from querylang.plan.expression import Call, Expression, KeyOf, walk
 from querylang.plan.model import Input, Key
 from querylang.plan.value_types import SIMPLE, Type
 from querylang.syntax import ast
 
-MOST_BEATS = 60
-"""Which inputs a record is a heartbeat of is told by the bits of one word."""
+MOST_HEARTBEATS = 60
+"""The bits of one word say for which inputs a record is a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedKey:
-    """A key of an input under the query's name for it. `value` None: its type is open or its mistake is told."""
+    """A key of an input under the query's name for it.
+
+    `value` None: its type is open, or its mistake was reported.
+    """
 
     name: str
     value: Expression | None
@@ -47,9 +50,10 @@ class CheckedInput:
 
 @dataclass(frozen=True, slots=True)
 class CheckedInputs:
-    """The inputs that have a known type, in order. `is_whole`: each input that is written could be read.
+    """The inputs that have a known type, in order.
 
-    `unknown`: what is written for types that do not exist, which is told.
+    - `is_whole`: each input could be parsed.
+    - `unknown`: written event types that do not exist, which is reported.
     """
 
     namespace: Namespace
@@ -65,7 +69,7 @@ class CheckedInputs:
 
     @property
     def key_names(self) -> dict[str, Expression | None]:
-        """What the keys' names stand for."""
+        """What the names of keys mean."""
         return {key.name: None if key.type is None else KeyOf(key.type, index) for index, key in enumerate(self._keys)}
 
     @property
@@ -73,7 +77,9 @@ class CheckedInputs:
         return self.items[0].keys if self.items else ()
 
     def find(self, name: ast.Name) -> tuple[int | None, EventSchema | None]:
-        """The input of that event type, by index, and its schema; None if there is none, which is told."""
+        """The input of an event type, by index, and its schema; None if there is none, which is
+        reported.
+        """
         if name.text not in self._found:
             self._found[name.text] = self._index(name.text)
         index = self._found[name.text]
@@ -110,10 +116,10 @@ def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
             if checked:
                 _compare_keys(item, checked[0], constants.diagnostics)
             checked.append(item)
-    for item in checked[MOST_BEATS:]:
+    for item in checked[MOST_HEARTBEATS:]:
         if item.input.heartbeat is not None:
             span = item.node.event.span
-            constants.diagnostics.report(Mistake.TOO_MANY_BEATS, span, limit=MOST_BEATS)
+            constants.diagnostics.report(Mistake.TOO_MANY_HEARTBEATS, span, limit=MOST_HEARTBEATS)
     _refuse_heartbeats(checked, constants.diagnostics)
     is_whole = bool(nodes) and len(nodes) == len(inputs.items)
     return CheckedInputs(constants.namespace, tuple(checked), is_whole, frozenset(unknown))
@@ -146,7 +152,7 @@ def _checked(node: ast.InputDefinition, schema: EventSchema, constants: Constant
 
 
 def _keys(node: ast.InputDefinition, schema: EventSchema, constants: Constants) -> tuple[CheckedKey, ...]:
-    """Each key under its name; an action needs one."""
+    """The keys by name; an action needs a name."""
     keys: dict[str, CheckedKey] = {}
     for item in node.keys:
         value = _value(item, schema, constants, "a key")
@@ -171,18 +177,18 @@ def _unique(node: ast.InputDefinition, schema: EventSchema, constants: Constants
         value = _value(item, schema, constants, "what `with unique` compares")
         if item in node.unique[:position]:
             constants.diagnostics.report(Mistake.UNIQUE_TWICE, item.span, name=item.source.text)
-        elif value is not None and value not in values:  # a field may stand beside an action that gives it
+        elif value is not None and value not in values:  # a field, and an action that returns it
             values.append(value)
     return tuple(values)
 
 
 def _value(item: ast.Key, schema: EventSchema, constants: Constants, what: str) -> Expression | None:
-    """A field, or what an action of the event gives; of a type whose values can be compared and kept."""
+    """A field, or the result of an action of the event, of a type that can be a key."""
     diagnostics = constants.diagnostics
     if item.arguments is not None:
-        value = own_value(schema, item.source, item.arguments, constants)
+        value = event_value(schema, item.source, item.arguments, constants)
     else:
-        value = own_field(schema, item.source.text)
+        value = event_field(schema, item.source.text)
         if value is None and item.source.text in dict(schema.constants):
             facts = {"name": item.source.text, "found": "a constant", "event": schema.name}
             diagnostics.report(Mistake.KEY_NOT_FIELD, item.source.span, **facts)
@@ -196,7 +202,7 @@ def _value(item: ast.Key, schema: EventSchema, constants: Constants, what: str) 
 
 
 def _compare_keys(item: CheckedInput, first: CheckedInput, diagnostics: Diagnostics) -> None:
-    """Tells where an input's keys differ from those of the first: number, names in order, types."""
+    """Report where an input's keys differ from the first's: number, names in order, types."""
     nodes = item.node.keys
     if len(item.keys) != len(first.keys):
         facts = {
@@ -218,7 +224,7 @@ def _compare_keys(item: CheckedInput, first: CheckedInput, diagnostics: Diagnost
 
 
 def _refuse_heartbeats(checked: list[CheckedInput], diagnostics: Diagnostics) -> None:
-    """Tells of heartbeats that are inputs too."""
+    """Report heartbeats that are inputs too."""
     events = {item.schema.name for item in checked}
     for item in checked:
         heartbeat = item.input.heartbeat

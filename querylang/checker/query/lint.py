@@ -39,7 +39,7 @@ def _warn_of_unused_parameters(query: ast.Query, diagnostics: Diagnostics) -> No
 
 
 def _names(*parts: Any) -> Iterator[str]:
-    """The names that stand for values anywhere in these parts of a tree."""
+    """The names that are used as values anywhere in these parts of a tree."""
     waiting: list[Any] = list(parts)
     while waiting:
         part = waiting.pop()
@@ -54,7 +54,7 @@ def _names(*parts: Any) -> Iterator[str]:
 
 @cache
 def _parts_of(kind: Hashable) -> tuple[str, ...]:
-    """The fields of a kind of node that may hold other nodes."""
+    """The fields of a node class that may hold other nodes."""
     if not is_dataclass(kind) or kind in (ast.Name, ast.Constant, Span):
         return ()
     return tuple(item.name for item in fields(kind) if item.name != "span")

@@ -24,7 +24,7 @@ _STRINGS = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\])*")', re.DOTALL)
 def check_parameters(
     section: ast.Parameters, namespace: Namespace
 ) -> tuple[tuple[Parameter, ...], dict[str, Expression | None]]:
-    """The parameters, and what each name stands for; None: its mistake is told."""
+    """The parameters, and what each name means; None: its mistake was reported."""
     checked: list[Parameter] = []
     names: dict[str, Expression | None] = {}
     for node in section.items:
@@ -45,7 +45,7 @@ def check_parameters(
 
 
 def _default(node: ast.ParameterDefinition, type_: Type, namespace: Namespace) -> Literal | None:
-    """The value that stands behind the name; the grammar allows a literal only."""
+    """The default value; the grammar allows only a literal."""
     if node.value is None:
         return None
     found = Inference(Scope({}), namespace).value(node.value)
@@ -60,7 +60,7 @@ def _default(node: ast.ParameterDefinition, type_: Type, namespace: Namespace) -
 
 
 def _written_as(found: Literal, wanted: Type) -> str | None:
-    """How the same number is written as a literal of the type that is wanted."""
+    """How to write the same number as a literal of the wanted type."""
     if found.type not in NUMBERS or wanted not in (Type.FLOAT, Type.DECIMAL) or found.type == Type.DECIMAL:
         return None
     text = literal_text(found.value)
@@ -79,7 +79,7 @@ def check_metadata(section: ast.Metadata, diagnostics: Diagnostics) -> tuple[tup
 
 
 def _key_place(section: ast.Metadata, position: int) -> Span:
-    """Where the key of the pair at this position stands."""
+    """The place of the key of the pair at this position."""
     source, start = section.span.source, section.span.start
     strings = [found for found in _STRINGS.finditer(section.span.text) if found.group(1)]
     if len(strings) <= 2 * position:

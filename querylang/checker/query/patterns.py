@@ -19,13 +19,13 @@ from querylang.plan.value_types import Type
 from querylang.syntax import ast
 
 DEEPEST_PATTERN = 100
-"""Levels of `->`, `and` and `or` within each other; all that reads patterns may use recursion."""
+"""Levels of nested `->`, `and` and `or`; all that reads patterns may recurse."""
 
 WIDEST_PATTERN = 100
-"""Parts joined by one row of `and`s or `or`s."""
+"""Parts of one `and` or `or`."""
 
 MOST_WAYS = 20_000
-"""In which the latest event may serve the names of a pattern, and states of the search: `and` multiplies both."""
+"""Limit for the ways to bind the latest event, and for the states; `and` multiplies both."""
 
 _JOINS: dict[str, type[Sequence[Pattern] | Both[Pattern] | Either[Pattern]]] = {
     "->": Sequence,
@@ -36,9 +36,10 @@ _JOINS: dict[str, type[Sequence[Pattern] | Both[Pattern] | Either[Pattern]]] = {
 
 @dataclass(frozen=True, slots=True)
 class NamedTerm:
-    """A named event. `input` None: its type is no input, which is told.
+    """A named event.
 
-    `sides`: for each `or` above it, by number, on which side it stands.
+    - `input`: None: its type is not an input, which is reported.
+    - `sides`: for each `or` above it, by number, the side on which it is.
     """
 
     name: ast.Name
@@ -47,13 +48,17 @@ class NamedTerm:
     sides: Mapping[int, int]
 
     def is_opposite(self, other: NamedTerm) -> bool:
-        """Whether the two stand on different sides of an `or`."""
+        """Whether the two are on different sides of an `or`."""
         return any(other.sides.get(number, side) != side for number, side in self.sides.items())
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedPattern:
-    """A pattern. `tree` None: it holds no event. `is_whole`: its names are known."""
+    """A pattern.
+
+    - `tree`: None: it contains no event.
+    - `is_whole`: its names are known.
+    """
 
     terms: tuple[NamedTerm, ...] = ()
     tree: Pattern | None = None
@@ -64,14 +69,14 @@ class CheckedPattern:
 
     @property
     def plan_terms(self) -> tuple[Term, ...]:
-        """The terms for the plan; of those without an input nothing remains."""
+        """The terms for the plan, without those that have no input."""
         return tuple(
             Term(term.name.text, term.input, bool(term.sides)) for term in self.terms if term.input is not None
         )
 
     @property
     def wait_names(self) -> dict[str, ast.PatternWait]:
-        """The waits that have a name, by it."""
+        """The named waits."""
         return {wait.name.text: wait for wait in self.waits if wait.name is not None}
 
     def index_of(self, name: str) -> int | None:
@@ -79,7 +84,9 @@ class CheckedPattern:
         return next((index for index, term in enumerate(self.terms) if term.name.text == name), None)
 
     def events(self, *, with_optionals: bool = False) -> dict[str, Expression | None]:
-        """What the terms' names stand for. `with_optionals`: one under an `or` is an optional, as in a block."""
+        """What the terms' names mean. `with_optionals`: one under an `or` is an optional, as in a
+        block.
+        """
         found: dict[str, Expression | None] = {}
         for index, term in enumerate(self.terms):
             type_ = None if term.schema is None else term.schema.type
@@ -131,7 +138,7 @@ class _Builder:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether a wait that stands in a wrong place is told already."""
+        """Whether a misplaced wait was reported."""
         return bool(self.misplaced)
 
     def tree(self, node: ast.Pattern, operator: str, sides: Mapping[int, int]) -> Pattern | None:
@@ -163,7 +170,7 @@ class _Builder:
 
 
 def _ends(parts: list[ast.Pattern]) -> tuple[ast.PatternWait | None, ast.PatternWait | None]:
-    """The wait that stands first and the one that stands last."""
+    """The leading and the trailing wait."""
     first, last = parts[0], parts[-1]
     leading = first if isinstance(first, ast.PatternWait) else None
     trailing = last if isinstance(last, ast.PatternWait) and len(parts) > 1 else None
@@ -176,7 +183,7 @@ def _wait(node: ast.PatternWait, constants: Constants) -> Wait | None:
 
 
 def _joined(operator: str, parts: list[Pattern | None]) -> Pattern | None:
-    """The parts that are there, joined; one alone is itself."""
+    """The parts that exist, joined; a single one is returned as it is."""
     found = tuple(part for part in parts if part is not None)
     if len(found) <= 1:
         return found[0] if found else None
@@ -184,7 +191,9 @@ def _joined(operator: str, parts: list[Pattern | None]) -> Pattern | None:
 
 
 def _chained(pattern: ast.Pattern) -> list[ast.Pattern]:
-    """The parts between all `->`s that are not under another operator: `(a -> b) -> c` is `a -> b -> c`."""
+    """The parts between all `->` that are not under another operator: `(a -> b) -> c` is `a -> b ->
+    c`.
+    """
     parts: list[ast.Pattern] = []
     waiting = [pattern]
     while waiting:
@@ -216,7 +225,7 @@ def _is_too_deep(pattern: ast.Pattern) -> bool:
 
 
 def _is_too_large(tree: Pattern, pattern: CheckedPattern) -> bool:
-    """What can be seen without searching: whether nobody should try to make an automaton of it."""
+    """Whether the pattern is so large that building its automaton must not be tried."""
     if _width(tree) > WIDEST_PATTERN or _positions(tree) > MOST_WAYS:
         return True
     return sum(_ways_by_input(tree, pattern).values()) > MOST_WAYS
@@ -235,7 +244,7 @@ def _width(tree: Pattern) -> int:
 
 
 def _positions(tree: Pattern) -> int:
-    """At least how many different remainders of the pattern there are, from all of it to nothing."""
+    """A lower bound for the number of different remainders of the pattern."""
     match tree:
         case TermOf():
             return 2
@@ -249,7 +258,7 @@ def _positions(tree: Pattern) -> int:
 
 
 def _ways_by_input(tree: Pattern, pattern: CheckedPattern) -> dict[int, int]:
-    """In how many ways the latest event may serve the names, by its input; counted no further than MOST_WAYS + 1."""
+    """In how many ways the latest event may be bound, by its input; counted up to MOST_WAYS + 1."""
     match tree:
         case TermOf(index=index):
             number = pattern.terms[index].input

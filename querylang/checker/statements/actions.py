@@ -20,7 +20,7 @@ from querylang.syntax import ast
 
 
 def signatures(nodes: Iterable[ast.ActionDefinition], namespace: Namespace) -> dict[str, ActionSignature]:
-    """How a query's actions are called, by name; tells names that stand twice."""
+    """The signatures of a query's actions, by name; reports duplicate names."""
     found: dict[str, ActionSignature] = {}
     for node in nodes:
         if node.name.text in found:
@@ -30,7 +30,7 @@ def signatures(nodes: Iterable[ast.ActionDefinition], namespace: Namespace) -> d
 
 
 def signature(node: ast.ActionDefinition, namespace: Namespace) -> ActionSignature:
-    """How an action is called; tells unknown types and parameters that stand twice."""
+    """The signature of an action; reports unknown types and duplicate parameters."""
     seen: set[str] = set()
     for parameter in node.parameters:
         name = parameter.name
@@ -49,7 +49,10 @@ def check_actions(
     namespace: Namespace,
     owner: Type | None = None,
 ) -> tuple[Action, ...]:
-    """The actions of a query or of the event type `owner`, in order, each name once. `scope`: what their bodies see."""
+    """The actions of a query or of the event type `owner`, in order, each name once.
+
+    `scope`: the scope of their bodies.
+    """
     checked: dict[str, Action] = {}
     for node in nodes:
         if node.name.text not in checked:
@@ -58,7 +61,7 @@ def check_actions(
 
 
 def event_scope(schema: EventSchema) -> Scope:
-    """What the actions of an event type see: its fields, constants and actions, and `self`."""
+    """The scope of an event type's actions: its fields, constants and actions, and `self`."""
     event = LocalOf(schema.type, 0)
     names: dict[str, Expression | None] = dict(schema.constants)
     names.update({item.name: MemberOf(item.type, event, item.name) for item in schema.fields})
@@ -68,7 +71,7 @@ def event_scope(schema: EventSchema) -> Scope:
         owner=event,
         unknown=Mistake.UNKNOWN_NAME_OF_EVENT,
         is_whole=not schema.is_open or schema.untyped is not None,
-        silent=frozenset(schema.untyped or ()),
+        ignored=frozenset(schema.untyped or ()),
     )
 
 

@@ -33,7 +33,7 @@ Statements = tuple[plan.Statement, ...]
 
 @dataclass(frozen=True, slots=True)
 class CheckedBlock:
-    """The statements of a block and how many slots its local variables take."""
+    """The statements of a block, and the number of slots of its local variables."""
 
     statements: Statements
     slots: int
@@ -41,20 +41,20 @@ class CheckedBlock:
 
 @dataclass(slots=True)
 class _Checking:
-    """What all statements of one block or action share. `action` None: it is the block of a `find`."""
+    """What all statements of a block or action share. `action` None: the block of a `find`."""
 
     namespace: Namespace
     action: ActionSignature | None
     slots: int = 0
     is_too_deep: bool = False
 
-    def tell(self, mistake: Mistake, span: Span, **facts: str | int) -> None:
+    def report(self, mistake: Mistake, span: Span, **facts: str | int) -> None:
         self.namespace.diagnostics.report(mistake, span, **facts)
 
-    def tell_depth(self, span: Span) -> None:
-        """That statements are nested too deep; once."""
+    def report_depth(self, span: Span) -> None:
+        """Report once that statements are nested too deeply."""
         if not self.is_too_deep:
-            self.tell(Mistake.STATEMENTS_TOO_DEEP, span, limit=DEEPEST)
+            self.report(Mistake.STATEMENTS_TOO_DEEP, span, limit=DEEPEST)
         self.is_too_deep = True
 
     def local(self, type_: Type) -> LocalOf:
@@ -64,7 +64,7 @@ class _Checking:
 
 
 def check_block(block: ast.Block, scope: Scope, namespace: Namespace) -> CheckedBlock:
-    """The block of a `find`. A name of the pattern is the block's own copy of the event, which it may change."""
+    """The block of a `find`. An event that the block changes is copied first."""
     checking = _Checking(namespace, None)
     copies: dict[str, Expression | None] = {}
     prelude: list[plan.Statement] = []
@@ -85,7 +85,11 @@ def check_body(
     slots: int,
     own: Collection[str],
 ) -> CheckedBlock:
-    """The body of an action. `slots`: how many are taken by the event and the parameters, whose names are `own`."""
+    """The body of an action.
+
+    - `slots`: how many are in use by the event and the parameters.
+    - `own`: the names of the parameters.
+    """
     checking = _Checking(namespace, action, slots)
     statements = _Block(checking, scope, set(own)).statements(body)
     return CheckedBlock(statements, checking.slots)
@@ -93,7 +97,7 @@ def check_body(
 
 @dataclass(slots=True)
 class _Block:
-    """One block. `own`: the names that it has, which it cannot declare again."""
+    """One block. `own`: the names that it declares, which it cannot declare again."""
 
     checking: _Checking
     scope: Scope
@@ -104,13 +108,13 @@ class _Block:
     def statements(self, block: ast.Block) -> Statements:
         """The block's statements, one after the other."""
         if self.level > DEEPEST:
-            self.checking.tell_depth(block.span)
+            self.checking.report_depth(block.span)
             return ()
         later = [name for name in declared_names(block) if name not in self.scope.names]
         self.scope = replace(
             self.scope,
             names=dict(self.scope.names),
-            refused={**self.scope.refused, **dict.fromkeys(later, Mistake.DECLARED_LATER)},
+            forbidden={**self.scope.forbidden, **dict.fromkeys(later, Mistake.DECLARED_LATER)},
         )
         return tuple(checked for statement in block.statements for checked in self._statement(statement))
 
@@ -139,22 +143,25 @@ class _Block:
             case ast.Return():
                 return self._return(node)
             case ast.Refused(span=span, what=what, reason=reason):
-                self.checking.tell(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason)
+                self.checking.report(Mistake.NOT_IN_QUERIES, span, what=what, reason=reason)
                 return ()
             case ast.Broken(span=span):
-                self._be_silent_about(span)
+                self._ignore_names_in(span)
                 return ()
             case ast.Print() | ast.Log() | ast.Send() | ast.Emit() | ast.Route() | ast.VendorSend() | ast.Evaluation():
                 checked = simple_statement(node, self._inference)
                 return () if checked is None else (checked,)
         assert_never(node)
 
-    def _be_silent_about(self, span: Span) -> None:
-        """What could not be parsed may have declared any name between the statement before and the mistake's place."""
+    def _ignore_names_in(self, span: Span) -> None:
+        """Ignore unknown names that a part which could not be parsed may have declared.
+
+        The part begins after the statement before the mistake.
+        """
         text = span.source.text
         begin = 1 + max(text.rfind(mark, 0, span.start) for mark in ";{}")
         names = re.findall(r"[^\W\d]\w*", text[begin : span.end])
-        self.scope = replace(self.scope, silent=self.scope.silent.union(names))
+        self.scope = replace(self.scope, ignored=self.scope.ignored.union(names))
 
     @property
     def _inference(self) -> Inference:
@@ -169,7 +176,7 @@ class _Block:
     def _inner_with(
         self, block: ast.Block, names: dict[str, Expression | None], *, is_loop: bool = False
     ) -> Statements:
-        """A block that begins with names of its own."""
+        """An inner block with names of its own."""
         scope = self.scope.with_names(names)
         return _Block(self.checking, scope, set(names), self.level + 1, self.is_loop or is_loop).statements(block)
 
@@ -185,14 +192,14 @@ class _Block:
     def _initial(self, node: ast.Declaration, type_: Type | None) -> Expression | None:
         """The value of a declaration; it does not see the declared name yet."""
         if type_ is None:
-            return None if node.value is None else self._inference.look_at(node.value)
+            return None if node.value is None else self._inference.check_untyped(node.value)
         if node.value is None:
             return literals.default(self._inference, type_, node.type.span)
         return self._inference.value_of_type(node.value, type_, f"'{node.name.text}'")
 
     def _declare(self, name: ast.Name, local: LocalOf | None) -> None:
         if name.text in self.own:
-            self.checking.tell(Mistake.DECLARED_TWICE, name.span, name=name.text)
+            self.checking.report(Mistake.DECLARED_TWICE, name.span, name=name.text)
             return
         self.own.add(name.text)
         names = self.scope.names
@@ -202,7 +209,7 @@ class _Block:
     def _assignment(self, node: ast.Assignment) -> Statements:
         target = assigned_target(node.target, self._inference)
         if target is None:
-            self._inference.look_at(node.value)
+            self._inference.check_untyped(node.value)
             return ()
         value = self._inference.value_of_type(node.value, type_of(target), "what is assigned")
         return () if value is None else (plan.Assign(target, value),)
@@ -222,7 +229,7 @@ class _Block:
         for expression, name in node.bindings:
             value = self._optional(expression)
             if name.text in names:
-                self.checking.tell(Mistake.DECLARED_TWICE, name.span, name=name.text)
+                self.checking.report(Mistake.DECLARED_TWICE, name.span, name=name.text)
             local = None if value is None else self.checking.local(type_of(value).of[0])
             names[name.text] = local
             if value is not None and local is not None:
@@ -236,11 +243,11 @@ class _Block:
         value = self._inference.value(node)
         if value is None or type_of(value).kind is Kind.OPTIONAL:
             return value
-        self.checking.tell(Mistake.NOT_OPTIONAL, node.span, found=str(value.type))
+        self.checking.report(Mistake.NOT_OPTIONAL, node.span, found=str(value.type))
         return None
 
     def _for(self, node: ast.For) -> Statements:
-        """A variable that is there already is used, as in the vendor's language; else the loop has its own."""
+        """A loop over an existing variable, as in the vendor's language, or one with its own."""
         sequence, name = self._sequence(node.sequence), node.name
         if sequence is None:
             self._inner_with(node.body, {name.text: None}, is_loop=True)
@@ -252,7 +259,7 @@ class _Block:
             return (plan.For(local.slot, sequence, self._inner_with(node.body, {name.text: local}, is_loop=True)),)
         if known.type != element:
             facts = {"what": f"'{name.text}'", "expected": str(element), "found": str(known.type)}
-            self.checking.tell(Mistake.EXPECTED_TYPE, name.span, **facts)
+            self.checking.report(Mistake.EXPECTED_TYPE, name.span, **facts)
         return (plan.For(known.slot, sequence, self._inner(node.body, is_loop=True)),)
 
     def _sequence(self, node: ast.Expression) -> Expression | None:
@@ -261,11 +268,11 @@ class _Block:
             return value
         mistake = QueryError.of(Mistake.NOT_A_SEQUENCE, node.span, found=str(value.type))
         is_dictionary = type_of(value).kind is Kind.DICTIONARY
-        return self._inference.wrong(mistake.with_hint("take its `.keys()` or `.values()`" if is_dictionary else None))
+        return self._inference.report(mistake.with_hint("take its `.keys()` or `.values()`" if is_dictionary else None))
 
     def _jump(self, span: Span, word: str, statement: plan.Statement) -> Statements:
         if not self.is_loop:
-            self.checking.tell(Mistake.NOT_IN_LOOP, span, word=word)
+            self.checking.report(Mistake.NOT_IN_LOOP, span, word=word)
         return (statement,)
 
     def _return(self, node: ast.Return) -> Statements:
@@ -273,14 +280,14 @@ class _Block:
         if node.value is None:
             if action is not None and action.returns is not None:
                 facts = {"name": action.name, "type": str(action.returns)}
-                self.checking.tell(Mistake.RETURN_VALUE, node.span, **facts)
+                self.checking.report(Mistake.RETURN_VALUE, node.span, **facts)
             return (plan.Return(None),)
         if action is not None and action.returns is not None:
             what = f"what '{action.name}' returns"
             value = self._inference.value_of_type(node.value, action.returns, what)
             return () if value is None else (plan.Return(value),)
-        self._inference.look_at(node.value)
+        self._inference.check_untyped(node.value)
         if action is None or not action.is_open:
             what = "the block of a `find`" if action is None else f"'{action.name}'"
-            self.checking.tell(Mistake.NOTHING_TO_RETURN, node.value.span, what=what)
+            self.checking.report(Mistake.NOTHING_TO_RETURN, node.value.span, what=what)
         return ()

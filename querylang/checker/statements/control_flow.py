@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from querylang.syntax import ast
 
 DEEPEST = 50
-"""Levels of nested statements; all that reads statements may use recursion."""
+"""Levels of nested statements; all that reads statements may recurse."""
 
 
 def declared_names(block: ast.Block) -> list[str]:
@@ -16,17 +16,21 @@ def declared_names(block: ast.Block) -> list[str]:
 
 
 def changed_names(block: ast.Block) -> list[str]:
-    """Names whose values statements of the block may change: assigned to, called upon, or handed on. Each once."""
+    """The names whose values the block may change: by assignment, by a call, or as an argument.
+    Each once.
+    """
     return list(dict.fromkeys(name for node in _touched(block) for name in _roots(node)))
 
 
 def always_returns(block: ast.Block, level: int = 1) -> bool:
-    """Whether no path through the block reaches its end. What could not be parsed, or is too deep, may well return."""
+    """Whether no path reaches the block's end. Parts that could not be parsed, or are too deep, may
+    return.
+    """
     return level > DEEPEST or any(_returns(statement, level + 1) for statement in block.statements)
 
 
 def inner_blocks(node: ast.Statement) -> tuple[ast.Block, ...]:
-    """The blocks right inside of a statement."""
+    """The direct inner blocks of a statement."""
     match node:
         case ast.Block():
             return (node,)
@@ -66,9 +70,10 @@ def _breaks(body: ast.Block) -> bool:
 
 
 def _touched(block: ast.Block) -> Iterator[ast.Expression]:
-    """The expressions through which values may be changed, in a block and all inside of it.
+    """The expressions through which values may be changed, anywhere in a block.
 
-    Only an assignment to a part of a value or a call as a statement changes what another name holds too.
+    Only an assignment to a part of a value, or a call as a statement, changes a value that another
+    name shares.
     """
     shared: list[ast.Expression] = []
     may_change_parts = False

@@ -19,11 +19,11 @@ from querylang.syntax import ast
 SimpleStatement = ast.Print | ast.Log | ast.Send | ast.Emit | ast.Route | ast.VendorSend | ast.Evaluation
 
 DEFAULT_CHANNEL = Literal(Type.STRING, "")
-"""Where `%send` without a channel sends to."""
+"""The channel of a `%send` without one."""
 
 
 def simple_statement(node: SimpleStatement, inference: Inference) -> plan.Statement | None:
-    """The statement checked."""
+    """Check one of these statements."""
     match node:
         case ast.Print(text=text):
             value = _text(text, "the text of `print`", inference)
@@ -61,39 +61,41 @@ def _level(level: ast.Name | None, inference: Inference) -> str | None:
     if level.text in LOG_LEVELS:
         return level.text
     mistake = QueryError.of(Mistake.UNKNOWN_LEVEL, level.span, name=level.text)
-    inference.wrong(mistake.suggesting(level.text, LOG_LEVELS))
+    inference.report(mistake.suggesting(level.text, LOG_LEVELS))
     return None
 
 
 def _event(node: ast.Expression, word: str, inference: Inference) -> Expression | None:
-    """What `send`, `emit` and `route` take."""
+    """The event that `send`, `emit` and `route` take."""
     value = inference.value(node)
     if value is None or type_of(value).kind is Kind.EVENT:
         return value
     mistake = QueryError.of(Mistake.NOT_SENT, node.span, word=word, found=str(value.type))
     is_unset = type_of(value).kind is Kind.OPTIONAL
-    return inference.wrong(mistake.with_hint("what may be unset is taken out with `ifpresent`" if is_unset else None))
+    return inference.report(mistake.with_hint("what may be unset is taken out with `ifpresent`" if is_unset else None))
 
 
 def _evaluation(node: ast.Expression, inference: Inference) -> plan.Statement | None:
-    """A call as a statement; other expressions do nothing."""
+    """A call as a statement; other expressions have no effect."""
     value = inference.effect(node)
     if value is None:
         return None
     if isinstance(node, ast.Call | ast.TypeCall):
         return plan.Evaluate(value)
-    inference.wrong(QueryError.of(Mistake.NO_EFFECT, node.span))
+    inference.report(QueryError.of(Mistake.NO_EFFECT, node.span))
     return None
 
 
 def _vendor_send(node: ast.VendorSend, inference: Inference) -> plan.Statement | None:
-    """`%send(...)`: an event whose fields are named, the others empty; without a channel, to the default one."""
+    """`%send(...)`: fields by name, all others with their defaults; without a channel, to the
+    default one.
+    """
     channel = DEFAULT_CHANNEL if node.channel is None else _text(node.channel, "a channel", inference)
     schema = inference.namespace.find(node.event)
     given: dict[str, Expression | None] = {}
     for name, value in node.fields:
         if name.text in given:
-            inference.wrong(QueryError.of(Mistake.SENT_TWICE, name.span, name=name.text))
+            inference.report(QueryError.of(Mistake.SENT_TWICE, name.span, name=name.text))
         given[name.text] = _sent_field(name, value, schema, inference)
     if schema is None or schema.is_open or channel is None:
         return None
@@ -111,6 +113,6 @@ def _sent_field(
     type_ = None if schema is None else schema.type_of(name.text)
     if schema is None or type_ is None:
         if schema is not None and not schema.may_have(name.text):
-            inference.wrong(no_field(schema, name))
-        return inference.look_at(value)
+            inference.report(no_field(schema, name))
+        return inference.check_untyped(value)
     return inference.value_of_type(value, type_, f"'{name.text}' of '{schema.name}'")
