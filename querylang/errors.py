@@ -15,7 +15,7 @@ from querylang.source import Span
 
 
 class EnsueError(Exception):
-    """The base of everything that is raised at users."""
+    """The base of all errors that users see."""
 
 
 class InputError(EnsueError):
@@ -23,7 +23,9 @@ class InputError(EnsueError):
 
 
 class FileErrors(InputError):
-    """All mistakes of a file that is no query text: its path, and of each its line, if it has one, and its message."""
+    """All mistakes of a file other than a query text: its path, and per mistake its message and, if
+    known, its line.
+    """
 
     def __init__(self, path: str, found: Sequence[tuple[int | None, str]]) -> None:
         super().__init__(path, tuple(found))
@@ -31,13 +33,13 @@ class FileErrors(InputError):
         self.found = tuple(found)
 
     def __str__(self) -> str:
-        """A line each: `path:line: message`."""
+        """One line per mistake: `path:line: message`."""
         places = [self.path if line is None else f"{self.path}:{line}" for line, _ in self.found]
         return "\n".join(f"{place}: {message}" for place, (_, message) in zip(places, self.found, strict=True))
 
 
 class Mistake(Enum):
-    """A code and the words of its message; several may share a code."""
+    """The code of a mistake and its message with placeholders; several mistakes may share a code."""
 
     def __init__(self, code: str, words: str) -> None:
         self.code = code
@@ -254,15 +256,15 @@ class QueryError(EnsueError):
 
     @classmethod
     def of(cls, mistake: Mistake, span: Span, **facts: str | int) -> QueryError:
-        """A mistake with its facts filled in."""
+        """A mistake with the placeholders of its message filled in."""
         return cls(mistake.code, span, mistake.words.format(**facts))
 
     def suggesting(self, name: str, near: Iterable[str]) -> QueryError:
-        """The same mistake with the nearest of these names offered, if any is near to `name`."""
+        """The same mistake with the nearest of these names suggested, if any is near to `name`."""
         return QueryError(self.code, self.span, self.message + did_you_mean(name, near))
 
     def with_hint(self, hint: str | None) -> QueryError:
-        """The same mistake with a way out; None: there is none to offer."""
+        """The same mistake with a hint after its message; None: there is no hint."""
         return self if hint is None else QueryError(self.code, self.span, f"{self.message}; {hint}")
 
     def __str__(self) -> str:
@@ -284,7 +286,7 @@ class QueryErrors(EnsueError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like this one, or None if none is near."""
+    """The known name most similar to this one, or None if none is near."""
     choices = sorted(set(known) - {name})
     folded = {choice.casefold(): choice for choice in reversed(choices)}
     likeness = 0.5 if len(name) <= 2 else 0.6  # of two letters one may differ: `w3` and `w2`

@@ -27,7 +27,7 @@ from querylang.syntax.parser import parse
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"
 NAMELESS = "query"
-"""The name of a bare body whose text has no path."""
+"""The name of a bare query body whose text has no path."""
 
 Schemas = Mapping[str, Mapping[str, Type]]
 """Event type to its fields in order, for types that come with data."""
@@ -44,7 +44,7 @@ class Compiled:
 def check_text(
     text: str, path: str = "", schemas: Schemas | None = None, definitions: Sequence[Source] = ()
 ) -> Checked:
-    """Checks a query text; types that nothing defines stay open. Raises QueryErrors."""
+    """Check a query text; types that nothing defines stay open. Raises QueryErrors."""
     source = Source(path or NAMELESS, text)
     return _check([source], definitions, schemas, [_folder(source)] if definitions else [], is_final=False)
 
@@ -52,25 +52,28 @@ def check_text(
 def compile_text(
     text: str, path: str = "", schemas: Schemas | None = None, definitions: Sequence[Source] = ()
 ) -> Compiled:
-    """Compiles a query text; types that nothing defines have no fields. Raises QueryErrors."""
+    """Compile a query text; types that nothing defines have no fields. Raises QueryErrors."""
     source = Source(path or NAMELESS, text)
     return _compiled(_check([source], definitions, schemas, [_folder(source)] if definitions else [], is_final=True))
 
 
 def check_paths(paths: Iterable[str | PathLike[str]], schemas: Schemas | None = None) -> Checked:
-    """Checks files and folders as one set. Raises QueryErrors, InputError."""
+    """Check files and folders as one set. Raises QueryErrors, InputError."""
     sources, definitions = read_sources(paths)
     return _check(sources, definitions, schemas, map(_folder, definitions), is_final=False)
 
 
 def compile_paths(paths: Iterable[str | PathLike[str]], schemas: Schemas | None = None) -> Compiled:
-    """Compiles files and folders as one set. Raises QueryErrors, InputError."""
+    """Compile files and folders as one set. Raises QueryErrors, InputError."""
     sources, definitions = read_sources(paths)
     return _compiled(_check(sources, definitions, schemas, map(_folder, definitions), is_final=True))
 
 
 def read_sources(paths: Iterable[str | PathLike[str]]) -> tuple[list[Source], list[Source]]:
-    """The query files under these paths, and the definitions beside them; each file once. Raises InputError."""
+    """The query files under these paths, and the definition files in their folders; each file once.
+
+    Raises InputError.
+    """
     queries: dict[Path, Source] = {}
     definitions: dict[Path, Source] = {}
     for given in paths:
@@ -116,7 +119,10 @@ def _check(
     *,
     is_final: bool,
 ) -> Checked:
-    """`defining_folders`: where texts have definitions beside them, so that an unknown event type is a mistake."""
+    """Check texts as one set.
+
+    `defining_folders`: folders with definition files, in which an unknown event type is a mistake.
+    """
     catalogue = Catalogue(schemas or {}, is_final)
     diagnostics = Diagnostics()
     for source in definitions:
@@ -150,7 +156,7 @@ def _folder(source: Source) -> str:
 
 
 def _named(source: Source, query: ast.Query, places: dict[str, Span], diagnostics: Diagnostics) -> str:
-    """The query's name, the file's stem for a bare body; told if the set has it already."""
+    """The query's name, or the file's stem for a bare body; reports a duplicate."""
     name = query.name.text if query.name is not None else PurePath(source.path).stem
     span = query.name.span if query.name is not None else query.span
     first = places.setdefault(name, span)
@@ -161,7 +167,7 @@ def _named(source: Source, query: ast.Query, places: dict[str, Span], diagnostic
 
 
 def _in_text_order(mistakes: Iterable[QueryError], sources: Sequence[Source]) -> list[QueryError]:
-    """Sorted by file as given, then by place; the same said twice of one place is said once."""
+    """Sort by file as given, then by place; the same mistake at the same place is kept once."""
     order = {source.path: number for number, source in reversed(list(enumerate(sources)))}
     unique = {(error.span.source.path, error.span.start, error.message): error for error in mistakes}
     return sorted(unique.values(), key=lambda error: (order[error.span.source.path], error.span.start, error.span.end))

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 WIDEST_SNIPPET = 160
-"""A longer source line is cut around the place."""
+"""A longer source line is cut around the span."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text with the path under which it is spoken of."""
+    """A text, and the path that messages show for it."""
 
     path: str
     text: str
 
     def span(self, start: int, end: int) -> Span:
-        """The place from offset `start` up to, not including, `end`."""
+        """The span from offset `start` up to, not including, `end`."""
         return Span(self, start, end)
 
 
@@ -33,7 +33,7 @@ class Span:
 
     @property
     def line(self) -> int:
-        """The number of the line in which the place begins, from 1."""
+        """The number of the line in which the span begins, from 1."""
         return bisect_right(_line_starts(self.source.text), self.start)
 
     @property
@@ -43,15 +43,15 @@ class Span:
 
     @property
     def text(self) -> str:
-        """What stands there."""
+        """The text of the span."""
         return self.source.text[self.start : self.end]
 
     def until(self, last: Span) -> Span:
-        """The place from the beginning of this one to the end of `last`."""
+        """The span from the start of this one to the end of `last`."""
         return Span(self.source, self.start, max(self.end, last.end))
 
     def snippet(self) -> str:
-        """The line of the place and a line with carets under it; what goes on in further lines is not marked."""
+        """The line in which the span begins, and a line with carets under it."""
         begin = _line_starts(self.source.text)[self.line - 1]
         end = self.source.text.find("\n", begin)
         line, first = _cut(self.source.text, begin, end if end >= 0 else len(self.source.text), self.start)
@@ -67,7 +67,9 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _cut(text: str, begin: int, end: int, place: int) -> tuple[str, int]:
-    """The line from `begin` to `end`, or of a long one what stands around the place; and where the place is in it."""
+    """The line from `begin` to `end`, cut around the span if it is long; and where the span is in
+    it.
+    """
     end -= text.endswith("\r", begin, end)
     first, last = begin, end
     if end - begin > WIDEST_SNIPPET:

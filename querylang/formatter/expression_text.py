@@ -39,7 +39,7 @@ def name(node: ast.Name) -> str:
 
 
 def qualified(node: ast.Name) -> str:
-    """A name with points; behind a point every word is a name."""
+    """A dotted name; after a dot keywords are names too."""
     return _rooted(node.text)
 
 
@@ -56,7 +56,7 @@ def quoted(text: str) -> str:
 
 
 def duration(node: ast.Duration) -> str:
-    """A duration in the words it was written in."""
+    """A duration as it was written."""
     if isinstance(node, ast.TimeLiteral):
         return " ".join(f"{_literal(number)} {unit.text}" for number, unit in node.parts)
     return expression(node, SUM)
@@ -111,7 +111,7 @@ def _bare(node: ast.Expression) -> tuple[int, str]:
 
 
 def _binary(node: ast.Binary) -> str:
-    """Operands of long sums stand on their left: read from the right end, so that length is no depth."""
+    """A long sum is nested on its left: print it from its right end, without recursion."""
     reversed_parts: list[str] = []
     left: ast.Expression = node
     place = ANY
@@ -160,13 +160,15 @@ def _literal(node: ast.Expression) -> str:
 
 
 def _means(written: str, value: float | Decimal) -> bool:
-    """Whether a number's own spelling, which is kept, is this number's."""
+    """Whether a number's spelling in the text, which is kept, has this value."""
     if _HEXADECIMAL.fullmatch(written):
         return int(written, 16) == value
     return _DECIMAL_NUMBER.fullmatch(written) is not None and type(value)(written.removesuffix("d")) == value
 
 
 def _rooted(text: str) -> str:
-    """A qualified name from its text; its first word must not be a keyword, and a leading point is kept."""
+    """A qualified name from its text; its first word must not be a keyword, and a leading dot is
+    kept.
+    """
     root, words = ("." if text.startswith(".") else ""), text.removeprefix(".")
     return f"{root}{'#' if words.partition('.')[0] in KEYWORDS and not root else ''}{words}"

@@ -22,15 +22,15 @@ NAMELESS = "query"
 """The name of a text without a path."""
 
 _INSTEAD = {("COLON", "AS"), ("LT", "LBRACE"), ("GT", "RBRACE")}
-"""What the printer writes another word for."""
+"""Words that the printer replaces by another."""
 _DROPPED = frozenset({"LPAREN", "RPAREN", "LBRACE", "RBRACE", "THEN", "COMMA", "SEMICOLON", "EQ", "AS", "NAME", "PLUS"})
-"""What the printer may leave away."""
+"""Words that the printer may leave out."""
 _ADDED = frozenset({"COMMA"})
-"""What the printer may put in."""
+"""Words that the printer may add."""
 
 
 def format_text(text: str, path: str = "") -> str:
-    """The text in its canonical layout. Raises QueryErrors if the grammar cannot read it."""
+    """The text in its canonical layout. Raises QueryErrors if it cannot be parsed."""
     source = Source(path or NAMELESS, text)
     file, mistakes = parse(source)
     mistakes = mistakes or refusals(file)
@@ -41,7 +41,7 @@ def format_text(text: str, path: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """A comment with what stands around it in the source: whether it begins, and ends, its line."""
+    """A comment, and whether it begins and ends its line in the source."""
 
     text: str
     begins_line: bool
@@ -51,14 +51,16 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """What the source has between two words: comments, and whether an empty line is before the second."""
+    """What is between two words of the source: comments, and whether an empty line is before the
+    second.
+    """
 
     notes: tuple[_Note, ...] = ()
     ends_blank: bool = False
 
 
 def _with_comments(source: Source, comments: Sequence[Comment], layout: str) -> str:
-    """The layout with the source's comments and empty lines; word for word beside each other."""
+    """The layout with the source's comments and empty lines, aligned word by word."""
     written = tokenize(Source("", layout)).tokens
     read = tokenize(source).tokens
     gaps = _gaps(source, read, comments)
@@ -80,7 +82,9 @@ def _with_comments(source: Source, comments: Sequence[Comment], layout: str) -> 
 
 
 def _text(written: Token, read: Token | None) -> str:
-    """How a word is written: as the printer does, but an expression in a string keeps its comments, so its layout."""
+    """How a word is written: as the printer does; an expression in a string with comments stays as
+    it is.
+    """
     if read is None or {read.type, written.type} != {"STRING_LITERAL"} or read.content == written.content:
         return written.span.text
     inside = tokenize(Source("", read.content))
@@ -89,12 +93,12 @@ def _text(written: Token, read: Token | None) -> str:
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
-    """What an expression is made of, brackets aside."""
+    """The words of an expression, without brackets."""
     return [token.content for token in tokens if token.type not in {"LPAREN", "RPAREN"}]
 
 
 def _gaps(source: Source, read: Sequence[Token], comments: Sequence[Comment]) -> list[_Gap]:
-    """What stands before each word, and behind the last."""
+    """The gap before each word, and after the last."""
     gaps: list[_Gap] = []
     rest = list(reversed(comments))
     end = 0
@@ -119,7 +123,7 @@ def _gaps(source: Source, read: Sequence[Token], comments: Sequence[Comment]) ->
 
 
 def _merged(gaps: Sequence[_Gap]) -> _Gap:
-    """Several as one: the words between them have been left away."""
+    """Several gaps as one: the words between them are left out."""
     notes: list[_Note] = []
     for note in (note for gap in gaps for note in gap.notes):
         is_on_new_line = bool(notes) and notes[-1].text.startswith("//")
@@ -128,7 +132,7 @@ def _merged(gaps: Sequence[_Gap]) -> _Gap:
 
 
 def _aligned(read: Sequence[Token], written: Sequence[Token]) -> list[int | None]:
-    """For each written word the position of the read one that it stands for; None: the printer has put it in."""
+    """For each printed word the position of the source word; None: the printer has added it."""
     partners: list[int | None] = []
     at = 0
     for token in written:
@@ -141,7 +145,7 @@ def _aligned(read: Sequence[Token], written: Sequence[Token]) -> list[int | None
 
 
 def _candidates(read: Sequence[Token], at: int) -> Iterator[int]:
-    """The next word, and those behind words that may have been left away."""
+    """The next word, and those after words that may be left out."""
     while at < len(read):
         yield at
         if read[at].type not in _DROPPED:
@@ -154,7 +158,7 @@ def _stands_for(read: Token, written: Token) -> bool:
 
 
 class _Lines:
-    """The text that comes out, word by word."""
+    """The output text, built word by word."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -162,7 +166,7 @@ class _Lines:
         """Of the current line of the layout."""
 
     def add(self, layout: str, written: Sequence[Token], position: int, gap: _Gap, text: str) -> None:
-        """The next word, written as `text`, with what stands before it."""
+        """Add the next word, written as `text`, with the gap before it."""
         token = written[position]
         before = written[position - 1] if position else None
         between = layout[before.end if before is not None else 0 : token.start]
@@ -184,18 +188,20 @@ class _Lines:
         self._parts.append(text)
 
     def end(self, gap: _Gap) -> None:
-        """What stands behind the last word."""
+        """Add the gap after the last word."""
         for number, note in enumerate(gap.notes):
             self._note(note, "", may_be_blank=True, is_first=number == 0 and not self._parts)
         if self._parts and not self._parts[-1].endswith("\n"):
             self._parts.append("\n")
 
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(self._parts)
 
     def _line(self, before: Token | None, token: Token, between: str, gap: _Gap, indent: str) -> None:
-        """A word that begins a line; comments stand on lines before it, or behind the word before it."""
+        """Add a word that begins a line; comments are on lines before it, or after the word before
+        it.
+        """
         wants_blank = between.count("\n") > 1
         may_be_blank = before is not None and before.type != "LBRACE"
         for found in gap.notes:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 INDENT = "    "
 WIDEST = 100
-"""Columns of a line, unless it has no place to break it."""
+"""Columns of a line, unless it cannot be broken."""
 MARK = "\t"
-"""A space that may become the end of a line. Canonical texts have tabs in no other place: strings escape them."""
+"""A space at which a line may be broken. Canonical texts contain no other tab: strings escape them."""
 
 _CLAUSES = ("where", "between", "to", "at", "key", "within", "retain", "with", "time", "wait")
 _LISTED = 1
-"""How loose the mark behind a comma is."""
+"""The looseness of a mark after a comma."""
 _LOOSENESS = {
     **dict.fromkeys(_CLAUSES, 0),
     "->": 2,
@@ -30,16 +30,18 @@ _LOOSENESS = {
     **dict.fromkeys(("+", "-"), 7),
     **dict.fromkeys(("*", "/", "%"), 8),
 }
-"""By the word behind a mark, the loosest first."""
+"""The looseness of a mark by the word after it, the loosest first."""
 _FILLED = 7
-"""From here on as many operands as fit stand on a line."""
+"""From this looseness on, a line gets as many operands as fit."""
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[^"\t()\[\]{}]+|.')
 _WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """A part of a line, and how many levels in it begins (`first`) and goes on (`rest`)."""
+    """A part of a line, and how many levels its first line (`first`) and further ones (`rest`) are
+    indented.
+    """
 
     text: str
     first: int
@@ -47,12 +49,14 @@ class _Segment:
 
     @property
     def fits(self) -> bool:
-        """Whether it can stand on one line."""
+        """Whether it fits on one line."""
         return len(self.text) + self.first * len(INDENT) <= WIDEST
 
 
 def wrapped(line: str) -> list[str]:
-    """The line without marks, or its parts. The brace of a block stands alone behind a head of several lines."""
+    """The line without marks, or its parts. After a head of several lines the block's brace gets
+    its own line.
+    """
     text = line.lstrip(" ")
     level = (len(line) - len(text)) // len(INDENT)
     if _Segment(text, level, level).fits:
@@ -65,7 +69,7 @@ def wrapped(line: str) -> list[str]:
 
 
 def _broken(whole: _Segment) -> list[str]:
-    """The lines of a segment; what waits to be broken is a stack, so that nesting is no depth of ours."""
+    """The lines of a segment; segments to break are on a stack, so deep nesting needs no recursion."""
     lines: list[str] = []
     stack = [whole]
     while stack:
@@ -79,7 +83,7 @@ def _broken(whole: _Segment) -> list[str]:
 
 
 def _at_marks(segment: _Segment) -> list[_Segment]:
-    """The segment broken at its loosest marks outside of brackets; nothing if there are none."""
+    """The segment broken at its loosest marks outside of brackets; empty if there are no marks."""
     text, depth = segment.text, 0
     marks: list[tuple[int, int]] = []
     for piece in _PIECE.finditer(text):
@@ -114,7 +118,9 @@ def _filled(texts: list[str], segment: _Segment) -> list[str]:
 
 
 def _at_brackets(segment: _Segment) -> list[_Segment]:
-    """The segment with the inside of its widest brackets on lines of its own; nothing if it has no brackets."""
+    """The segment with the inside of its widest brackets on lines of its own; empty without
+    brackets.
+    """
     depth, opened = 0, 0
     widest = (0, 0)
     for piece in _PIECE.finditer(segment.text):
@@ -136,5 +142,5 @@ def _at_brackets(segment: _Segment) -> list[_Segment]:
 
 
 def _deeper(piece: str) -> int:
-    """What closes brackets at the beginning of a segment closes what is not part of it: no depth falls below 0."""
+    """The depth after a bracket; closing brackets of an outer segment do not count."""
     return 1 if piece in {"(", "[", "{"} else -1 if piece in {")", "]", "}"} else 0

@@ -32,7 +32,10 @@ _FRAMES = 2_500
 
 
 def printed(file: ast.File) -> str:
-    """The text of the tree; ends with one newline unless it is empty. Raises QueryErrors if it is nested too deeply."""
+    """The text of the tree; ends with one newline unless it is empty.
+
+    Raises QueryErrors if it is nested too deeply.
+    """
     lines = [f"package {qualified(file.package.name)};"] if file.package is not None else []
     lines += [f"using {qualified(using.name)}{'.*' if using.is_all else ''};" for using in file.usings]
     for item in file.items:
@@ -48,7 +51,7 @@ def printed(file: ast.File) -> str:
 
 @contextmanager
 def _deep_stack() -> Iterator[None]:
-    """Room for whatever the checker allows: 200 levels of calls in 50 of statements."""
+    """Enough stack for all that the checker allows: 200 levels of calls in 50 of statements."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _FRAMES))
     try:
@@ -58,7 +61,7 @@ def _deep_stack() -> Iterator[None]:
 
 
 def refusals(file: ast.File) -> list[QueryError]:
-    """What the text holds of a larger language: it has no canonical layout."""
+    """The constructs of a larger language in the text: they have no canonical layout."""
     found: list[QueryError] = []
     stack: list[object] = [file.items]
     while stack:
@@ -205,7 +208,7 @@ def _find(find: ast.Find) -> list[str]:
 
 
 def _pattern(pattern: ast.Pattern, tightness: int) -> str:
-    """The pattern, in brackets if it is joined more loosely than its place allows."""
+    """The pattern, in brackets if it binds more loosely than its place allows."""
     match pattern:
         case ast.PatternTerm():
             return f"{qualified(pattern.event)} as {name(pattern.name)}"
@@ -319,7 +322,7 @@ def _if(statement: ast.If) -> list[str]:
 
 
 def _else_if(otherwise: ast.Block) -> ast.If | None:
-    """The `if` of an `else if`: a block without braces of its own, so that both begin at one place."""
+    """The `if` of an `else if`: a block without braces of its own, which begins at the same place."""
     match otherwise.statements:
         case (ast.If() as inner,) if inner.span.start == otherwise.span.start:
             return inner
@@ -339,7 +342,7 @@ def _with_else(head: str, then: ast.Block, otherwise: ast.Block | None) -> list[
 
 
 def _with_block(head: str, block: ast.Block, *, can_stay: bool = True) -> Iterator[str]:
-    """The head with its block; an empty one stays on the line unless an `else` follows."""
+    """The head with its block; an empty block stays on the line unless an `else` follows."""
     opening = f"{head} {{" if head else "{"
     if can_stay and not block.statements:
         yield f"{opening} }}"

@@ -29,18 +29,21 @@ from querylang.plan.value_types import Type
 
 
 class InstanceError(InputError):
-    """An instance that cannot be: a value is missing, unknown, of another type, or makes a window or wait impossible."""
+    """An instance with a value that is missing, unknown, of a wrong type, or makes a window or wait
+    impossible.
+    """
 
 
 class StoppedError(InstanceError):
-    """An instance whose values are right each by itself, but leave a window or a wait without length.
+    """An instance with good values that together leave a window or a wait without length.
 
     Apama stops such an instance and no other: see `querylang.plan.model.Stopped`.
     """
 
 
 def instances_of(query: QueryPlan) -> tuple[QueryPlan, ...]:
-    """The instances that a query has without being given any: one if each parameter has a default, else none.
+    """The instances of a query without given values: one if each parameter has a default, else
+    none.
 
     Raises InstanceError if the defaults make a window or a wait impossible.
     """
@@ -49,7 +52,7 @@ def instances_of(query: QueryPlan) -> tuple[QueryPlan, ...]:
 
 
 def bind(query: QueryPlan, values: Mapping[str, Any], instance: str = "") -> QueryPlan:
-    """The instance of that name. Its parameters keep their values as defaults. Raises InstanceError."""
+    """The instance of that name, with the values as its parameters' defaults. Raises InstanceError."""
     where = f"query '{query.name}'" + (f", instance '{instance}'" if instance else "")
     known = [parameter.name for parameter in query.parameters]
     for name in values:
@@ -104,7 +107,9 @@ def _float(given: Any) -> float:
 
 
 def _decimal(given: Any) -> Decimal:
-    """Numbers as they are written: 0.1 is a tenth. Text as decimals are written in queries too: `1.5d`."""
+    """Numbers as they are written: 0.1 is a tenth. Text may be a decimal literal of queries:
+    `1.5d`.
+    """
     if isinstance(given, bool) or not isinstance(given, int | float | str | Decimal):
         raise TypeError
     text = given.strip().removesuffix("d") if isinstance(given, str) else str(given)
@@ -129,13 +134,13 @@ _CONVERSIONS: dict[Type, Callable[[Any], Any]] = {
     Type.DECIMAL: _decimal,
     Type.STRING: _string,
 }
-"""The value of a parameter of each type; TypeError: it is of another one."""
+"""Converts a given value to each type of parameter; TypeError if it is of another type."""
 
 _WORDS = {bool: "boolean", int: "integer", float: "float", str: "string", Decimal: "decimal", type(None): "nothing"}
 
 
 def _found(given: Any) -> str:
-    """What was given, in the words of the language."""
+    """The given value, as a message calls it."""
     word = _WORDS.get(type(given))
     if word is None:
         return f"a {type(given).__name__}"
@@ -143,7 +148,7 @@ def _found(given: Any) -> str:
 
 
 def _with_values(part: Any, literals: Mapping[str, Literal]) -> Any:
-    """A part of a plan with values instead of parameters; what they decide is decided."""
+    """A part of a plan with values instead of parameters; comparisons of constants are evaluated."""
 
     def change(node: Expression) -> Expression:
         return _decided(literals[node.name] if isinstance(node, ParameterOf) else node)
@@ -161,7 +166,7 @@ def _with_values(part: Any, literals: Mapping[str, Literal]) -> Any:
 
 
 def _decided(node: Expression) -> Expression:
-    """A comparison of constants as its result, and what an `and` or `or` with that is worth."""
+    """A comparison of constants as its result; `and` and `or` with a constant simplified."""
     match node:
         case Binary(operator="and", left=Literal(value=bool(left)), right=right):
             return right if left else node.left
@@ -176,7 +181,7 @@ def _decided(node: Expression) -> Expression:
 
 
 def _with_numbers(query: QueryPlan, where: str) -> QueryPlan:
-    """With each duration and count as a number."""
+    """All durations and counts as numbers."""
 
     def number(value: int | Expression | None, what: str, read: Callable[[Expression], int]) -> Any:
         if value is None or isinstance(value, int):

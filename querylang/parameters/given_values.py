@@ -12,14 +12,17 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was given, and where it stands: `origin` is a file or what else to call it, `lines` are from 1."""
+    """Values as users gave them.
+
+    `origin`: the file, or how else a message calls it. `lines`: line by path, from 1.
+    """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     origin: str = "parameters"
     lines: Mapping[Path, int] = field(default_factory=dict)
 
     def line_of(self, path: Path) -> int | None:
-        """The line of the value to which the keys lead, or of the nearest one around it."""
+        """The line of the value at the path, or of the innermost mapping around it."""
         return next((self.lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.lines), None)
 
 

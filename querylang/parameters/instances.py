@@ -21,15 +21,17 @@ from querylang.parameters.given_values import NOTHING, Given, Path
 from querylang.plan.model import Plan, QueryPlan, Stopped
 
 _NAME = re.compile(r"[\w-][\w.-]*")
-"""Of an instance: it is a part of the names of folders."""
+"""The name of an instance; it is part of names of folders."""
 
 
 def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False) -> Plan:
-    """The plan with each query's instances in its place: one without a name where no parameter needs a value.
+    """The plan with each query replaced by its instances; without a name if no parameter needs a
+    value.
 
-    A query whose parameters need values and for which none are given has no instance and is left out. An instance whose
-    values leave a window or a wait without length is stopped (`Plan.stopped`) and the others run; for a check (`is_check`)
-    it is a mistake as others are. Raises FileErrors for values that no query takes, and if nothing is left.
+    A query whose parameters need values and get none has no instance and is left out. An instance
+    whose values leave a window or a wait without length is stopped (`Plan.stopped`), and the others
+    run. With `is_check` that is a mistake like others. Raises FileErrors for values that no query
+    takes, and if no instance is left.
     """
     mistakes: Mistakes = []
     wanted = _by_query(plan.queries, given.values, mistakes)
@@ -59,16 +61,16 @@ def needed(query: QueryPlan) -> list[str]:
 
 
 def missing(query: QueryPlan) -> str:
-    """Why a query has no instance, for people."""
+    """The message that a query has no instance."""
     names = needed(query)
     return f"query '{query.name}' has no instance; {_quoted(names)} {'needs' if len(names) == 1 else 'need'} a value"
 
 
 Mistakes = list[tuple[Path, str]]
-"""The keys that lead to the value, and what is wrong with it."""
+"""The path of each wrong value, and what is wrong with it."""
 
 Instance = tuple[Path, str, Mapping[str, Any]]
-"""Where it stands, its name, its values."""
+"""Its path, its name, its values."""
 
 DEFAULT: Instance = ((), "", {})
 

@@ -15,7 +15,7 @@ ACCEPT = -1
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Consumes one event of `input` for the terms `binds`, then needs `checks` (indexes of conditions) to hold."""
+    """Binds one event of `input` to the terms `binds`, if `checks` (indexes of conditions) hold."""
 
     input: int
     binds: tuple[int, ...]
@@ -25,13 +25,15 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What may be consumed next, going back in time; earlier transitions are preferred for the same event."""
+    """What may be bound next, going back in time; for the same event earlier transitions are
+    preferred.
+    """
 
     transitions: tuple[Transition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Automaton:
-    """`states[0]` is the start: its transition must consume the latest event."""
+    """The states; the transitions of `states[0]` bind the latest event."""
 
     states: tuple[State, ...]

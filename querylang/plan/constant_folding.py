@@ -39,20 +39,20 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class NoValueError(Exception):
-    """An expression without a value; its text says why, for the user."""
+    """An expression without a value; the text gives the reason for users."""
 
 
 class WrongNumberError(Exception):
-    """A duration or count that no window or wait can have; its text says what is wrong."""
+    """A duration or count that no window or wait can have; the text gives the reason for users."""
 
 
 def is_constant(node: Expression) -> bool:
-    """Whether the expression is calculable from literals alone."""
+    """Whether the expression can be evaluated from literals alone."""
     return is_calculable(node) and not any(isinstance(part, ParameterOf) for part in walk(node))
 
 
 def is_calculable(node: Expression) -> bool:
-    """Whether the value follows from literals and parameters by what is known here."""
+    """Whether the expression consists of literals, parameters, and operations supported here."""
     match node:
         case Literal() | ParameterOf():
             return True
@@ -112,14 +112,14 @@ def count_of(node: Expression) -> int:
 
 
 def decimal_of(number: Decimal) -> Decimal:
-    """The decimal of the language that is nearest. Raises NoValueError."""
+    """The nearest decimal of the language. Raises NoValueError."""
     if not number.is_finite() or abs(number) >= DECIMAL_LIMIT:
         raise NoValueError(f"{number} is too large for a decimal")
     return number.quantize(_LAST_PLACE, context=_EXACT)
 
 
 def of_seconds(number: float) -> Fraction:
-    """Microseconds, exactly; what is not finite is longer than anything that is allowed."""
+    """Exact microseconds; infinite and undefined numbers become longer than all that is allowed."""
     return Fraction(number) * SECOND if math.isfinite(number) else Fraction(LONGEST + 1)
 
 
@@ -171,7 +171,7 @@ def _integer(value: Any) -> int:
 
 
 def _decimal(value: Any) -> Decimal:
-    """A float's shortest digits say which decimal is meant: 0.1 is a tenth."""
+    """The decimal with a float's shortest digits: 0.1 is a tenth."""
     return decimal_of(Decimal(repr(value) if isinstance(value, float) else value))
 
 

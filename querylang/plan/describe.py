@@ -59,7 +59,7 @@ def describe(query: QueryPlan) -> str:
 
 
 def to_dot(query: QueryPlan) -> str:
-    """The automaton as a graph in the language of graphviz: states as circles, transitions with what they take."""
+    """The automaton as a graph for graphviz: states are circles, transitions say what they bind."""
     names = Names.of(query)
     lines = [
         f"digraph {_quoted(query.title)} {{",
@@ -149,7 +149,7 @@ def _time(item: Input) -> str:
 
 
 def _policy(policy: TimePolicy) -> Iterator[str]:
-    """What was chosen for the source of an input."""
+    """The ordering policy of an input's source."""
     yield f"in the order of {policy.name}"
     match policy.timeline:
         case TimelineKind.SUBSTREAM:
@@ -245,7 +245,7 @@ def _every(query: QueryPlan, names: Names) -> Iterator[str]:
 
 
 def _bounds(query: QueryPlan) -> Iterator[str]:
-    """What is kept at most. An event waits for definitive time before it enters its window."""
+    """The largest state. An event waits for definitive time before it enters its window."""
     per_key = ", per key" if query.keys else ""
     late = {item.input for item in query.conditions if isinstance(item, Without) and _reaches_end(item, query)}
     for index, item in enumerate(query.inputs):

@@ -16,7 +16,7 @@ from querylang.plan.value_types import Type
 
 
 class Codec:
-    """Encodes and decodes instances of `classes`, however nested, and of nothing else."""
+    """Encodes and decodes nested instances of `classes`, and of nothing else."""
 
     def __init__(self, classes: Iterable[type]) -> None:
         self._fields: dict[type, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ class Codec:
         return {"is": type(value).__name__, **{name: self.encode(getattr(value, name)) for name in fields}}
 
     def decode(self, data: Any) -> Any:
-        """The inverse of `encode`; raises ValueError for what this version does not know."""
+        """The inverse of `encode`; raises ValueError for data that this version does not know."""
         match data:
             case list():
                 return tuple(self.decode(item) for item in data)

@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant: of the query text, of an event type, or a parameter's value. Python's value of the type."""
+    """A constant of the query text or of an event type, or a parameter's value, as a Python value."""
 
     type: Type
     value: bool | int | float | Decimal | str
@@ -52,7 +52,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ParameterOf:
-    """A parameter of the query; in the plan of an instance there are none left."""
+    """A parameter of the query; an instance's plan has none."""
 
     type: Type
     name: str
@@ -68,9 +68,10 @@ class KeyOf:
 
 @dataclass(frozen=True, slots=True)
 class FieldOf:
-    """A field of the event bound to a term; in an input's own expressions term 0 is the event itself.
+    """A field of the event bound to a term.
 
-    In the condition of a `without`, the number behind the last term is the `without` event.
+    In an input's own expressions term 0 is its event. In the condition of a `without`, the term
+    after the last one is the `without` event.
     """
 
     type: Type
@@ -80,7 +81,7 @@ class FieldOf:
 
 @dataclass(frozen=True, slots=True)
 class EventOf:
-    """The event bound to a term, whole. In a block an `or` term is an optional of its event type."""
+    """The event bound to a term. In a block an `or` term is an optional of its event type."""
 
     type: Type
     term: int
@@ -88,7 +89,9 @@ class EventOf:
 
 @dataclass(frozen=True, slots=True)
 class SelectOf:
-    """What the `select` clause of this position gave: in `having` and in the block of a `find every`."""
+    """The value of the `select` clause at this position, in `having` and in the block of a `find
+    every`.
+    """
 
     type: Type
     index: int
@@ -96,7 +99,7 @@ class SelectOf:
 
 @dataclass(frozen=True, slots=True)
 class LocalOf:
-    """A local variable or an action's parameter, by its slot. In an event's action slot 0 is the event itself."""
+    """A local variable or an action's parameter, by slot. In an event's action slot 0 is the event."""
 
     type: Type
     slot: int
@@ -104,7 +107,7 @@ class LocalOf:
 
 @dataclass(frozen=True, slots=True)
 class MemberOf:
-    """A field of an event that is a value: of a local variable, of a field, of what a call gave."""
+    """A field of an event that is the value of a variable, of a field, of a call."""
 
     type: Type
     receiver: Expression
@@ -113,7 +116,7 @@ class MemberOf:
 
 @dataclass(frozen=True, slots=True)
 class IndexOf:
-    """An element of a sequence (from 0), a value of a dictionary; none there is a failure."""
+    """An element of a sequence (from 0), a value of a dictionary; a missing one is a failure."""
 
     type: Type
     receiver: Expression
@@ -141,10 +144,11 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A built-in method of a value: `receiver.method(arguments)`; of an event `toString getTime clone`.
+    """A call of a built-in method: `receiver.method(arguments)`; events have `toString getTime
+    clone`.
 
-    One that belongs to a type (`integer.parse(text)`) has that type's name before a point, `integer.parse`, and its
-    first argument as receiver.
+    A method of a type has the type's name before a dot, `integer.parse`, and its first argument as
+    receiver.
     """
 
     type: Type
@@ -155,9 +159,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """A call of an action that the text defines: of the query (`receiver` None), or of the receiver's event type.
+    """A call of an action of the query (`receiver` None) or of the receiver's event type.
 
-    `type` is None where the action returns nothing.
+    `type` None: the action returns nothing.
     """
 
     type: Type | None
@@ -168,7 +172,7 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """An event, a location or an optional made of its parts, one a field; for an optional one or none."""
+    """An event or a location with one part per field, or an optional with one part or none."""
 
     type: Type
     arguments: tuple[Expression, ...]
@@ -176,7 +180,7 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A sequence of its elements, or a dictionary of keys and values in turn."""
+    """A sequence with its elements, or a dictionary with keys and values in turn."""
 
     type: Type
     items: tuple[Expression, ...]
@@ -184,7 +188,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate over all candidates: `avg(a.x)`; only in `select` and `having`. Its arguments are over terms."""
+    """An aggregate over all candidates: `avg(a.x)`; only in `select` and `having`."""
 
     type: Type
     function: str
@@ -217,13 +221,13 @@ NODES: tuple[type, ...] = (
 
 
 def type_of(node: Expression) -> Type:
-    """The type of an expression that has a value; all but calls of actions that return nothing do."""
+    """The type of an expression; only calls of actions that return nothing have no type."""
     assert node.type is not None, "the checker lets values stand where values are needed"
     return node.type
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """The expressions right below, in text order."""
+    """The direct parts of the expression, in text order."""
     match node:
         case MemberOf(receiver=receiver):
             return (receiver,)
@@ -244,7 +248,7 @@ def children(node: Expression) -> tuple[Expression, ...]:
 
 
 def walk(node: Expression) -> Iterator[Expression]:
-    """The expression and all below it, each before its parts."""
+    """The expression and all its parts, each before its own parts."""
     yield node
     for child in children(node):
         yield from walk(child)

@@ -23,15 +23,15 @@ LOG_LEVELS = ("CRIT", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 DEFAULT_LOG_LEVEL = "INFO"
 
 LOCATION_FIELDS = ("x1", "y1", "x2", "y2")
-"""A location's members, floats: two corners of a rectangle."""
+"""The fields of a location, floats: two corners of a rectangle."""
 
 SMALLEST_INTEGER, LARGEST_INTEGER = -(1 << 63), (1 << 63) - 1
 
 DECIMAL_PLACES = 18
-"""Digits behind a decimal's point; results are rounded to them, half to even."""
+"""Decimal places; results are rounded to them, half to even."""
 
 DECIMAL_LIMIT = Decimal("1e20")
-"""A decimal is smaller than this, its sign aside."""
+"""Decimals are smaller than this in absolute value."""
 
 UNITS: dict[str, int] = {
     **dict.fromkeys(("day", "days"), 86_400_000_000),
@@ -55,7 +55,7 @@ UNARY_OPERATORS = ("not", "-")
 
 
 def binary_result(operator: str, left: Type, right: Type) -> Type | None:
-    """The type that `left operator right` has; None: there is no such operation."""
+    """The type of `left operator right`; None: there is no such operation."""
     if left != right:
         return None
     if operator in LOGICAL:
@@ -70,7 +70,7 @@ def binary_result(operator: str, left: Type, right: Type) -> Type | None:
 
 
 def unary_result(operator: str, operand: Type) -> Type | None:
-    """The type that `operator operand` has; None: there is no such operation."""
+    """The type of `operator operand`; None: there is no such operation."""
     takes = {"not": (Type.BOOLEAN, Type.INTEGER), "-": NUMBERS}.get(operator, ())
     return operand if operand in takes else None
 
@@ -80,10 +80,11 @@ def unary_result(operator: str, operand: Type) -> Type | None:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How a method is called on a certain type.
+    """How a method is called on a value of a certain type.
 
-    `required`: how many of the parameters must be given. `result` None: it gives nothing, so it stands only as a
-    statement; its `Call` then has the receiver's type.
+    - `required`: the number of parameters without a default.
+    - `result`: None: it returns nothing and can only be a statement; its `Call` then has the
+      receiver's type.
     """
 
     parameters: tuple[Type, ...]
@@ -93,9 +94,9 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A row of the table.
+    """One row of the table.
 
-    Types may be `self` (the receiver's own), and `element`, `key`, `value` (what it is made of).
+    Types may be `self` (the receiver's), and `element`, `key`, `value` (what it consists of).
     """
 
     kinds: tuple[Kind, ...]
@@ -106,7 +107,7 @@ class Method:
     summary: str
 
     def on(self, receiver: Type) -> Signature:
-        """Its signature for a receiver of this type."""
+        """The signature for a receiver of this type."""
         parts = _parts(receiver)
         result = None if self.result is None else _resolved(self.result, parts)
         return Signature(tuple(_resolved(item, parts) for item in self.parameters), result, self.required)
@@ -127,7 +128,9 @@ _SELF = Type.event("self")
 
 
 def _row(kinds: str, signature: str, summary: str) -> Method:
-    """A row from text: the kinds of receivers, `name(parameters) result`; `?` marks a parameter that may be left out."""
+    """A row from text: the kinds of receivers, `name(parameters) result`; `?` marks an optional
+    parameter.
+    """
     name, _, rest = signature.partition("(")
     inside, _, result = rest.rpartition(")")
     words = inside.split()
@@ -259,7 +262,7 @@ METHODS: tuple[Method, ...] = (
     _row("event", "getFieldTypes() sequence<string>", "The types of its fields."),
     _row("event", "getFieldValues() sequence<string>", "Its fields' values as text."),
 )
-"""Methods of values. An event type's own action of a name goes before a method of that name."""
+"""Methods of values. An event type's own action has precedence over a method of the same name."""
 
 STATIC_METHODS: tuple[Method, ...] = (
     _row("any", "parse(string) self", "The value that the text says, as `toString` writes it."),
@@ -279,7 +282,7 @@ _STATIC_METHODS = _by_kind(STATIC_METHODS)
 
 
 def method_of(receiver: Type, name: str) -> Signature | None:
-    """The signature of a method of values of a type; None: it has none of that name."""
+    """The signature of a method of values of a type; None: there is no such method."""
     method = _METHODS[receiver.kind].get(name)
     return None if method is None else method.on(receiver)
 
@@ -290,7 +293,7 @@ def methods_of(receiver: Type) -> list[str]:
 
 
 def static_method_of(type_: Type, name: str) -> Signature | None:
-    """The signature of a method of the type itself; None: it has none of that name."""
+    """The signature of a method of the type itself; None: there is no such method."""
     method = _STATIC_METHODS[type_.kind].get(name)
     return None if method is None else method.on(type_)
 
@@ -331,9 +334,11 @@ def type_constants(type_: Type) -> dict[str, int | float | Decimal]:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate: which types each argument may have (None: any), how many must be given, what it gives.
+    """An aggregate.
 
-    `result` None: the type of its first argument.
+    - `takes`: the types that each argument may have; None: any.
+    - `required`: the number of arguments without a default.
+    - `result`: None: the type of its first argument.
     """
 
     name: str
@@ -343,7 +348,7 @@ class Aggregate:
     summary: str
 
     def result_of(self, arguments: Sequence[Type]) -> Type | None:
-        """The type that it gives for arguments of these types; None: it does not take them."""
+        """The type of the result for arguments of these types; None: it does not take them."""
         if not self.required <= len(arguments) <= len(self.takes):
             return None
         if any(types is not None and given not in types for given, types in zip(arguments, self.takes, strict=False)):
@@ -383,13 +388,13 @@ AGGREGATES: dict[str, Aggregate] = {
 
 
 def aggregate_result(name: str, arguments: Sequence[Type]) -> Type | None:
-    """The type of an aggregate for arguments of these types; None: there is none of that name, or not for these."""
+    """The type of an aggregate's result; None: there is no such aggregate, or not for these types."""
     rule = AGGREGATES.get(name)
     return None if rule is None else rule.result_of(arguments)
 
 
 def conversion(found: Type, wanted: Type) -> str | None:
-    """How to make one type of the other: a hint for messages."""
+    """How to convert one type to the other, as a hint in messages."""
     method = {Type.INTEGER: "toInteger", Type.FLOAT: "toFloat", Type.DECIMAL: "toDecimal"}.get(wanted)
     if found.kind is Kind.OPTIONAL and found.of[0] == wanted:
         return "take what it holds with `.getOrThrow()`, or `.getOr(...)` with a value for an empty one"

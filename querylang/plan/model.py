@@ -75,7 +75,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """A call for what it does."""
+    """A call as a statement."""
 
     value: Expression
 
@@ -140,7 +140,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action. Its parameters are the first slots; in an event's action they stand behind slot 0, the event."""
+    """An action. Its parameters are the first slots; in an event's action slot 0 is the event."""
 
     name: str
     parameters: tuple[Type, ...]
@@ -169,24 +169,26 @@ class EventType:
     actions: tuple[Action, ...] = ()
 
     def type_of(self, field: str) -> Type:
-        """The type of a field; KeyError if there is none of that name."""
+        """The type of a field; KeyError if there is no such field."""
         for candidate in self.fields:
             if candidate.name == field:
                 return candidate.type
         raise KeyError(field)
 
     def action(self, name: str) -> Action:
-        """The action of that name; KeyError if there is none."""
+        """The action of that name; KeyError if there is no such action."""
         return _named(self.actions, name)
 
 
 # Queries
 
 Duration = int | Expression
-"""Microseconds; or, before parameters are known, seconds as an expression (float or integer) over parameters."""
+"""Microseconds; before parameters have values it may be an expression in seconds (float or
+integer).
+"""
 
 Count = int | Expression
-"""A number of events; or, before parameters are known, an integer expression over parameters."""
+"""A number of events; before parameters have values it may be an integer expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +202,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The event type that says "this input has delivered everything up to my time".
+    """The event type that says: this input has delivered everything up to my time.
 
-    `keys`: where its events carry the input's key, as `Input.keys`; empty with a keyed input: it counts for every
-    partition. `time_from` as in `Input`.
+    - `keys`: where its events carry the input's key, as `Input.keys`; empty with a keyed input: it
+      counts for every key.
+    - `time_from`: as in `Input`.
     """
 
     event: str
@@ -222,17 +225,29 @@ class TimelineKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimePolicy:
-    """How the records of a source are put in order, where that is chosen for the source (docs/time.md). Lengths are microseconds.
+    """The ordering policy of a source, if one was chosen (docs/time.md). Durations are
+    microseconds.
 
-    `timeline`: what has a watermark of its own (a decoded plan may give its value). The bound of a timeline
-    is the largest of: punctuation; the arrival clock less `max_delay` (None: the clock moves nothing); the newest time
-    less `disorder` (may be negative), looked at every `every` records or each time that `every_span` of event time has
-    passed (both None: records move nothing); the newest time and 1 after `idle` of quiet (None: never); the bound of the
-    event type `imports`. A record whose time is ahead of its arrival by more than `early` is dropped; one below the bound is
-    treated as `action` says: "drop", "adjust" (its time becomes the bound), or "clip" (the same, for what reaches beyond it).
-    `is_strict`: what is at the bound itself is not released. `is_final`: the end of the input is a bound beyond all times. `partitions`: how many
-    partitions the source has (None: those seen). `start`: when the clock of a source without records begins.
-    `leeway`, `reorder`: with timelines per key, what delayed records are allowed at the start.
+    The bound of a timeline is the largest of these: its heartbeats, the arrival clock less
+    `max_delay`, the newest time less `disorder`, one microsecond after the newest time once it is
+    idle, and the bound of the event type `imports`.
+
+    - `timeline`: what has a watermark of its own (a decoded plan may give its value).
+    - `over`: the fields that divide substreams.
+    - `early`: how far a record may be ahead of its arrival; others are dropped; None: no limit.
+    - `max_delay`: None: the arrival clock does not advance the bound.
+    - `disorder`: may be negative.
+    - `every`, `every_span`: records advance the bound every so many records, or every such span of
+      event time; both None: records do not advance it.
+    - `idle`: idle timeout; None: never idle.
+    - `imports`: an event type whose bound also counts; None: no such type.
+    - `action`: what happens to a record below the bound: "drop", "adjust" (its time becomes the
+      bound), or "clip" (the same for an interval that reaches beyond the bound).
+    - `is_strict`: an event exactly at the bound is not released.
+    - `is_final`: the end of the input is a bound beyond all times.
+    - `partitions`: how many partitions the source has; None: those seen.
+    - `start`: when the clock of a source without records begins.
+    - `leeway`, `reorder`: with timelines per key, what late records are allowed at the start.
     """
 
     name: str
@@ -271,10 +286,15 @@ class TimePolicy:
 class Input:
     """One input of a query. Its expressions see its event as term 0.
 
-    `event` is the type's name, `keys` give the partition key, `unique` what `with unique` compares. `time_from` gives
-    the source time (float or integer seconds); None: the column that the source declares. `wait` None: the event's
-    time is its arrival. `within` and `retain`: at least one is there. `policy`: how its source's records are put in order,
-    where that was chosen; `sources`: the names of the sources that can bring its events, empty where that is not known.
+    - `event`: the event type's name.
+    - `keys`: the values of the partition key.
+    - `unique`: the values that `with unique` compares.
+    - `within`, `retain`: the window; at least one is set.
+    - `wait`: None: the event's time is its arrival.
+    - `time_from`: the source time in seconds (float or integer); None: the column that the source
+      declares.
+    - `policy`: the ordering policy of its source, if one was chosen.
+    - `sources`: the sources that can deliver its events; empty: not known.
     """
 
     event: str
@@ -293,7 +313,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A named event of the pattern: its name and the index of its input. `is_optional`: it stands under an `or`."""
+    """A named event of the pattern. `input`: an index. `is_optional`: it is under an `or`."""
 
     name: str
     input: int
@@ -302,7 +322,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`wait(duration) as name` before or behind a pattern."""
+    """`wait(duration) as name` before or after a pattern."""
 
     duration: Duration
     name: str | None
@@ -319,7 +339,9 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A part of a `where` clause between its outer `and`s. `mentions`: the terms that the whole clause names."""
+    """A part of a `where` clause between its outer `and`s. `mentions`: the terms in the whole
+    clause.
+    """
 
     condition: Expression
     mentions: tuple[int, ...]
@@ -335,9 +357,10 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """No event of the input for which `condition` holds lies in the range; `between` None: the whole pattern.
+    """No event of the input that fulfils `condition` is in the range; `between` None: the whole
+    pattern.
 
-    In `condition` the event is the term behind the last one of the pattern.
+    In `condition` the event is the term after the last one of the pattern.
     """
 
     input: int
@@ -350,7 +373,7 @@ Condition = Where | Within | Without
 
 
 def mentioned_terms(condition: Condition, count: int) -> set[int]:
-    """The terms that a condition names, in its expression or its range; `count` is how many the pattern has."""
+    """The terms in a condition's expression or range; `count`: how many the pattern has."""
     match condition:
         case Where(mentions=mentions):
             return set(mentions)
@@ -372,7 +395,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """What makes a `find every`: its selects in order, its `having` clauses."""
+    """The selects of a `find every` in order, and its `having` clauses."""
 
     selects: tuple[Select, ...]
     having: tuple[Expression, ...]
@@ -380,7 +403,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a query: the name by which it goes, and its type."""
+    """A key of a query: name and type."""
 
     name: str
     type: Type
@@ -388,10 +411,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """One query. `conditions` are referred to by the automaton's checks and by `decided_late`.
+    """One query.
 
-    `decided_late`: the conditions that reach the trailing wait, decided when it is over. `slots`: how many local
-    variables the block has. `metadata`: pairs as written. `pattern`: the pattern without its waits, for people.
+    - `conditions`: the automaton's checks and `decided_late` are indexes of them.
+    - `decided_late`: the conditions that are decided when the trailing wait ends.
+    - `slots`: the number of local variables of the block.
+    - `metadata`: pairs as written.
+    - `instance`: its name; empty: the only one, or a template.
+    - `pattern`: the pattern without its waits, as text for people.
     """
 
     name: str
@@ -414,12 +441,14 @@ class QueryPlan:
 
     @property
     def title(self) -> str:
-        """What tells it from the other queries of a plan: its name, with the instance's behind a slash if it has one."""
+        """The name, and after a slash the instance's name if it has one; unique in a plan."""
         return f"{self.name}/{self.instance}" if self.instance else self.name
 
     @property
     def within(self) -> int | None:
-        """The shortest `within` over the whole pattern, in microseconds; None: there is none. Of an instance only."""
+        """The shortest `within` over the whole pattern of an instance, in microseconds; None: no
+        limit.
+        """
         whole = [item.duration for item in self.conditions if isinstance(item, Within) and item.between is None]
         return min((known(duration) for duration in whole), default=None)
 
@@ -429,7 +458,7 @@ class QueryPlan:
         return tuple(key.name for key in self.keys)
 
     def input_of(self, event: str) -> int | None:
-        """The index of the input that takes this event type."""
+        """The index of the input of this event type; None: it is not an input."""
         for index, candidate in enumerate(self.inputs):
             if candidate.event == event:
                 return index
@@ -448,7 +477,10 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """An instance that does not run, because its values leave a window or a wait without length; `reason` for people."""
+    """An instance that does not run, because its values leave a window or a wait without length.
+
+    `reason`: for people.
+    """
 
     query: str
     instance: str
@@ -457,9 +489,9 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A set of queries over a set of event types; names are unique in the first, titles in the second.
+    """A set of queries over a set of event types, with unique names and titles.
 
-    `stopped`: instances that are not among the queries; each is told once, by an output of kind `error`.
+    `stopped`: instances that do not run; each is reported once, by an output of kind `error`.
     """
 
     events: tuple[EventType, ...]
@@ -467,7 +499,7 @@ class Plan:
     stopped: tuple[Stopped, ...] = ()
 
     def event(self, name: str) -> EventType:
-        """The event type of that name; KeyError if there is none."""
+        """The event type of that name; KeyError if there is no such type."""
         return _named(self.events, name)
 
     def time_sources(self) -> tuple[tuple[str, Expression], ...]:
@@ -475,7 +507,7 @@ class Plan:
         return tuple(dict.fromkeys(pair for query in self.queries for pair in query.time_sources()))
 
     def query(self, title: str) -> QueryPlan:
-        """The query of that title (`QueryPlan.title`: of a query without instances its name); KeyError if none has it."""
+        """The query of that title (`QueryPlan.title`); KeyError if there is no such query."""
         for candidate in self.queries:
             if candidate.title == title:
                 return candidate
@@ -483,19 +515,19 @@ class Plan:
 
 
 def known(number: Duration | Count) -> int:
-    """A duration or count of an instance, in which no parameter is left."""
+    """A duration or count of an instance, as a number."""
     assert isinstance(number, int), "the plan's parameters have values before it runs"
     return number
 
 
 def expression_to_dict(expression: Expression) -> dict[str, Any]:
-    """Plain data that says what the expression says; equal for equal expressions."""
+    """Plain data for the expression; equal for equal expressions."""
     encoded: dict[str, Any] = _CODEC.encode(expression)
     return encoded
 
 
 def plain_field(expression: Expression | None) -> str | None:
-    """The field, if the expression is nothing but a field of its event."""
+    """The field's name, if the expression is only a field of its event."""
     return expression.field if isinstance(expression, expressions.FieldOf) else None
 
 
@@ -529,7 +561,10 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> Plan:
-    """The inverse of `to_dict`; raises PlanVersionError for a plan of another version, ValueError for a broken one."""
+    """The inverse of `to_dict`.
+
+    Raises PlanVersionError for a plan of another version, ValueError for a damaged one.
+    """
     if data.get("version") != PLAN_VERSION:
         raise PlanVersionError(f"plan of version {data.get('version')!r}; this release reads version {PLAN_VERSION}")
     plan: Plan = _CODEC.decode(data["plan"])

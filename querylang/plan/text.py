@@ -52,7 +52,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How expressions name what they mention. A term called `""` is the event itself: its fields stand alone."""
+    """The names that expressions are printed with. A term called `""` is the event itself."""
 
     terms: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -60,21 +60,21 @@ class Names:
 
     @classmethod
     def of(cls, query: QueryPlan) -> Names:
-        """Those of a query's conditions and block."""
+        """The names in a query's conditions and block."""
         selects = () if query.every is None else tuple(item.name for item in query.every.selects)
         return cls(tuple(term.name for term in query.terms), query.key_names, selects)
 
     def with_term(self, name: str) -> Names:
-        """With one more name, of a `without`."""
+        """These names with one more, of a `without`."""
         return Names((*self.terms, name), self.keys, self.selects)
 
 
 OWN = Names(("",))
-"""In an input's own expressions."""
+"""The names in an input's own expressions."""
 
 
 def duration_text(length: plan.Duration, names: Names = OWN) -> str:
-    """Microseconds in the language's own words: `10 minutes`, `1 minute 30 seconds`; an expression as written."""
+    """Microseconds as `10 minutes`, `1 minute 30 seconds`; an expression as it was written."""
     if not isinstance(length, int):
         return expression_text(length, names)
     parts = []
@@ -90,7 +90,7 @@ def duration_text(length: plan.Duration, names: Names = OWN) -> str:
 
 
 def count_text(count: plan.Count, names: Names = OWN) -> str:
-    """A number of events, or the expression that gives it."""
+    """A number of events, or its expression."""
     return str(count) if isinstance(count, int) else expression_text(count, names)
 
 
@@ -100,7 +100,7 @@ def expression_text(node: Expression, names: Names) -> str:
 
 
 def literal_text(value: bool | float | Decimal | str) -> str:
-    """A literal of the language, or `infinity`, which stands for one."""
+    """A literal of the language, or `infinity`."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -124,7 +124,7 @@ def action_text(action: plan.Action) -> str:
 
 
 def statement_lines(statements: tuple[Statement, ...], names: Names) -> list[str]:
-    """Statements, a line each; those within others four spaces further in."""
+    """Statements, one per line; inner ones are indented by four spaces."""
     return [line for statement in statements for line in _lines(statement, names)]
 
 
@@ -180,7 +180,7 @@ def _local(slot: int) -> str:
 
 
 def _text(node: Expression, names: Names, outer: int) -> str:
-    """With parentheses where the surroundings (`outer`) bind tighter than the node."""
+    """With parentheses if the surroundings (`outer`) bind tighter than the node."""
     match node:
         case Literal(value=value):
             return literal_text(value)

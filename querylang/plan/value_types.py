@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class Kind(StrEnum):
-    """What sort of type; the value is the word that users write, except for events, which go by their name."""
+    """The kind of a type; the value is the word that users write, except for event types."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -26,8 +26,9 @@ class Kind(StrEnum):
 class Type:
     """A type: `Type.FLOAT`, `Type.sequence(Type.FLOAT)`, `Type.event("com.example.A")`.
 
-    `of`: the type of a sequence's elements, of a dictionary's keys and values, of what an optional may hold.
-    `name`: of an event type, as the plan calls it.
+    - `of`: the types of a sequence's elements, of a dictionary's keys and values, of an optional's
+      value.
+    - `name`: of an event type, as in the plan.
     """
 
     kind: Kind
@@ -63,7 +64,9 @@ class Type:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether values are booleans, integers, floats or strings: what columns of numbers and ranks can hold."""
+        """Whether values are booleans, integers, floats or strings, so that numeric columns can
+        hold them.
+        """
         return self in SCALARS
 
     def __str__(self) -> str:
@@ -83,7 +86,7 @@ class Type:
 
 
 def _parsed(text: str) -> tuple[Type, str]:
-    """The type at the beginning of the text, and what stands behind it."""
+    """The type at the start of the text, and the rest of the text."""
     word = text[: next((at for at, character in enumerate(text) if character in "<>,"), len(text))]
     rest = text[len(word) :]
     count = {"sequence": 1, "dictionary": 2, "optional": 1}.get(word, 0)

@@ -13,7 +13,7 @@ from querylang.source import Source, Span
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name as written, without `#`; a qualified one holds its points, a leading one too."""
+    """A name as written, without `#`; a qualified one includes its dots, a leading one too."""
 
     text: str
     span: Span = field(compare=False)
@@ -30,7 +30,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Something that could not be parsed; its mistake is reported already."""
+    """A part that could not be parsed; its mistake was reported."""
 
     span: Span = field(compare=False)
 
@@ -40,7 +40,9 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """A type as written: `float`, `sequence<float>`, `com.example.A`. `of`: what stands between `<` and `>`."""
+    """A type as written: `float`, `sequence<float>`, `com.example.A`. `of`: the types in `<` and
+    `>`.
+    """
 
     span: Span = field(compare=False)
     word: str
@@ -52,7 +54,9 @@ class TypeName:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal. An integer may be too large yet: a minus sign in front decides. Decimals: `1.5d`."""
+    """A literal. An integer may still be too large; a minus sign before it decides. Decimals:
+    `1.5d`.
+    """
 
     span: Span = field(compare=False)
     value: bool | int | float | Decimal | str
@@ -60,13 +64,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class NameUse:
-    """A name standing for a value."""
+    """A name used as a value."""
 
     name: Name
 
     @property
     def span(self) -> Span:
-        """Where it stands."""
+        """The place in the source."""
         return self.name.span
 
 
@@ -90,7 +94,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`receiver.name(arguments)`, or `name(arguments)` without a receiver; `name` of the latter may be qualified."""
+    """`receiver.name(arguments)`, or `name(arguments)` without a receiver, where `name` may be
+    qualified.
+    """
 
     span: Span = field(compare=False)
     receiver: Expression | None
@@ -100,7 +106,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class TypeCall:
-    """`integer.parse(text)`, `location(1.0, 2.0, 3.0, 4.0)` (then without a name), `sequence<float>()`."""
+    """`integer.parse(text)`, `sequence<float>()`, `location(1.0, 2.0, 3.0, 4.0)` (the latter
+    without a name).
+    """
 
     span: Span = field(compare=False)
     type: TypeName
@@ -211,7 +219,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """`send event to channel;`; what an event is to be made of may be an event or the name of the type."""
+    """`send event to channel;`; the event may also be given as the name of its type."""
 
     span: Span = field(compare=False)
     event: Expression
@@ -237,10 +245,12 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class VendorSend:
-    r"""`%send("eventType":"T", ..., "channel":"\"c\"", "fields":{"f":"expression"});`, written by the vendor's editor.
+    r"""`%send("eventType":"T", ..., "channel":"\"c\"", "fields":{"f":"expression"});`, from the
+    vendor's editor.
 
-    The expressions in the strings are parsed already, with places in the strings. `channel` None: none was given.
-    `extra`: the other items as written, kept for the printer.
+    - the expressions in the strings are parsed, with places in the strings
+    - `channel`: None: not given.
+    - `extra`: the other items as written, for the printer.
     """
 
     span: Span = field(compare=False)
@@ -252,7 +262,7 @@ class VendorSend:
 
 @dataclass(frozen=True, slots=True)
 class VendorCustom:
-    """`%custom("title":"...") { statements }`: a block; `items` as written, kept for the printer."""
+    """`%custom("title":"...") { statements }`: a block; `items` as written, for the printer."""
 
     span: Span = field(compare=False)
     items: tuple[tuple[str, str], ...]
@@ -288,7 +298,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`if condition { ... } else { ... }`; `else if` is an else part of one `If`. No else part: None."""
+    """`if condition { ... } else { ... }`; `else if` is an else part with one `If`; None: no else
+    part.
+    """
 
     span: Span = field(compare=False)
     condition: Expression
@@ -298,7 +310,9 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class IfPresent:
-    """`ifpresent a as b, c { ... } else { ... }`: unpacks optionals; without `as` a name keeps its own."""
+    """`ifpresent a as b, c { ... } else { ... }`: unpacks optionals; without `as` a name keeps its
+    own.
+    """
 
     span: Span = field(compare=False)
     bindings: tuple[tuple[Expression, Name], ...]
@@ -384,7 +398,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """`@name(arguments)`; `name` may be qualified. An annotation without brackets has `arguments` None."""
+    """`@name(arguments)`; `name` may be qualified; `arguments` None: without brackets."""
 
     span: Span = field(compare=False)
     name: Name
@@ -402,7 +416,7 @@ class FieldDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ConstantDefinition:
-    """`constant type name := literal;` of an event; `value` is a literal or a minus sign before one."""
+    """`constant type name := literal;` of an event; `value` is a literal, or a minus sign and one."""
 
     span: Span = field(compare=False)
     type: TypeName
@@ -421,7 +435,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class ActionDefinition:
-    """`action name(...) returns type { ... }` of an event or of a query; `span` ends with its head."""
+    """`action name(...) returns type { ... }` of an event or of a query; `span`: of its head."""
 
     span: Span = field(compare=False)
     name: Name
@@ -479,7 +493,7 @@ class Anything:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A filter: the field in relation to a value; a bare expression means equality."""
+    """A filter: the field compared with a value; a bare expression means equality."""
 
     span: Span = field(compare=False)
     operator: str
@@ -508,7 +522,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`field [as name]`; an action has `arguments`: `action(...) as name`. Of `with unique` too, without `as`."""
+    """`field [as name]`, or `action(...) as name` with `arguments`; also of `with unique`, without
+    `as`.
+    """
 
     span: Span = field(compare=False)
     source: Name
@@ -542,7 +558,7 @@ class InputDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """`inputs { ... }`; Broken ones could not be parsed."""
+    """`inputs { ... }`; Broken: an input that could not be parsed."""
 
     span: Span = field(compare=False)
     items: tuple[InputDefinition | Broken, ...]
@@ -568,7 +584,7 @@ class PatternWait:
 
 @dataclass(frozen=True, slots=True)
 class PatternJoin:
-    """Parts joined by `->`, `and` or `or`; two or more."""
+    """Two or more parts joined by `->`, `and` or `or`."""
 
     span: Span = field(compare=False)
     operator: str
@@ -605,7 +621,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """`without Type as name [where condition] [between (...)]`; `where`: the clause that stands behind it."""
+    """`without Type as name [where condition] [between (...)]`; `where`: the clause after it."""
 
     span: Span = field(compare=False)
     event: Name
@@ -636,7 +652,7 @@ Clause = Where | Within | Without | Select | Having | Broken
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """`find [every] pattern clauses block`; `span` is the place of these words. Without a block: None."""
+    """`find [every] pattern clauses block`; `span`: of these words. `block` None: without one."""
 
     span: Span = field(compare=False)
     is_every: bool
@@ -647,7 +663,9 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query. A bare body has no name of its own. A part that is missing is None, one that is broken Broken."""
+    """One query; a bare body has no name. A missing part is None; one that could not be parsed is
+    Broken.
+    """
 
     span: Span = field(compare=False)
     name: Name | None
@@ -677,7 +695,7 @@ class Using:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment as written, its marks included; the printer puts it back where it was."""
+    """A comment as written, with its marks; the printer puts it back."""
 
     text: str
     span: Span = field(compare=False)
@@ -685,7 +703,10 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What one text holds. `items`: event types and queries in text order. `comments`: not part of what it says."""
+    """One text.
+
+    `items`: event types and queries in text order. `comments`: not part of comparisons.
+    """
 
     source: Source = field(compare=False)
     package: Package | None

@@ -19,7 +19,7 @@ SHIPPED = Path(__file__).with_name("parsetab.py")
 
 
 def build() -> Any:
-    """The tables built anew: ply's generated table, with its lists of conflicts."""
+    """Build the tables: ply's generated table, with its lists of conflicts."""
     grammar = yacc.Grammar([*KINDS, *PSEUDO_KINDS])
     for level, (associativity, *symbols) in enumerate(PRECEDENCE, start=1):
         for symbol in symbols:
@@ -38,8 +38,8 @@ def build() -> Any:
 def written(tables: Any) -> str:
     """The text of the module that ships these tables.
 
-    Many states react to the same kinds of tokens, and most states do one thing for all of them: a row is the number of
-    its kinds and one action for each of them or one for all.
+    Many states react to the same kinds of tokens, and most states do one thing for all of them. So
+    a row is the number of its kinds, and one action per kind or one for all.
     """
     rows = [sorted(tables.lr_action[state].items()) for state in sorted(tables.lr_action)]
     kinds = [" ".join(kind for kind, _action in row) for row in rows]
@@ -70,7 +70,7 @@ def written(tables: Any) -> str:
 
 
 def main() -> None:
-    """Writes the shipped module; for developers, after a change of the grammar."""
+    """Write the shipped module after a change of the grammar."""
     tables = build()
     assert not tables.sr_conflicts, f"shift/reduce conflicts: {tables.sr_conflicts}"
     assert not tables.rr_conflicts, f"reduce/reduce conflicts: {tables.rr_conflicts}"

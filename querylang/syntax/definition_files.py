@@ -17,11 +17,11 @@ from querylang.syntax.tokens import Token
 
 _OPENING = {"LBRACE": "RBRACE", "LPAREN": "RPAREN"}
 _FOREIGN = frozenset({"static", "import"})
-"""Words that begin members of the larger language only."""
+"""Words that begin members only in the larger language."""
 
 
 def parse_definitions(source: Source) -> tuple[ast.File, list[QueryError]]:
-    """The events defined at the top of the text, and the mistakes within their definitions."""
+    """The events defined at the top level of the text, and the mistakes in their definitions."""
     return parse_tokens(source, list(_definitions(source, tokenize(source).tokens)), [])
 
 
@@ -46,7 +46,7 @@ def _definitions(source: Source, tokens: list[Token]) -> Iterator[Token]:
 
 
 def _event(source: Source, tokens: list[Token]) -> Iterator[Token]:
-    """An event's tokens; the members that queries cannot use are one REFUSED each."""
+    """An event's tokens; each member that queries cannot use becomes one REFUSED."""
     position = next((index + 1 for index, token in enumerate(tokens) if token.type == "LBRACE"), len(tokens))
     head = tokens[:position]
     yield from head
@@ -62,7 +62,9 @@ def _event(source: Source, tokens: list[Token]) -> Iterator[Token]:
 
 
 def _after_member(tokens: list[Token], position: int) -> int:
-    """The position behind a member: an action's block, or the next `;`. A field may be of an action's type."""
+    """The position after a member: an action's block, or the next `;`. A field may have an action's
+    type.
+    """
     kinds = [token.type for token in tokens[position : position + 3]]
     is_action = kinds[:1] == ["ACTION"] and kinds[1:2] != ["LT"]
     is_static = tokens[position].content == "static" and kinds[1:2] == ["ACTION"]
@@ -72,7 +74,7 @@ def _after_member(tokens: list[Token], position: int) -> int:
 
 
 def _is_foreign(source: Source, head: list[Token], member: list[Token]) -> bool:
-    """Whether a member is legal in the larger language only, as far as one can tell. A field never is."""
+    """Whether a member is probably legal only in the larger language; a field never is."""
     first = member[0]
     if first.content in _FOREIGN and first.type == "NAME":
         return True
@@ -88,12 +90,12 @@ def _refused(member: list[Token]) -> Token:
 
 
 def _after(tokens: list[Token], position: int, kind: str) -> int:
-    """The position behind the next token of that kind."""
+    """The position after the next token of that kind."""
     return next((index + 1 for index in range(position, len(tokens)) if tokens[index].type == kind), len(tokens))
 
 
 def _after_annotation(tokens: list[Token], position: int) -> int:
-    """The position behind an annotation, which may have no brackets."""
+    """The position after an annotation, which may have no brackets."""
     kinds = (token.type for token in tokens[position + 1 :])
     length = next((index for index, kind in enumerate(kinds) if kind not in {"NAME", "DOT"}), len(tokens))
     end = position + 1 + length
@@ -101,7 +103,7 @@ def _after_annotation(tokens: list[Token], position: int) -> int:
 
 
 def _after_group(tokens: list[Token], position: int, opening: str) -> int:
-    """The position behind the next group in such brackets, inner ones included."""
+    """The position after the next group in such brackets, nested ones included."""
     depth = 0
     for index in range(position, len(tokens)):
         if tokens[index].type == opening:

@@ -24,7 +24,7 @@ REASONS: dict[str, str] = {
     "enqueue": "`send ... to` sends events",
     "static": "an action of the query needs no event",
 }
-"""Word to the reason."""
+"""The reason for each word."""
 
 _BEFORE_STATEMENT = frozenset({"LBRACE", "RBRACE", "SEMICOLON", "RPAREN", "THEN", "REFUSED"})
 _STATEMENT_WORDS: dict[str, tuple[str, ...]] = {
@@ -42,7 +42,9 @@ _FIRST_NAMES = frozenset({"stream", *_STATEMENT_WORDS})
 
 
 def folded(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens, each refused part as one REFUSED (with its `;` or block) or REFUSED_VALUE (without)."""
+    """The tokens, each foreign construct as one REFUSED (with its `;` or block) or REFUSED_VALUE
+    (without).
+    """
     kept: list[Token] = []
     position = 0
     while position < len(tokens):
@@ -63,7 +65,7 @@ def folded(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _refused_word(tokens: Sequence[Token], position: int) -> str | None:
-    """The word of the refused part that begins here, if one does."""
+    """The word of the foreign construct that begins here, if one does."""
     token = tokens[position]
     kinds = [item.type for item in tokens[position + 1 : position + 3]]
     match token.type, kinds:
@@ -84,7 +86,10 @@ def _refused_word(tokens: Sequence[Token], position: int) -> str | None:
 
 
 def _end(tokens: Sequence[Token], position: int, *, is_statement: bool) -> int:
-    """The position behind the part: its `;` or block counts if it is a statement; a brace that it has not opened ends it."""
+    """The position after the construct.
+
+    A statement includes its `;` or block. A closing brace that it has not opened ends it.
+    """
     depth = 0
     for index in range(position, len(tokens)):
         kind = tokens[index].type

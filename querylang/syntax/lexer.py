@@ -19,7 +19,7 @@ from querylang.syntax.ast import Comment
 from querylang.syntax.tokens import FOREIGN_OPERATORS, KEYWORDS, KINDS, SYMBOLS, Token
 
 MOST_MISTAKES = 1000
-"""In one text; further ones are not told."""
+"""Per text; further mistakes are not reported."""
 
 ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 
@@ -27,12 +27,12 @@ _KEYWORD_KINDS = frozenset(KEYWORDS.values())
 _NEXT_QUOTE = re.compile(r'(?:[^"\\]|\\.)*"')
 _BEHIND_STRING = re.compile(r"\s*([-;,:+.(){}\]=!<>/]|(to|at|as|and|or|xor|within|where|between)\b|$)")
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
-"""Surrogates: texts of files have none, but Python's may; no table could hold them."""
+"""Surrogates: Python strings may contain them, tables cannot."""
 _OTHER_CHARACTERS = re.compile(r"[^\s\w\"#;{}()<>=,.:@*/%+\[\]-]+")
 
 
 class _Rules:
-    """Ply reads these: a method's docstring is the pattern; the order of methods is the order of trying."""
+    """Read by ply: a method's docstring is the pattern; patterns are tried in the order of methods."""
 
     tokens = KINDS
     t_ignore = " \t\r\n\f\v\ufeff\u00a0"
@@ -128,7 +128,7 @@ class Lexed:
 
 
 def tokenize(source: Source) -> Lexed:
-    """What a text is made of."""
+    """Split a text into tokens."""
     lexer = _lexer().clone()
     lexer.source, lexer.mistakes, lexer.comments = source, [], []
     lexer.input(source.text)
@@ -154,9 +154,11 @@ def _report_at(t: Any, mistake: Mistake, start: int, end: int, **facts: str) -> 
 
 
 def _end_on_later_line(text: str, position: int) -> int | None:
-    """The position behind a string of several lines, which are legal but rare; None if it was forgotten to end it.
+    """The position after a string of several lines, which are legal but rare; None if its end is
+    missing.
 
-    The next quote ends the string if no other one is left over in that line, and if what follows can follow a string.
+    The next quote ends the string if it is the only unpaired one in its line, and if what follows
+    can follow a string.
     """
     found = _NEXT_QUOTE.match(text, position)
     if found is None:

@@ -20,9 +20,12 @@ Rule = Callable[[Grammar, Parts], None]
 class Tables:
     """What to do in each state.
 
-    `actions`: state, then kind of token: above 0 the state after the token, below 0 the rule to apply, 0 the end.
-    `gotos`: state, then symbol, to the state after it. `productions`: for each rule its symbol, its number of parts, its
-    method (None: it passes its only part on). `parts`: state to what may be given up in it, and the state after that.
+    - `actions`: state, then kind of token: above 0 the next state, below 0 the rule to apply, 0 the
+      end.
+    - `gotos`: state, then symbol, to the next state.
+    - `productions`: for each rule its symbol, its number of parts, its method (None: it passes its
+      only part on).
+    - `parts`: state to what may be given up in it, and the state after that.
     """
 
     actions: list[dict[str, int]]
@@ -33,7 +36,7 @@ class Tables:
 
 @cache
 def load() -> Tables:
-    """The tables; one object a process, since they keep no state."""
+    """The tables; one object per process, since they are never changed."""
     from querylang.syntax import parsetab
 
     kinds = [row.split() for row in parsetab.KINDS]

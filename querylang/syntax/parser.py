@@ -22,11 +22,11 @@ from querylang.syntax.tokens import Token
 from querylang.syntax.unexpected_token import is_meant_as_name, unexpected
 
 MOST_MISTAKES = 1000
-"""Of the syntax, in one text; what stands behind more of them is not read."""
+"""Syntax mistakes per text; parsing stops after that many."""
 
 
 def parse(source: Source) -> tuple[ast.File, list[QueryError]]:
-    """The tree of a query text, and all mistakes of its characters and its syntax."""
+    """The tree of a query text, and all its lexical and syntax mistakes."""
     lexed = tokenize(source)
     return parse_tokens(source, lexed.tokens, lexed.mistakes, lexed.comments)
 
@@ -61,7 +61,7 @@ class Parser(Grammar):
         self._told = -1
 
     def run(self) -> None:
-        """Reads all tokens; what the rules make is in the grammar's fields."""
+        """Parse all tokens; the rules store their results in the grammar's fields."""
         actions, gotos, productions = self.tables.actions, self.tables.gotos, self.tables.productions
         states, values, tokens, count = self.states, self.values, self.tokens, len(self.tokens)
         while True:
@@ -99,11 +99,11 @@ class Parser(Grammar):
 
     @property
     def has_syntax_mistake(self) -> bool:
-        """Whether something could not be read: what is missing may stand there."""
+        """Whether a part could not be parsed; missing sections may be in it."""
         return self._syntax_mistakes > 0
 
     def expression_in(self, text: Token) -> ast.Expression:
-        """What a string holds, as an expression; its places are those in the string. One without an end is not read."""
+        """The expression in a string, with places in the string. An unfinished string is Broken."""
         if text.start in self._open_strings:
             return ast.Broken(text.span)
         lexed = tokenize(Source(self.source.path, text.content))
@@ -128,7 +128,7 @@ class Parser(Grammar):
         return ast.Broken(text.span) if parser.value is None else parser.value
 
     def _recover(self, token: Token | None) -> bool:
-        """Tells the mistake and makes the parser go on; False: there is nothing more to read."""
+        """Report the mistake and prepare to continue; False: nothing is left to parse."""
         if self._syntax_mistakes >= MOST_MISTAKES:
             self.report(Mistake.TOO_MANY_MISTAKES, self.source.span(*self._place()), limit=MOST_MISTAKES)
             return False
@@ -144,10 +144,10 @@ class Parser(Grammar):
         return True
 
     def _reject(self, token: Token | None) -> None:
-        """Notes a token that no rule can take, unless that only follows from another mistake.
+        """Report a token that no rule accepts, unless it only follows from another mistake.
 
-        So do a brace too many after any other, what stands behind a string that has swallowed its line, and what
-        misses at the end of a text with such a string.
+        That is so for an extra brace after any other mistake, for the text after an unfinished
+        string on its line, and for what is missing at the end of a text with such a string.
         """
         before = self.tokens[max(0, self.position - 3) : self.position]
         is_brace = token is not None and token.type == "RBRACE"
@@ -159,11 +159,11 @@ class Parser(Grammar):
         self._syntax_mistakes += 1
 
     def _acceptable(self) -> list[str]:
-        """The kinds of tokens that could have come now."""
+        """The kinds of tokens that are accepted now."""
         return [kind for kind in self.tables.actions[self.states[-1]] if self._takes(len(self.states), (), (kind,))]
 
     def _takes(self, depth: int, states: Sequence[int], kinds: Sequence[str]) -> bool:
-        """Whether tokens of these kinds could come one after the other.
+        """Whether tokens of these kinds would be accepted one after the other.
 
         The stack: the first `depth` of the parser's states, then `states`.
         """
@@ -186,20 +186,22 @@ class Parser(Grammar):
         return True
 
     def _take_as_name(self, token: Token) -> bool:
-        """Reads a keyword as the name that it was meant as."""
+        """Turn a keyword into a name if it was meant as one."""
         is_name = self._is_meant_as_name(token)
         if is_name:
             self.tokens[self.position] = token.replaced("NAME", token.content, token.end)
         return is_name
 
     def _is_meant_as_name(self, token: Token) -> bool:
-        """Whether a keyword was meant as a name: one can stand there, and the text goes on well behind it."""
+        """Whether a keyword was meant as a name: a name is accepted here, and the next token after
+        it.
+        """
         before = self.tokens[max(0, self.position - 3) : self.position]
         after = [item.type for item in self.tokens[self.position + 1 : self.position + 2]]
         return self._takes(len(self.states), (), ("NAME", *after)) and is_meant_as_name(token, before)
 
     def _insert_forgotten(self, token: Token | None) -> bool:
-        """Puts in closing signs, if the text goes on well with them."""
+        """Insert closing signs, if the next token is accepted after them."""
         kind = "$end" if token is None else token.type
         place = self.tokens[self.position - 1].end if self.position else 0
         for signs in FORGOTTEN:
@@ -211,7 +213,9 @@ class Parser(Grammar):
         return False
 
     def _give_up_part(self) -> bool:
-        """Takes back what was read of the smallest part around the mistake, and steps over the rest of it."""
+        """Give up the smallest part around the mistake: replace it on the stack and skip its
+        remaining tokens.
+        """
         self._begin_list()
         if self._partners is None:
             self._partners = paired(self.tokens)
@@ -236,7 +240,7 @@ class Parser(Grammar):
         return False
 
     def _closed_by(self, depth: int) -> int:
-        """1 if what the parser has read behind this depth is a closing bracket, -1 if an opening one."""
+        """1 if the symbol at this depth is a closing bracket, -1 if it is an opening one, else 0."""
         value = self.values[depth - 1] if depth <= len(self.values) else None
         kind = value.type if isinstance(value, Token) else ""
         return (kind in PAIRS.values()) - (kind in PAIRS)
@@ -246,7 +250,7 @@ class Parser(Grammar):
         return sum(map(self._closed_by, range(1, len(self.states)))) < 0
 
     def _begin_list(self) -> None:
-        """If a list of parts could begin here it has begun: its first part is the mistake."""
+        """Begin a list of parts if one could begin here: its first part then contains the mistake."""
         actions = self.tables.actions[self.states[-1]]
         for number in sorted({-action for action in actions.values() if action < 0}):
             symbol, length, rule = self.tables.productions[number]
@@ -260,7 +264,8 @@ class Parser(Grammar):
                 return
 
     def _behind_braces(self, partners: dict[int, int]) -> int:
-        """Where to look for the end of a part: behind what stands in braces, if the mistake is the first in them.
+        """Where to search for the end of a part: after the braces, if the mistake is the first
+        token in them.
 
         `while { print "x"; }`: the brace was taken for a dictionary's.
         """
@@ -269,14 +274,14 @@ class Parser(Grammar):
         return last if is_first and self.tokens[last].type == "LBRACE" and last in partners else self.position
 
     def _settle(self, part: Part, depth: int, state: int, end: int) -> None:
-        """The part stands on the stack as read, at this depth; reading goes on at `end`."""
+        """Put the part on the stack as parsed, at this depth; parsing continues at `end`."""
         self.states[depth:] = [state]
         self.values[depth - 1 :] = [part.made(self.source.span(*self._place()))]
         self._inserted = []
         self.position = end
 
     def _place(self) -> tuple[int, int]:
-        """Where the next token stands; at the end the last one."""
+        """The place of the next token; at the end, of the last one."""
         token = self.tokens[min(self.position, len(self.tokens) - 1)]
         return token.start, token.end
 
@@ -287,7 +292,7 @@ SECTIONS = ("metadata", "parameters", "inputs", "find", "action")
 def _items(parser: Parser) -> tuple[ast.EventDefinition | ast.Query, ...]:
     """The event types and queries of a file; sections outside of any query are a bare body.
 
-    A bare body ends behind its `find` and actions.
+    A bare body ends after its `find` and actions.
     """
     items: list[ast.EventDefinition | ast.Query] = []
     body: list[Section] = []
@@ -306,7 +311,9 @@ def _items(parser: Parser) -> tuple[ast.EventDefinition | ast.Query, ...]:
 
 
 def _query(parser: Parser, parts: QueryParts) -> ast.Query:
-    """A query of its sections; reports those that miss, stand twice or in the wrong order."""
+    """A query with its sections; reports sections that are missing, duplicate or in the wrong
+    order.
+    """
     found: dict[str, Section] = {}
     for section in (item for item in parts.sections if item.keyword):
         after = [word for word in found if SECTIONS.index(word) > SECTIONS.index(section.keyword)]

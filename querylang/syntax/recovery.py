@@ -25,17 +25,20 @@ _INPUT = frozenset({"KEY", "RETAIN", "WITH", "TIME", "WAIT"})
 _ENDS = frozenset({"SEMICOLON", "RBRACE"})
 _OUTSIDE = _STRUCTURE | _CLAUSES | _STATEMENTS | _INPUT | _ENDS
 PAIRS = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE"}
-"""Each opening bracket to its closing one."""
+"""Each opening bracket and its closing one."""
 _CLOSING = frozenset(PAIRS.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the text that may be given up, and how its end is found.
+    """A part of the text that may be given up, and how its end is found. Brackets are skipped
+    whole.
 
-    Brackets are stepped over whole. `before`: kinds that stand behind it. `through`: kinds that are its last token
-    (`RBRACE`: of a block). `before_in_line`: as `before`, if the token is the first of its line. `never`: kinds that
-    cannot stand in it, so that it has no end here.
+    - `before`: kinds of tokens that follow it.
+    - `through`: kinds that are its last token (`RBRACE`: of a block).
+    - `before_in_line`: as `before`, if the token is the first of its line.
+    - `never`: kinds that cannot be in it; if one comes first, the part does not end here.
+    - `is_at_end`: it may end with the text.
     """
 
     symbol: str
@@ -80,10 +83,10 @@ PARTS: tuple[Part, ...] = (
     ),
     Part("item", before=_STRUCTURE, through=_ENDS, is_at_end=True, made=lambda _span: None),
 )
-"""Smaller parts before those that hold them."""
+"""Smaller parts before those that contain them."""
 
 LONGEST = 1000
-"""Tokens behind a mistake in which the end of its part is looked for, unless the part may end with the text."""
+"""How many tokens after a mistake are searched for the part's end, unless it may end with the text."""
 
 FORGOTTEN: tuple[tuple[str, ...], ...] = (
     ("SEMICOLON",),
@@ -95,11 +98,11 @@ FORGOTTEN: tuple[tuple[str, ...], ...] = (
     ("RBRACE", "RBRACE"),
     ("SEMICOLON", "RBRACE", "RBRACE"),
 )
-"""Signs that are put in where they were forgotten."""
+"""Signs to insert where they were forgotten."""
 
 
 def may_be_forgotten(signs: Sequence[str], tokens: Sequence[Token], position: int) -> bool:
-    """Whether a reader would take these signs for forgotten before this token (the end of the text: behind the last)."""
+    """Whether these signs were probably forgotten before this token (or at the end of the text)."""
     if position == len(tokens):
         return True
     token = tokens[position]
@@ -122,7 +125,10 @@ def begins_line(tokens: Sequence[Token], position: int) -> bool:
 
 
 def end_of(part: Part, tokens: Sequence[Token], partners: dict[int, int], position: int) -> int | None:
-    """The position behind the part that is given up; None if it does not end here. `partners`: as `paired` gives."""
+    """The position after the part that is given up; None if it does not end here.
+
+    `partners`: the result of `paired`.
+    """
     start = position
     while position < len(tokens):
         if position > start + LONGEST and not part.is_at_end:
@@ -141,7 +147,7 @@ def end_of(part: Part, tokens: Sequence[Token], partners: dict[int, int], positi
 
 
 def paired(tokens: Sequence[Token]) -> dict[int, int]:
-    """The position of each opening bracket to that of its closing one; those that have none are not in it."""
+    """The position of each opening bracket and that of its closing one, if it has one."""
     partners: dict[int, int] = {}
     awaited: list[tuple[str, int]] = []
     braces = 0

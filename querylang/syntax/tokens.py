@@ -38,7 +38,7 @@ KEYWORDS: dict[str, str] = {
         "returns",
     )
 }
-"""Keyword to token kind. Units of time are no keywords: a number before them makes them what they are."""
+"""Keyword to token kind. Units of time are names; a number before them makes them units."""
 
 SOFT_KEYWORDS: tuple[str, ...] = (
     "TIME",
@@ -52,7 +52,7 @@ SOFT_KEYWORDS: tuple[str, ...] = (
     "PARAMETERS",
     "THEN",
 )
-"""Kinds of keywords that may also be names, where the place leaves no doubt."""
+"""Kinds of keywords that may also be names where that is unambiguous."""
 
 TYPE_KEYWORDS: tuple[str, ...] = (
     *("boolean", "integer", "float", "decimal", "string", "location", "sequence", "dictionary", "optional"),
@@ -85,10 +85,10 @@ SYMBOLS: dict[str, str] = {
     "}": "RBRACE",
     "@": "SIGN",
 }
-"""Symbol to token kind; longer ones stand before their beginnings."""
+"""Symbol to token kind; longer ones come before their prefixes."""
 
 FOREIGN_OPERATORS: dict[str, str] = {"==": "=", "&&": "and", "||": "or", "!": "not"}
-"""Operators of other languages to what they are called here."""
+"""Operators of other languages, and how they are written here."""
 
 KINDS: tuple[str, ...] = (
     "NAME",
@@ -101,20 +101,21 @@ KINDS: tuple[str, ...] = (
 )
 
 PSEUDO_KINDS: tuple[str, ...] = ("REFUSED", "REFUSED_VALUE", "ONLY_EXPRESSION")
-"""Kinds that no word has: a statement or value that queries never allow; the beginning of an expression alone."""
+"""Kinds without a word: a foreign statement or value, the start of a single expression."""
 
 SPELLING: dict[str, str] = {
     **{kind: word for word, kind in KEYWORDS.items()},
     **{kind: symbol for symbol, kind in SYMBOLS.items()},
 }
-"""Token kind to the one way of writing it, for kinds that have one."""
+"""The spelling of each token kind that has only one."""
 
 
 @dataclass(slots=True)
 class Token:
-    """A word of the text. `content` is what it stands for: a name without `#`, a string without quotes and escapes.
+    """A word of the text.
 
-    There are many of them: where one stands is two numbers, and a `Span` only when somebody asks.
+    `content`: its value: a name without `#`, a string without quotes and escapes. There are many
+    tokens, so a place is stored as two numbers and a `Span` is made on demand.
     """
 
     type: str
@@ -125,9 +126,9 @@ class Token:
 
     @property
     def span(self) -> Span:
-        """Where it stands."""
+        """The place in the source."""
         return Span(self.source, self.start, self.end)
 
     def replaced(self, type_: str, content: str, end: int) -> Token:
-        """Another token, from where this one begins up to `end`."""
+        """Another token from the start of this one up to `end`."""
         return Token(type_, content, self.source, self.start, end)

@@ -39,7 +39,7 @@ _WANTING = (
     | _COMPARISON
     | _ARITHMETIC
 )
-"""Keywords and signs that want an expression or a name behind them; a keyword there is the next part's."""
+"""Keywords and signs before an expression or a name; a keyword after them belongs to the next part."""
 _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", "break", "continue")
 _MOST_NAMED = 6
 
@@ -47,9 +47,11 @@ _MOST_NAMED = 6
 def unexpected(
     source: Source, token: Token | None, expected: Iterable[str], before: Sequence[Token], *, is_name: bool
 ) -> QueryError:
-    """The mistake: this token (None: the end of the text) where only `expected` kinds could stand.
+    """The mistake of this token (None: the end of the text) where only `expected` kinds are
+    accepted.
 
-    `before`: the tokens before it, of which the last two count. `is_name`: it is a keyword that was meant as a name.
+    `before`: the tokens before it, of which the last two count. `is_name`: a keyword meant as a
+    name.
     """
     kinds = [kind for kind in expected if kind not in {"$end", *PSEUDO_KINDS}]
     if token is None:
@@ -76,9 +78,10 @@ def is_meant_as_name(token: Token, before: Sequence[Token]) -> bool:
 
 
 def _begins_part(token: Token, before: Sequence[Token]) -> bool:
-    """Whether nobody means the keyword as a name.
+    """Whether the keyword was certainly not meant as a name.
 
-    `inputs { A() within 3; find ...`: what misses is the brace before it. `key within 3`: what misses is the key.
+    `inputs { A() within 3; find ...`: the closing brace is missing. `key within 3`: the key is
+    missing.
     """
     if not before:
         return False
@@ -89,7 +92,9 @@ def _begins_part(token: Token, before: Sequence[Token]) -> bool:
 
 
 def _misspelt_statement(before: Sequence[Token]) -> QueryError | None:
-    """`prnt "x";`: the word before the token begins a statement and is near to one that could."""
+    """`prnt "x";`: the word before the token begins a statement and is near to a statement's
+    keyword.
+    """
     match before[-2:]:
         case [Token(type="LBRACE" | "RBRACE" | "SEMICOLON"), Token(type="NAME") as word]:
             keyword = nearest(word.content, _STATEMENT_WORDS)
@@ -112,7 +117,9 @@ def _found(token: Token) -> str:
 
 
 def _in_words(kinds: list[str]) -> str:
-    """`;`, a name or an expression: at most a handful, and the words that structure a file only if nothing else fits."""
+    """`;`, a name or an expression: a handful at most; keywords that structure a file only if
+    nothing else fits.
+    """
     left = set(kinds)
     left -= set() if left >= _ARITHMETIC else {"PLUS"}
     words: list[str] = []

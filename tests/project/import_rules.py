@@ -12,7 +12,7 @@ FOREIGN = {
 
 LAYERS = {
     "querylang": "source errors plan syntax formatter checker compiler parameters load",
-    "querylang.checker": "checked names expressions statements event_types query",
+    "querylang.checker": "diagnostics checked names expressions statements event_types query",
     "runtime": "instants compiled arrow_types interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "session errors stopping wire operator sources sinks job frames",
     "ensue": "queries parameters data_options plans rendering result embedded executors spark verify testing commands cli demo",
@@ -23,7 +23,7 @@ DOORS = {
     "querylang.plan": "automaton constant_folding describe expression library model text value_types",
     "querylang.syntax": "ast definition_files lexer parser tokens",
     "querylang.formatter": "formatting",
-    "querylang.checker": "checked event_types.catalogue query.automaton_builder query.check_query",
+    "querylang.checker": "checked diagnostics event_types.catalogue query.check_query",
     "querylang.parameters": "binding given_values instances",
     "runtime.interpreter": "aggregates context decimals event_text expressions statements strings value_text values",
     "runtime.policies": "durations per_input plan_policies",

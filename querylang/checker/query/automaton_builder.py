@@ -292,5 +292,5 @@ def _needed(condition: Condition, terms: tuple[Term, ...]) -> frozenset[int]:
 
 
 def _if_leading(between: Between | None) -> set[int]:
-    """All names of a range that begins with the leading wait: its start is known only at the end."""
+    """All names of a range that begins with the leading wait, whose start is known last."""
     return set(between.terms) if between is not None and between.leading else set()

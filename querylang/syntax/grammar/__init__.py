@@ -36,7 +36,7 @@ PRECEDENCE: tuple[tuple[str, ...], ...] = (
     ("left", "STAR", "SLASH", "PERCENT"),
     ("right", "NEGATIVE"),
 )
-"""Loosest first. A `where` behind a `without` belongs to it: NOTHING_MORE is weaker."""
+"""Loosest first. A `where` after a `without` belongs to it: NOTHING_MORE is weaker."""
 
 
 class Grammar(
@@ -49,7 +49,7 @@ class Grammar(
     VendorRules,
     ExpressionRules,
 ):
-    """All rules. `p[0]` becomes the node of the rule, `p[1]` ... are its parts: nodes, or tokens for words.
+    """All rules. `p[0]` becomes the node of the rule; `p[1]` ... are its parts: nodes or tokens.
 
     A method whose name begins with `p_same` passes its only part on and is never called.
     """
@@ -57,6 +57,6 @@ class Grammar(
 
 @cache
 def rules() -> dict[str, Callable[[Grammar, Parts], None]]:
-    """The rules by their name, in the order in which they are written."""
+    """The rules by name, in the order in which they are written."""
     kinds = [kind for kind in Grammar.__mro__ if kind.__name__.endswith("Rules")]
     return {name: rule for kind in kinds for name, rule in vars(kind).items() if name.startswith("p_")}

@@ -16,7 +16,9 @@ Parts = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a query with its keyword; `node` is a Metadata, Parameters, Inputs, Find, ActionDefinition or Broken."""
+    """A part of a query with its keyword; `node`: Metadata, Parameters, Inputs, Find,
+    ActionDefinition, Broken.
+    """
 
     keyword: str
     span: Span
@@ -25,7 +27,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """A query whose sections nobody has looked at yet; a bare body has no name."""
+    """A query whose sections are not checked yet; a bare body has no name."""
 
     span: Span
     name: ast.Name | None
@@ -46,12 +48,12 @@ class Rules:
     """Of a text that is one expression only."""
 
     def report(self, mistake: Mistake, span: Span, **facts: str | int) -> None:
-        """Notes a mistake that a rule has seen."""
+        """Report a mistake that a rule has found."""
         self.mistakes.append(QueryError.of(mistake, span, **facts))
 
 
 def grown(p: Parts) -> list[Any]:
-    """A list's rule: empty, its first element, or a longer list; separators are not kept."""
+    """The rule of a list: empty, its first element, or a longer list; separators are dropped."""
     match len(p):
         case 1:
             return []
@@ -65,5 +67,5 @@ def grown(p: Parts) -> list[Any]:
 
 
 def of_kind(nodes: Iterable[Any], kind: type) -> tuple[Any, ...]:
-    """Those nodes that are of the kind."""
+    """The nodes of that class."""
     return tuple(node for node in nodes if isinstance(node, kind))

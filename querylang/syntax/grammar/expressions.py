@@ -17,7 +17,7 @@ from querylang.syntax.grammar.base import Parts, Rules, grown
 from querylang.syntax.tokens import Token
 
 _MOST_DIGITS = 100
-"""Of an integer, leading zeros aside; no type has that many, and Python refuses to read thousands."""
+"""Of an integer without leading zeros; no type has more, and Python refuses to read thousands."""
 
 
 class ExpressionRules(Rules):

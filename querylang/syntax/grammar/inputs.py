@@ -201,6 +201,6 @@ class InputRules(Rules):
 
 
 def _end(p: Parts) -> Span:
-    """The place of the duration that ends a clocking."""
+    """The place of the duration that ends the time part of an input."""
     span: Span = p[len(p) - 2].span
     return span

@@ -9,7 +9,7 @@ from querylang.syntax.grammar.base import Parts, Rules, grown
 
 
 class StatementRules(Rules):
-    """What stands in the block of a `find` and in actions."""
+    """The statements of a `find` block and of actions."""
 
     def p_block(self, p: Parts) -> None:
         """block : LBRACE statements RBRACE"""

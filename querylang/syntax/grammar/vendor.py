@@ -21,7 +21,7 @@ class VendorRules(Rules):
     """`%word("key":"value", "fields":{"name":"expression"})`."""
 
     def expression_in(self, text: Token) -> ast.Expression:
-        """What a string holds, as an expression; the parser knows how."""
+        """The expression in a string; the parser implements it."""
         raise NotImplementedError
 
     def p_statement_vendor_send(self, p: Parts) -> None:
@@ -94,7 +94,7 @@ def _inside(token: Token) -> Span:
 
 
 def offsets(token: Token) -> list[int]:
-    """The place in the source of each character that the string means, and of its end."""
+    """The place in the source of each character of the string's value, and of its end."""
     raw = token.span.text[1:]
     start = token.start + 1
     found = [start + match.start() for match in re.finditer(r"\\.|[^\\\"]", raw, re.DOTALL)]
