@@ -1,4 +1,4 @@
-"""The query language: from text to a plan. These are its public names; no module inside imports them.
+"""The query language: from text to a plan. No module inside imports these public names.
 
 >>> compiled = compile_text("inputs { A() within 30.0; } find A as a1 -> A as a2")
 >>> [term.name for term in compiled.plan.query("query").terms]

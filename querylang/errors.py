@@ -39,7 +39,7 @@ class FileErrors(InputError):
 
 
 class Mistake(Enum):
-    """The code of a mistake and its message with placeholders; several mistakes may share a code."""
+    """A mistake: its code, which several may share, and its message with placeholders."""
 
     def __init__(self, code: str, words: str) -> None:
         self.code = code
@@ -301,7 +301,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None, zero: str = "0") -> str:
-    """`1 match`, `2 matches`; `many`: the plural, if it is not `one` with an s; `zero`: the word for 0."""
+    """`1 match`, `2 matches`.
+
+    `many`: the plural, if it is not `one` with an s. `zero`: the word for 0.
+    """
     return f"{count or zero} {one if count == 1 else many or one + 's'}"
 
 

@@ -100,7 +100,7 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> Source:
     try:
-        return Source(str(path), path.read_text(encoding="utf-8-sig"))  # a mark of its encoding is no part of a text
+        return Source(str(path), path.read_text(encoding="utf-8-sig"))  # without a byte order mark
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
     except OSError as error:

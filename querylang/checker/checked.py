@@ -48,7 +48,8 @@ Pattern = TermOf | Sequence["Pattern"] | Both["Pattern"] | Either["Pattern"]
 class CheckedQuery:
     """One query without a mistake.
 
-    `plan` lacks what depends on event types that nothing defines, if the query was checked without schemas.
+    If the query was checked without schemas, `plan` lacks what depends on event types that nothing
+    defines.
     """
 
     pattern: Pattern

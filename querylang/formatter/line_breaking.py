@@ -15,7 +15,7 @@ INDENT = "    "
 WIDEST = 100
 """Columns of a line, unless it cannot be broken."""
 MARK = "\t"
-"""A space at which a line may be broken. Canonical texts contain no other tab: strings escape them."""
+"""A space at which a line may be broken. Layouts contain no other tab: strings escape them."""
 
 _CLAUSES = ("where", "between", "to", "at", "key", "within", "retain", "with", "time", "wait")
 _LISTED = 1
@@ -69,7 +69,7 @@ def wrapped(line: str) -> list[str]:
 
 
 def _broken(whole: _Segment) -> list[str]:
-    """The lines of a segment; segments to break are on a stack, so deep nesting needs no recursion."""
+    """The lines of a segment; a stack of segments instead of recursion allows deep nesting."""
     lines: list[str] = []
     stack = [whole]
     while stack:

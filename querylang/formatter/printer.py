@@ -322,7 +322,7 @@ def _if(statement: ast.If) -> list[str]:
 
 
 def _else_if(otherwise: ast.Block) -> ast.If | None:
-    """The `if` of an `else if`: a block without braces of its own, which begins at the same place."""
+    """The `if` of an `else if`: a block without own braces, which begins at the same place."""
     match otherwise.statements:
         case (ast.If() as inner,) if inner.span.start == otherwise.span.start:
             return inner

@@ -52,7 +52,7 @@ def instances_of(query: QueryPlan) -> tuple[QueryPlan, ...]:
 
 
 def bind(query: QueryPlan, values: Mapping[str, Any], instance: str = "") -> QueryPlan:
-    """The instance of that name, with the values as its parameters' defaults. Raises InstanceError."""
+    """The instance of that name; the values become its defaults. Raises InstanceError."""
     where = f"query '{query.name}'" + (f", instance '{instance}'" if instance else "")
     known = [parameter.name for parameter in query.parameters]
     for name in values:
@@ -148,7 +148,7 @@ def _found(given: Any) -> str:
 
 
 def _with_values(part: Any, literals: Mapping[str, Literal]) -> Any:
-    """A part of a plan with values instead of parameters; comparisons of constants are evaluated."""
+    """A part of a plan with values instead of parameters, and constant comparisons evaluated."""
 
     def change(node: Expression) -> Expression:
         return _decided(literals[node.name] if isinstance(node, ParameterOf) else node)

@@ -93,7 +93,10 @@ def number_of(node: Expression) -> int | float:
 
 
 def microseconds_of(node: Expression) -> int:
-    """A duration in constant seconds. Raises NoValueError; WrongNumberError if not greater than 0, or too long."""
+    """A duration in constant seconds.
+
+    Raises NoValueError; WrongNumberError if it is not greater than 0, or too long.
+    """
     seconds = number_of(node)
     length = of_seconds(seconds)
     if abs(length) > LONGEST:
@@ -198,7 +201,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
 
 
 def _fitting(type_: Type | None, value: Any) -> Any:
-    """The value within the bounds of its type: integers wrap in calculations, decimals are rounded."""
+    """The value within the bounds of its type: integers wrap, decimals are rounded."""
     if type_ == Type.INTEGER:
         return (value - SMALLEST_INTEGER) % (1 << 64) + SMALLEST_INTEGER
     return decimal_of(value) if type_ == Type.DECIMAL else value

@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant of the query text or of an event type, or a parameter's value, as a Python value."""
+    """A constant of a text, or a parameter's value, as a Python value."""
 
     type: Type
     value: bool | int | float | Decimal | str
@@ -99,7 +99,7 @@ class SelectOf:
 
 @dataclass(frozen=True, slots=True)
 class LocalOf:
-    """A local variable or an action's parameter, by slot. In an event's action slot 0 is the event."""
+    """A local variable or an action's parameter. In an event's action slot 0 is the event."""
 
     type: Type
     slot: int

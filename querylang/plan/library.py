@@ -388,7 +388,7 @@ AGGREGATES: dict[str, Aggregate] = {
 
 
 def aggregate_result(name: str, arguments: Sequence[Type]) -> Type | None:
-    """The type of an aggregate's result; None: there is no such aggregate, or not for these types."""
+    """The type of an aggregate's result; None: there is no such aggregate for these types."""
     rule = AGGREGATES.get(name)
     return None if rule is None else rule.result_of(arguments)
 

@@ -91,7 +91,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class IfPresent:
-    """Runs `then` if all `values` (optionals) are set, each unpacked into its slot; else `otherwise`."""
+    """Runs `then` if all `values` (optionals) are set, each in its slot; else `otherwise`."""
 
     values: tuple[Expression, ...]
     slots: tuple[int, ...]
@@ -215,7 +215,7 @@ class Heartbeat:
 
 
 class TimelineKind(StrEnum):
-    """What has a watermark of its own under a policy; the values are part of the plan's encoding."""
+    """What has a watermark of its own under a policy; the values are encoded in plans."""
 
     KEY = "key"  # a partition key of an input: the query's own rules hold
     PARTITION = "partition"  # a source partition
@@ -273,7 +273,7 @@ class TimePolicy:
 
     @property
     def is_per_key(self) -> bool:
-        """Whether each partition key of an input has its own timeline, as the query's own rules say."""
+        """Whether each key of an input has its own timeline, by the query's own rules."""
         return self.timeline is TimelineKind.KEY
 
     @property
@@ -465,7 +465,7 @@ class QueryPlan:
         return None
 
     def time_sources(self) -> tuple[tuple[str, Expression], ...]:
-        """Event types whose events carry their own source time, with the expression that gives it; each pair once."""
+        """Event types whose events carry a source time, with its expression; each pair once."""
         readers = [reader for item in self.inputs for reader in (item, item.heartbeat) if reader is not None]
         pairs = ((reader.event, reader.time_from) for reader in readers if reader.time_from is not None)
         return tuple(dict.fromkeys(pairs))

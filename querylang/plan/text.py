@@ -208,7 +208,7 @@ def _text(node: Expression, names: Names, outer: int) -> str:
             return _grouped(sign, _text(operand, names, binding), binding, outer)
         case Binary(operator=operator, left=left, right=right):
             binding = _BINDING[operator]
-            # Comparisons do not chain, so both sides of one need parentheses; else the right side does.
+            # Comparisons do not chain: both sides need parentheses; otherwise the right one.
             left_text = _text(left, names, binding + (binding == _BINDING["="]))
             return _grouped(f"{left_text} {operator} ", _text(right, names, binding + 1), binding, outer)
     assert_never(node)

@@ -78,7 +78,7 @@ class Type:
 
     @classmethod
     def parse(cls, text: str) -> Type:
-        """The inverse of `str`; a word that names no other type is an event type. Raises ValueError."""
+        """The inverse of `str`; any other word is an event type. Raises ValueError."""
         type_, rest = _parsed(text)
         if rest:
             raise ValueError(f"{text!r} is no type")

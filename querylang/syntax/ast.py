@@ -21,7 +21,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A part of the vendor's larger language that queries cannot use, with the reason: `on`, `spawn`, `die` ..."""
+    """A construct that queries cannot use, with the reason: `on`, `spawn`, `die` ..."""
 
     span: Span = field(compare=False)
     what: str
@@ -416,7 +416,7 @@ class FieldDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ConstantDefinition:
-    """`constant type name := literal;` of an event; `value` is a literal, or a minus sign and one."""
+    """`constant type name := literal;` of an event; the literal may have a minus sign."""
 
     span: Span = field(compare=False)
     type: TypeName

@@ -32,7 +32,7 @@ _OTHER_CHARACTERS = re.compile(r"[^\s\w\"#;{}()<>=,.:@*/%+\[\]-]+")
 
 
 class _Rules:
-    """Read by ply: a method's docstring is the pattern; patterns are tried in the order of methods."""
+    """Read by ply: docstrings are patterns, tried in the order of the methods."""
 
     tokens = KINDS
     t_ignore = " \t\r\n\f\v\ufeff\u00a0"

@@ -240,7 +240,7 @@ class Parser(Grammar):
         return False
 
     def _closed_by(self, depth: int) -> int:
-        """1 if the symbol at this depth is a closing bracket, -1 if it is an opening one, else 0."""
+        """1 if the symbol at this depth is a closing bracket, -1 if an opening one, else 0."""
         value = self.values[depth - 1] if depth <= len(self.values) else None
         kind = value.type if isinstance(value, Token) else ""
         return (kind in PAIRS.values()) - (kind in PAIRS)
@@ -250,7 +250,7 @@ class Parser(Grammar):
         return sum(map(self._closed_by, range(1, len(self.states)))) < 0
 
     def _begin_list(self) -> None:
-        """Begin a list of parts if one could begin here: its first part then contains the mistake."""
+        """Begin a list of parts if one may begin here: its first part contains the mistake."""
         actions = self.tables.actions[self.states[-1]]
         for number in sorted({-action for action in actions.values() if action < 0}):
             symbol, length, rule = self.tables.productions[number]

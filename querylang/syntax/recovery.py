@@ -86,7 +86,7 @@ PARTS: tuple[Part, ...] = (
 """Smaller parts before those that contain them."""
 
 LONGEST = 1000
-"""How many tokens after a mistake are searched for the part's end, unless it may end with the text."""
+"""How many tokens are searched for a part's end, unless it may end with the text."""
 
 FORGOTTEN: tuple[tuple[str, ...], ...] = (
     ("SEMICOLON",),

@@ -39,7 +39,7 @@ _WANTING = (
     | _COMPARISON
     | _ARITHMETIC
 )
-"""Keywords and signs before an expression or a name; a keyword after them belongs to the next part."""
+"""Keywords and signs that need an expression or name; a keyword after them is the next part's."""
 _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", "break", "continue")
 _MOST_NAMED = 6
 

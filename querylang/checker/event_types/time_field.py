@@ -1,4 +1,4 @@
-"""Resolve `time from`: the action or field that gives the source time, in seconds since 1970 UTC."""
+"""Resolve `time from`: the action or field with the source time, in seconds since 1970 UTC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Default values: of a declaration without a value, of `new T`, of fields that `%send` leaves out."""
+"""Default values: of declarations without a value, `new T`, and fields that `%send` leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check literals and the ranges of numbers: constants of types, sequences, dictionaries, `new` too."""
+"""Check literals, constants of types and `new`; check the ranges of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names mean at one place of a text; for event types see `querylang.checker.names.namespaces`."""
+"""What names mean at one place of a text, except those of event types (`namespaces`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The automaton of a pattern: states, transitions, and on each transition the conditions to check.
 
-The automaton reads a pattern backwards, from the latest event. A state is a pair: the remainder of the pattern that is
-still to be found further back, and the terms that are bound already. A transition binds the newest event of the
-remainder; there is one for each set of terms that this event may be bound to. For `A as a -> (B as b and A as c)`:
+The automaton reads a pattern backwards, from the latest event. A state is a pair: the remainder of
+the pattern that is still to be found further back, and the terms that are bound already. A
+transition binds the newest event of the remainder; there is one for each set of terms that this
+event may be bound to. For `A as a -> (B as b and A as c)`:
 
     state 0   A binds c → 1,  B binds b → 2
     state 1   B binds b → 3
@@ -209,10 +210,11 @@ def _reaches_trailing(condition: Condition, *, has_trailing: bool) -> bool:
 
 
 class _Placement:
-    """On which transitions a condition is checked: as soon as it can be evaluated, and whenever its range grows.
+    """Decides which transitions check a condition.
 
-    A range is checked as far as its names are bound: a part that fails lets the whole fail. A condition that names an
-    `or` term is checked only once that term is bound, so never if it stays unset.
+    A condition is checked as soon as it can be evaluated, and whenever its range grows. A range is
+    checked as far as its names are bound: if a part fails, the whole fails. A condition that names
+    an `or` term is checked only once that term is bound, so never if it stays unset.
     """
 
     def __init__(
@@ -233,7 +235,7 @@ class _Placement:
     def checks(
         self, before: frozenset[int], after: frozenset[int], *, is_first: bool, is_last: bool
     ) -> tuple[int, ...]:
-        """The conditions to check on a transition after which the terms `after` are bound instead of `before`.
+        """The conditions to check on a transition that extends the bound terms `before` to `after`.
 
         `is_first`: it binds the latest event; `is_last`: it completes the candidate.
         """

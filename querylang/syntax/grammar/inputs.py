@@ -53,7 +53,7 @@ class InputRules(Rules):
         kept: list[ast.Filter] = []
         for item in p[1] if len(p) == 2 else ():
             if isinstance(item, ast.Broken):
-                break  # what stands behind it may have lost its position
+                break  # further filters may have lost their positions
             kept.append(item)
         p[0] = kept
 

@@ -1,5 +1,5 @@
 # ruff: noqa: D403 (docstrings are rules)
-"""Rules of a query and of its sections `metadata` and `parameters`; the parser checks the order of sections."""
+"""Rules of a query and its sections `metadata` and `parameters`; the parser checks their order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # ruff: noqa: D403 (docstrings are rules)
-"""Rules of what the vendor's graphical editor writes into blocks: `%send(...);` and `%custom(...) { ... }`.
+"""Rules of `%send(...);` and `%custom(...) { ... }`, written by the vendor's graphical editor.
 
-The values of a `%send` are expressions in strings; they are parsed here too, with their places in the string.
+The values of a `%send` are expressions in strings; they are parsed too, with places in the string.
 """
 
 from __future__ import annotations
