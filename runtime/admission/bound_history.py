@@ -222,6 +222,7 @@ def limit_to_watermarks(
             _bound_at(history, group[at], moment[at], row[at]), _bound_at(history, everywhere, moment[at], row[at])
         )
         if lag.late < NEVER:
+            # While a timeline is missing, the group may be behind by what that may still bring.
             complete, last = groups.complete_moment[group[at]], groups.complete_row[group[at]]
             is_complete = complete < moment[at] or (complete == moment[at] and last <= row[at])
             behind = lag.late if is_complete else lag.late + lag.missing

@@ -305,6 +305,8 @@ def _load_key(admission: Admission, facts: Facts, part: Partition, key: int, pro
             _buffer_delayed(part, places.input[place], places.time[place], until)
             follows_clock, has_other_timers = False, True
         place += 1
+    # Timers of pending matches are released like events; their entries are numbered from
+    # `timers.first` on.
     for timer in range(timers.start[key], timers.start[key + 1]):
         push(part.pending_time, part.pending_entry, pending, timers.time[timer], timers.first + timer)
         pending += 1
@@ -503,7 +505,7 @@ def _keep_pending(admission: Admission, part: Partition, state: KeyProgress, pro
     if pending > 0:
         released.next_timer[key] = _next_change(part, admission.ready, rows, timers)[0]
         next_timer = min(next_timer, released.next_timer[key])
-    # Timers are not stored: the caller has them.
+    # Timers are not stored: the caller has them. The heap returns the others in total order.
     released.pending_start[key] = pending_out
     while pending > 0:
         if part.pending_entry[0] < timers.first:

@@ -291,6 +291,7 @@ def _definitive_at(admission: Admission, advances: Advances, bound: Integers, mo
             ):
                 at += 1
             advances.next_after[item] = at
+            # the input's newest advance so far, if it is further than the clock's
             if at > 0:
                 reached = max(reached, advances.time[item, at - 1])
         definitive = min(definitive, reached)
