@@ -162,37 +162,39 @@ def _of_json(text: str) -> tuple[str, Any]:
     return name, arguments
 
 
-def _arguments(name: str, given: Any) -> Sequence[Any]:
+def _arguments(name: str, arguments: Any) -> Sequence[Any]:
     """The arguments in order; ControlError if there are too many or too few."""
     names = _FORMS[name]
-    if isinstance(given, Mapping):
-        unknown = [key for key in given if key not in names]
+    if isinstance(arguments, Mapping):
+        unknown = [key for key in arguments if key not in names]
         if unknown:
             raise ControlError(f"{_form(name)} has no argument {unknown[0]!r}")
-        given = [given[key] for key in names if key in given]
-    if not isinstance(given, list | tuple) or len(given) != len(names):
+        arguments = [arguments[key] for key in names if key in arguments]
+    if not isinstance(arguments, list | tuple) or len(arguments) != len(names):
         raise ControlError(f"{_form(name)} takes {len(names)} arguments")
-    return given
+    return arguments
 
 
-def _duration(name: str, given: Any) -> int:
-    micros = _seconds(given)
+def _duration(name: str, argument: Any) -> int:
+    micros = _seconds(argument)
     if micros is None or micros < 0:
-        raise ControlError(f"{name}: {_shown(given)} is not a length of time; expected 0 or more seconds, or infinity")
+        raise ControlError(
+            f"{name}: {_shown(argument)} is not a length of time; expected 0 or more seconds, or infinity"
+        )
     return min(micros, NEVER)
 
 
-def _time(name: str, given: Any) -> int:
-    text = given.strip() if isinstance(given, str) else None
-    micros = _seconds(given) if text is None or text == "infinity" else parse_moment(text)
+def _time(name: str, argument: Any) -> int:
+    text = argument.strip() if isinstance(argument, str) else None
+    micros = _seconds(argument) if text is None or text == "infinity" else parse_moment(text)
     if micros is None or not (micros == NEVER or is_known_time(micros)):
-        raise ControlError(f"{name}: {_shown(given)} is not {EXPECTED}, or infinity")
+        raise ControlError(f"{name}: {_shown(argument)} is not {EXPECTED}, or infinity")
     return micros
 
 
-def _seconds(given: Any) -> int | None:
+def _seconds(argument: Any) -> int | None:
     """A number of seconds as microseconds; NEVER = infinity, None = not a number."""
-    number = math.inf if given == "infinity" else given
+    number = math.inf if argument == "infinity" else argument
     if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
         return None
     if math.isinf(number):
@@ -200,22 +202,22 @@ def _seconds(given: Any) -> int | None:
     return round(number * SECOND)
 
 
-def _event(name: str, given: Any, plan: Plan | None) -> str:
+def _event(name: str, argument: Any, plan: Plan | None) -> str:
     """The event type's name in the plan, with or without its package."""
-    if not isinstance(given, str) or not given:
-        raise ControlError(f"{name}: {_shown(given)} is not the name of an event type, written in double quotes")
+    if not isinstance(argument, str) or not argument:
+        raise ControlError(f"{name}: {_shown(argument)} is not the name of an event type, written in double quotes")
     if plan is None:
-        return given
+        return argument
     known = [event.name for event in plan.events]
-    short = given.rpartition(".")[2]
-    found = next((event for event in (given, short) if event in known), None)
+    short = argument.rpartition(".")[2]
+    found = next((event for event in (argument, short) if event in known), None)
     if found is None:
-        meant = nearest(given, known)
+        meant = nearest(argument, known)
         hint = f"did you mean {meant!r}?" if meant is not None else f"the queries know {', '.join(known) or 'none'}"
-        raise ControlError(f"{name}: unknown event type {given!r}; {hint}")
+        raise ControlError(f"{name}: unknown event type {argument!r}; {hint}")
     return found
 
 
-def _shown(given: Any) -> str:
+def _shown(argument: Any) -> str:
     """An argument as JSON, which is close to the event syntax."""
-    return json.dumps(given, default=str, ensure_ascii=False)
+    return json.dumps(argument, default=str, ensure_ascii=False)

@@ -168,8 +168,8 @@ def _is_list(kind: pa.DataType) -> bool:
 def _has_fields(kind: pa.DataType, fields: dict[str, Type], plan: Plan) -> bool:
     if not pa.types.is_struct(kind):
         return False
-    given = {item.name: item.type for item in kind}
-    return all(name in given and agrees(given[name], type_, plan=plan) for name, type_ in fields.items())
+    declared = {item.name: item.type for item in kind}
+    return all(name in declared and agrees(declared[name], type_, plan=plan) for name, type_ in fields.items())
 
 
 def is_time(kind: pa.DataType) -> bool:
