@@ -38,7 +38,7 @@ def count_records(query: str, sources: pa.DictionaryArray, outcomes: NDArray[np.
     counts = np.bincount(places)
     account: Account = Counter()
     for place in np.flatnonzero(counts):
-        source, outcome = names[place // len(Outcome)], Outcome(place % len(Outcome))
+        source, outcome = names[place // len(Outcome)], Outcome(int(place) % len(Outcome))
         account[query, source, RECEIVED] += int(counts[place])
         account[query, source, outcome.word] += int(counts[place])
     return account
