@@ -48,7 +48,7 @@ def plan_for_files(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orde
         return plan
     names = source_names(paths)
     if orderings.keys() == {None} and orderings[None].timeline in (TimelineKind.KEY, TimelineKind.EVENT_TYPE):
-        # Each key or event type has its own timeline, whatever its source: no need to read the files.
+        # Each key or event type has its own timeline, whatever its source: no file is read.
         return with_ordering(plan, [SourceOrdering(None, orderings[None])])
     parts = (
         part

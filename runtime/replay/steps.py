@@ -231,7 +231,7 @@ class _Stepping:
             self.held.setdefault((place, role.keys[index]), []).append(time + role.strict[index])
 
     def _release(self) -> list[tuple[int, Key]]:
-        """Release events that definitive time has reached; gives their (query, key) pairs in order."""
+        """Release events that definitive time has reached; return their (query, key) pairs."""
         released = []
         for (place, key), times in list(self.held.items()):
             definitive = self.engine.definitive(self.plan.queries[place].title, _cells_of(key))

@@ -71,7 +71,7 @@ class KernelMatcher:
         return new_workspace(events.start, self._compiled.automaton, self._terms, self._inputs)
 
     def _tables(self, events: Ordered) -> tuple[Events, Query]:
-        """Events and query as the kernel reads them; `match` and `outlives` of a batch share them."""
+        """Events and query as the kernel reads them, shared by `match` and `outlives`."""
         if self._last is not None and self._last[0] is events:
             return self._last[1]
         tables = self._new_tables(events)

@@ -1,9 +1,9 @@
 """The compiled search: for each new event the candidate that wins by the *recent* policy.
 
 The search is depth first and tries newer events first, so the first candidate that fulfils all
-conditions wins. The only
-exception are ties: where one event may serve different names, equally many, all tied transitions
-    are explored and the best match is kept. `find every` enumerates all candidates.
+conditions wins. The only exception are ties: where one event may serve different names, equally
+many, all tied transitions are explored and the best match is kept. `find every` enumerates all
+candidates.
 
 `search` iterates over keys and new events, `search_from` over the steps of one search; a step is in
 `runtime.matching.kernel.steps`.
