@@ -22,8 +22,8 @@ from benchmarks import events
 from benchmarks.memory import PeakMemory
 from spark_backend.frames.streaming import tagged_stream
 from spark_backend.session import get_session
+from spark_backend.sources.files import file_stream, packed_files
 from spark_backend.sources.reading import Reading
-from spark_backend.sources.sources import file_stream, packed_files
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
 

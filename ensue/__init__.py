@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ensue.result import Replay
     from runtime.policies.plan_policies import GivenOrderings
-    from spark_backend.job.deployment import Handle
+    from spark_backend.job.job import Handle
 
 __all__ = [
     "EnsueError",
@@ -133,7 +133,7 @@ def deploy(path: str | Path) -> Handle:
 
     Its handle has `await_termination`, `status` and `stop`.
     """
-    from spark_backend.job.deployment import deploy as start
+    from spark_backend.job.job import deploy as start
 
     return start(path)
 

@@ -70,8 +70,8 @@ def check_files(files: Sequence[Path]) -> Report:
 def _check_deployment(path: Path) -> None:
     from querylang.compiler import compile_checked
     from querylang.parameters.instances import with_instances
-    from spark_backend.job.orderings import with_source_orderings
     from spark_backend.job.settings import load_deployment
+    from spark_backend.job.source_orderings import with_source_orderings
 
     deployment = load_deployment(path)
     plan = compile_checked(querylang.check_paths(deployment.queries))

@@ -10,7 +10,7 @@ from ensue.commands.options import DeploymentFile, Json
 from ensue.commands.output import print_error, print_idle_queries, print_json, print_text
 
 if TYPE_CHECKING:
-    from spark_backend.job.deployment import BatchReport, RunReport
+    from spark_backend.job.job import BatchReport, RunReport
 
 SIGNAL_EXIT = 128
 """Exit code of a run that a signal ended, less the signal's number."""
@@ -28,9 +28,9 @@ def run(
     from spark_backend.job.settings import load_deployment
 
     load_deployment(file)  # mistakes in the file are reported before Spark is imported
-    from spark_backend.job import deployment
+    from spark_backend.job import job
 
-    report = deployment.run(file, once=once, flush=flush, progress=_print_progress)
+    report = job.run(file, once=once, flush=flush, progress=_print_progress)
     print_idle_queries(report.idle)
     if as_json:
         print_json(_as_one_object(report))

@@ -15,10 +15,10 @@ from querylang.plan.model import Plan
 from runtime.replay.replay import source_names
 from spark_backend.frames.streaming import union_by_name
 from spark_backend.session import findable
+from spark_backend.sources.files import file_list, packed_files, packed_frame
 from spark_backend.sources.reading import Reading
-from spark_backend.sources.sources import file_list, packed_files, packed_frame
 from spark_backend.wire.decode import matches_frame
-from spark_backend.wire.plan_shipping import on_worker
+from spark_backend.wire.plan_text import on_worker
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import TAGGED_DDL
 

@@ -16,9 +16,9 @@ from querylang.plan.model import Plan
 from spark_backend.job.settings import DEFAULT_BUCKETS, Clock
 from spark_backend.operator.worker_functions import STATE_DDL
 from spark_backend.session import findable
+from spark_backend.sources.files import packed_frame
 from spark_backend.sources.reading import Reading
-from spark_backend.sources.sources import packed_frame
-from spark_backend.wire.plan_shipping import on_worker
+from spark_backend.wire.plan_text import on_worker
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import TAGGED_DDL
 

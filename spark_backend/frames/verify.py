@@ -30,9 +30,9 @@ from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, matc
 from spark_backend.errors import plain_error
 from spark_backend.frames.bounded import tagged_bounded
 from spark_backend.frames.streaming import tagged_stream
-from spark_backend.operator.partition_groups import EVERY_BUCKET
 from spark_backend.session import own_session
 from spark_backend.wire.packed_rows import PACKED_DDL, PACKED_SCHEMA, Call, pack_arrivals, pack_signal
+from spark_backend.wire.partition_groups import EVERY_BUCKET
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, read_table
 

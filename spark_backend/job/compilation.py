@@ -15,8 +15,8 @@ from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.reading.schema_inference import infer_schemas
 from spark_backend.job.checkpoint_record import Schemas
-from spark_backend.job.orderings import with_source_orderings
 from spark_backend.job.settings import Deployment, Source
+from spark_backend.job.source_orderings import with_source_orderings
 
 _SUFFIXES = {"parquet": (".parquet",), "csv": (".csv",), "json": (".json", ".jsonl", ".ndjson")}
 

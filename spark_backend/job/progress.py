@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_backend.operator.source_clocks import Clocks
+from spark_backend.operator.job_clock import Clocks
 from spark_backend.wire.tagged_rows import Tag
 
 PROGRESS_VERSION = 1

@@ -17,7 +17,7 @@ from runtime.results.ledger import DISCARDS
 from spark_backend.job.atomic_files import Accounts, AtWork, BatchFiles, Ledger
 from spark_backend.job.progress import JobProgress, QueryTime, Timeline
 from spark_backend.job.settings import Clock, Deployment, load_deployment
-from spark_backend.operator.source_clocks import SourceClock
+from spark_backend.operator.job_clock import SourceClock
 
 OWN = "ensue"
 """The folder inside a checkpoint in which Ensue keeps things."""

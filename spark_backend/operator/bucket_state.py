@@ -12,7 +12,7 @@ from typing import Any
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from spark_backend.operator.source_clocks import EARLIER, Clocks
+from spark_backend.operator.job_clock import EARLIER, Clocks
 from spark_backend.wire.container import ContainerError, pack, unpack
 from spark_backend.wire.packed_rows import CONTROL, HOME, Part
 from spark_backend.wire.program import Program

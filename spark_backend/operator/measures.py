@@ -39,7 +39,7 @@ SOURCE_SCHEMA = pa.schema(
         ("seen", pa.int64()),
     ]
 )
-"""One row a source partition: `spark_backend.operator.source_clocks.SourceClock`."""
+"""One row a source partition: `spark_backend.operator.job_clock.SourceClock`."""
 
 
 TIMELINE_SCHEMA = pa.schema(

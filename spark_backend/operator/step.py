@@ -25,10 +25,10 @@ from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import Results
 from spark_backend.job.settings import Clock
 from spark_backend.operator.bucket_state import Saved, close_state, open_state
+from spark_backend.operator.job_clock import Clocks, Turn
 from spark_backend.operator.measures import measured
-from spark_backend.operator.partition_groups import PartitionGroup, count_uses
-from spark_backend.operator.source_clocks import Clocks, Turn
 from spark_backend.wire.packed_rows import HOME, Call, Packed, Part, unpack_row
+from spark_backend.wire.partition_groups import PartitionGroup, count_uses
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import TaggedRow, tagged_rows
 

@@ -10,8 +10,8 @@ from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import field_columns
 from runtime.policies.per_input import has_ends
 from runtime.reading.column_names import PLACES
-from spark_backend.operator.partition_groups import shared_order
 from spark_backend.sources.reading import Reading
+from spark_backend.wire.partition_groups import shared_order
 
 
 def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:

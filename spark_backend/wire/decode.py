@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
-from spark_backend.wire.plan_shipping import load_plan, on_worker, plan_text
-from spark_backend.wire.shapes import without_empty_structs
+from spark_backend.wire.file_layouts import without_empty_structs
+from spark_backend.wire.plan_text import load_plan, on_worker, plan_text
 from spark_backend.wire.tagged_rows import Tag, read_table, without_order
 
 COMMON = ("match_id", "query", "instance", "time", "definitive", "emitted", "waited")

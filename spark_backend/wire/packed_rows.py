@@ -23,9 +23,9 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, RecordKind, arrivals_schema
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
-from spark_backend.operator.partition_groups import EVERY_BUCKET, PartitionGroup, Route
-from spark_backend.operator.source_clocks import Heard
+from spark_backend.operator.job_clock import Heard
 from spark_backend.wire.container import pack, unpack
+from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route
 
 PACKED_VERSION = 2
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])

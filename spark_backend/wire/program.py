@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from querylang.plan.model import Plan
 from spark_backend.job.settings import Clock
-from spark_backend.operator.partition_groups import PartitionGroup
-from spark_backend.wire.plan_shipping import fingerprint, load_groups, load_plan, plan_text
+from spark_backend.wire.partition_groups import PartitionGroup
+from spark_backend.wire.plan_text import fingerprint, load_groups, load_plan, plan_text
 
 
 @dataclass(frozen=True, slots=True)

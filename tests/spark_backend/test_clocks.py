@@ -13,7 +13,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
 from spark_backend.job.settings import Clock
 from spark_backend.operator.bucket_state import STATE_VERSION, open_state
-from spark_backend.operator.source_clocks import Clocks, Heard
+from spark_backend.operator.job_clock import Clocks, Heard
 from spark_backend.operator.step import Step, run_step
 from spark_backend.wire.container import pack
 from spark_backend.wire.packed_rows import Call, pack_arrivals

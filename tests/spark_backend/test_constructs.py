@@ -26,7 +26,7 @@ from runtime.arrow_types import arrow_type
 from runtime.replay.replay import Records, read_records, replay_records
 from spark_backend.frames.bounded import match_tagged
 from spark_backend.frames.verify import Case, run_bounded, run_streams
-from spark_backend.job.deployment import run
+from spark_backend.job.job import run
 from spark_backend.wire.decode import decode, spread_matches
 from spark_backend.wire.tagged_rows import Tag, without_order
 from tests.spark_backend.test_verify import plain

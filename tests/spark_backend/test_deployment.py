@@ -16,7 +16,7 @@ import querylang
 from querylang.errors import InputError
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from spark_backend.job.deployment import BatchReport, deploy, prefixes_of, run
+from spark_backend.job.job import BatchReport, deploy, prefixes_of, run
 from spark_backend.job.settings import Source
 from tests.spark_backend.samples import PLAN
 

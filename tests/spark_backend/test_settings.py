@@ -11,8 +11,8 @@ import pytest
 import querylang
 from querylang.errors import FileErrors, InputError
 from runtime.policies.plan_policies import parse_ordering
-from spark_backend.job.orderings import with_source_orderings
 from spark_backend.job.settings import Clock, load_deployment
+from spark_backend.job.source_orderings import with_source_orderings
 
 GOOD = """\
 name: cards

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from spark_backend.wire.shapes import flattened, json_rows, without_empty_structs
+from spark_backend.wire.file_layouts import flattened, json_rows, without_empty_structs
 
 NOTHING = pa.struct([])
 MEMBER = pa.struct(

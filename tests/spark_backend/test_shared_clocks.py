@@ -14,9 +14,9 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, with_ordering
 from runtime.policies.presets import stream_analytics, streaminsight
-from spark_backend.operator.partition_groups import partition_groups, shared_order
 from spark_backend.sources.pushdown import describe_pushdown
 from spark_backend.wire.packed_rows import Call, pack_arrivals, unpack_row
+from spark_backend.wire.partition_groups import partition_groups, shared_order
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import SECOND, SEVERAL, arrivals_of

@@ -19,7 +19,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.job.atomic_files import BatchFiles
-from spark_backend.job.deployment import deploy, run
+from spark_backend.job.job import deploy, run
 from spark_backend.job.progress import JobProgress, Recent
 from spark_backend.job.status import Status, status_of
 from spark_backend.wire.tagged_rows import Tag

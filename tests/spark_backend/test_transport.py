@@ -7,8 +7,8 @@ from runtime.columns.cell_values import row_events
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import event_text
 from runtime.reading.tables import read_arrivals
-from spark_backend.operator.partition_groups import partition_groups
 from spark_backend.wire.packed_rows import pack_arrivals, unpack_row
+from spark_backend.wire.partition_groups import partition_groups
 
 PLAN = compile_text(
     """

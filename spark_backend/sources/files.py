@@ -18,7 +18,7 @@ from runtime.replay.replay import source_names
 from spark_backend.sources.pushdown import needed_columns
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.packed_rows import PACKED_DDL
-from spark_backend.wire.plan_shipping import on_worker
+from spark_backend.wire.plan_text import on_worker
 from spark_backend.wire.program import Program
 
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"

@@ -14,7 +14,7 @@ from typing import Any
 
 from querylang.plan import model as plans
 from querylang.plan.model import Plan
-from spark_backend.operator.partition_groups import PartitionGroup, partition_groups
+from spark_backend.wire.partition_groups import PartitionGroup, partition_groups
 
 
 def plan_text(plan: Plan) -> str:

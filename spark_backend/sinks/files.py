@@ -24,9 +24,9 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame
 
 from spark_backend.wire.decode import table_of
-from spark_backend.wire.plan_shipping import on_worker
+from spark_backend.wire.file_layouts import flattened, json_rows
+from spark_backend.wire.plan_text import on_worker
 from spark_backend.wire.program import load_program
-from spark_backend.wire.shapes import flattened, json_rows
 from spark_backend.wire.tagged_rows import Tag
 
 
@@ -87,7 +87,7 @@ def write_batch(
 ) -> list[Written]:
     """Write all tables of a micro-batch, in one Spark job; `identity` names the checkpoint."""
     plain = json.dumps({name: asdict(sink) for name, sink in sinks.items()})
-    run = on_worker("spark_backend.sinks.file_sink", "write_tables", program, plain, batch_name(identity, batch))
+    run = on_worker("spark_backend.sinks.files", "write_tables", program, plain, batch_name(identity, batch))
     rows = tagged.mapInArrow(run, WRITTEN_DDL).collect()
     return [
         Written(Tag(row["kind"]), row["query"], row["rows"], row["file"], row["data"] and bytes(row["data"]))

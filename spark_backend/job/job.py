@@ -38,13 +38,13 @@ from spark_backend.job.progress import JobProgress
 from spark_backend.job.settings import Deployment, Source, load_deployment
 from spark_backend.job.status import OWN, Status, accounts, progress_files, read_status
 from spark_backend.job.yaml_document import listed, near
-from spark_backend.operator.partition_groups import shared_order
 from spark_backend.session import own_session
-from spark_backend.sinks.file_sink import FileFormat, FileSink, Written, remove_leftovers, write_batch
+from spark_backend.sinks.files import FileFormat, FileSink, Written, remove_leftovers, write_batch
+from spark_backend.sources.files import file_stream, packed_files, packed_signals
 from spark_backend.sources.reading import Reading
-from spark_backend.sources.sources import file_stream, packed_files, packed_signals
 from spark_backend.stopping import StopRequest
 from spark_backend.wire.packed_rows import Call
+from spark_backend.wire.partition_groups import shared_order
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, read_table
 
