@@ -1,7 +1,4 @@
-"""Errors of a Spark query in plain words.
-
-Takes what Spark raises; gives our own error where its text holds one: exceptions cross from workers as text only.
-"""
+"""Find our own error in the text of Spark's: workers' exceptions reach the driver as text."""
 
 from __future__ import annotations
 
@@ -10,13 +7,13 @@ import re
 from querylang.errors import InputError
 
 _OURS = re.compile(r"^(?:[\w.]+\.)?(?:InputError|StateError|ContainerError): (.+)$", re.MULTILINE)
-_NOT_THERE = re.compile(r"Ensue cannot be imported on a Spark executor.*")
+_NOT_INSTALLED = re.compile(r"Ensue cannot be imported on a Spark executor.*")
 
 
 def plain_error(error: Exception) -> Exception:
-    """What ended a Spark query: an InputError with our own words where they stand in its text, else the error itself."""
+    """An InputError with our last message in the error's text; without one, the error itself."""
     text = str(error)
-    missing = _NOT_THERE.search(text)
+    missing = _NOT_INSTALLED.search(text)
     if missing is not None:
         return InputError(missing[0])
     found = _OURS.findall(text)

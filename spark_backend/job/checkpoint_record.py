@@ -1,7 +1,7 @@
-"""What stands beside a checkpoint: what it was made for, so that a difference is refused before anything starts.
+"""Record what a checkpoint was made for, and refuse to continue it with something else.
 
-Takes a deployment, its plan and the event types that were read from data; gives the record in `<checkpoint>/ensue.json`.
-Spark tells sources apart by position only and notices neither another plan nor another number of buckets.
+The record is `<checkpoint>/ensue.json`. Spark itself tells sources apart by position only, and
+notices neither another plan nor another number of buckets.
 """
 
 from __future__ import annotations
@@ -23,12 +23,20 @@ RECORD_VERSION = 1
 _FILE = "ensue.json"
 
 Schemas = Mapping[str, Mapping[str, Type]]
-"""Fields of event types that no text defines, by event type and field."""
+"""Fields of event types that were inferred from data, by event type and field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`identity` names the checkpoint; a new one counts micro-batches from 0 and has a new name."""
+    """What a checkpoint was made for.
+
+    identity: names the checkpoint; every new one has a new name
+    sources: descriptions, in the order of the union
+    plan: fingerprint of the program's plans
+    queries: titles
+    schemas: inferred event types, as text
+    version: of this file's format
+    """
 
     identity: str
     sources: tuple[str, ...]
@@ -53,26 +61,29 @@ class Record:
         )
 
     def types(self) -> Schemas:
-        """The event types that were read from data when the checkpoint was made."""
+        """The inferred event types."""
         return {
             name: {field: Type.parse(type_) for field, type_ in fields.items()} for name, fields in self.schemas.items()
         }
 
 
 def all_sources(deployment: Deployment) -> list[Source]:
-    """The sources in the order of the union: by name, the control stream last. This order is for good."""
+    """The sources in the order of the union: by name, the control stream last. It never changes."""
     control = [] if deployment.control is None else [deployment.control]
     return [*sorted(deployment.sources, key=lambda source: source.name), *control]
 
 
 def read_record(checkpoint: Path) -> Record | None:
-    """The record of a checkpoint, None where there is none yet; raises InputError for what is no checkpoint of ours."""
+    """The record of a checkpoint; None = a new one.
+
+    Raises InputError for a folder that is not a checkpoint of Ensue.
+    """
     file = checkpoint / _FILE
     if not file.exists():
         if (checkpoint / "offsets").exists():
-            raise InputError(f"{checkpoint}: is a Spark checkpoint that Ensue has not made; choose another folder")
+            raise InputError(f"{checkpoint}: is a Spark checkpoint that Ensue did not make; choose another folder")
         if checkpoint.is_dir() and any(not path.name.startswith(".") for path in checkpoint.iterdir()):
-            raise InputError(f"{checkpoint}: holds other things than a checkpoint; choose an empty or a new folder")
+            raise InputError(f"{checkpoint}: holds files that are not a checkpoint; choose an empty or a new folder")
         return None
     try:
         data: dict[str, Any] = json.loads(file.read_text("utf-8"))
@@ -87,21 +98,21 @@ def read_record(checkpoint: Path) -> Record | None:
 
 
 def write_record(checkpoint: Path, record: Record) -> None:
-    """Keep the record; before the first micro-batch."""
+    """Write the record, before the first micro-batch."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     write_atomically(checkpoint / _FILE, json.dumps(asdict(record), indent=2) + "\n")
 
 
 def refuse_difference(checkpoint: Path, kept: Record, wanted: Record) -> None:
-    """Raises InputError where a run wants something else than the checkpoint was made for."""
+    """Raise InputError if a run is not what the checkpoint was made for."""
     differences = [*_lists("sources", kept.sources, wanted.sources), *_values(kept, wanted)]
     if not differences and kept.plan != wanted.plan:
         changed = list(_lists("queries", kept.queries, wanted.queries))
-        differences = changed or ["the queries, event types, orderings or values of parameters have been changed"]
+        differences = changed or ["the queries, event types, orderings or values of parameters have changed"]
     if differences:
         raise InputError(
             f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(differences)}."
-            " Restore what was there, or choose another checkpoint; nothing was changed"
+            " Restore the deployment, or choose another checkpoint; nothing was changed"
         )
 
 
@@ -116,9 +127,9 @@ def _values(kept: Record, wanted: Record) -> list[str]:
 def _lists(word: str, kept: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:
     if kept == wanted:
         return []
-    gone = [item for item in kept if item not in wanted]
+    removed = [item for item in kept if item not in wanted]
     new = [item for item in wanted if item not in kept]
-    parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
+    parts = [f"without {', '.join(removed)}"] * bool(removed) + [f"with {', '.join(new)}"] * bool(new)
     return [f"{word} {' and '.join(parts) or 'in another order'}"]
 
 

@@ -1,7 +1,6 @@
-"""The ordering policies of a deployment's sources, put into the plan: what does not fit the queries has its line in the file.
+"""Put the ordering policies of a deployment's sources into the plan.
 
-Takes a plan and the deployment; gives the plan. The settings themselves are read in `spark_backend.job.ordering_settings`. Needs
-the language and the standard library only: `ensue check` does this too.
+Needs only the language and the standard library, because `ensue check` does it too.
 """
 
 from __future__ import annotations
@@ -15,7 +14,12 @@ from spark_backend.job.settings import Deployment
 
 
 def with_source_orderings(plan: Plan, deployment: Deployment, unseen: Collection[str] = ()) -> Plan:
-    """The plan with the policies of its sources. `unseen`: event types whose fields only the data will tell. Raises FileErrors."""
+    """The plan with the policies of its sources.
+
+    unseen: event types whose fields are known only once there is data
+
+    Raises FileErrors, with lines, for policies that do not fit the queries.
+    """
     if all(source.ordering is None for source in deployment.sources):
         return plan
     given = [

@@ -1,7 +1,7 @@
-"""A header and some byte strings in one binary value: what rows of the shuffle, state values and results are made of.
+"""A JSON header and byte strings in one versioned binary value: packed rows and saved state.
 
-Takes and gives plain data: a JSON header and the parts' bytes; every use has its own word and version, so that a value
-of another use or release is refused by name instead of being misread. Never pickled classes.
+Every use has its own word and version: a value of another use or release is refused by name
+instead of being misread. The content is plain data, never pickled classes.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _LENGTH = struct.Struct("<I")
 
 
 class ContainerError(ValueError):
-    """The bytes are no container, or one of another use or version."""
+    """The bytes are not a container, or one of another use or version."""
 
 
 def pack(use: str, version: int, header: Mapping[str, Any], parts: Sequence[bytes]) -> bytes:
-    """One value: `header` holds what JSON can, `parts` follow in order."""
+    """One value; `header` is anything that JSON can hold, `parts` follow it in order."""
     lengths = [len(part) for part in parts]
     text = json.dumps({"use": use, "version": version, "header": dict(header), "lengths": lengths}).encode()
     return b"".join((_MAGIC, _LENGTH.pack(len(text)), text, *parts))
 
 
 def unpack(use: str, version: int, data: bytes, older: Sequence[int] = ()) -> tuple[dict[str, Any], list[memoryview]]:
-    """The inverse of `pack`, without copying the parts; raises ContainerError for another use or version.
+    """The inverse of `pack`, without copying the parts; `older`: other versions that are accepted.
 
-    `older`: versions that are read too.
+    Raises ContainerError for another use or version.
     """
     view = memoryview(data)
     start = len(_MAGIC) + _LENGTH.size
@@ -46,5 +46,5 @@ def unpack(use: str, version: int, data: bytes, older: Sequence[int] = ()) -> tu
         parts.append(view[at : at + size])
         at += size
     if at != len(view):
-        raise ContainerError(f"a {use} value is cut off: {len(view)} of {at} bytes")
+        raise ContainerError(f"a {use} value is truncated: {len(view)} of {at} bytes")
     return outer["header"], parts

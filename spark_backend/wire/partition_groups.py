@@ -1,9 +1,8 @@
-"""Partition groups: queries that key the same event types by the same fields share shuffle, transport and engine.
+"""Partition groups: queries with the same keys per event type share shuffle and engine.
 
-Takes a plan; gives its groups, in order of their first query, each as a plan of its own over the same event types. A
-group knows which records it wants, which bucket each goes to, and how records are counted that go nowhere. Queries whose
-records are put in order by a clock that keys share (a source partition's, an event type's) are groups of their own: all
-that such a group takes is in one bucket.
+A group knows which records it needs, which bucket each one goes to, and how the records are
+counted that are not sent. Queries whose keys share a timeline (of a source partition or an event
+type) form groups of their own, and all records of such a group go to one bucket.
 """
 
 from __future__ import annotations
@@ -27,20 +26,24 @@ from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.results.ledger import Account, count_records
 
 EVERY_BUCKET = -1
-"""Stands for "a copy to each bucket" among bucket numbers."""
+"""Among bucket numbers: a copy goes to each bucket."""
 
 _UNWANTED = (Outcome.UNRELATED, Outcome.FILTERED, Outcome.TICK)
-"""Records that change nothing but the clock, which travels by itself."""
+"""Records that only advance the clock, which packed rows report anyway."""
 
-_REFUSED_AT_SOURCE = (Outcome.MALFORMED, Outcome.UNKNOWN_TYPE)
-"""Records that are refused once, not once a query: the first group's engine does it."""
+_REFUSED_ONCE = (Outcome.MALFORMED, Outcome.UNKNOWN_TYPE)
+"""Records that are refused once, by the engine of the first group, and not once per query."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """`plan` holds the group's queries alone, `selectors` one a query; `number` counts groups from 0.
+    """Queries with the same keys.
 
-    `identity`: what the queries have in common, for good. `is_shared`: their keys depend on each other's records.
+    number: place among the plan's groups, from 0
+    plan: a plan of the group's queries alone
+    selectors: one per query
+    identity: what the queries have in common; the same in every release
+    is_shared: whether their keys share timelines, so that all records must meet in one bucket
     """
 
     number: int
@@ -51,21 +54,21 @@ class PartitionGroup:
 
     @property
     def query(self) -> QueryPlan:
-        """A query that stands for all of the group where only keys matter."""
+        """Any query of the group, for questions about keys only."""
         return self.plan.queries[0]
 
     def only_bucket(self, buckets: int) -> int | None:
-        """The bucket to which all goes; groups spread over the buckets by their identity. None: records go by their keys."""
+        """The bucket that gets all records, chosen by the group's identity; None = by key."""
         return zlib.crc32(self.identity.encode()) % buckets if self.is_shared else None
 
     def takes_all(self, arrivals: Arrivals) -> bool:
-        """Whether all records are events of inputs without a filter, for every query: there is nothing to select."""
+        """Whether every record is an event of an unfiltered input of every query."""
         present = np.flatnonzero(np.bincount(arrivals.system("kind") - min(RecordKind))) + min(RecordKind)
         plain = set.intersection(*(_unfiltered(self.plan, query) for query in self.plan.queries))
         return plain.issuperset(present.tolist())
 
     def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
-        """What each query makes of each record (`runtime.admission.outcomes.Outcome`)."""
+        """Per query, what it uses each record for (`runtime.admission.outcomes.Outcome`)."""
         kinds = arrivals.system("kind").astype(np.int64)
         return {
             query.title: selector.select(arrivals.table, kinds).outcome
@@ -73,37 +76,42 @@ class PartitionGroup:
         }
 
     def is_wanted(self, uses: Mapping[str, NDArray[np.int8]]) -> NDArray[np.bool_]:
-        """Which records some query of the group, or its engine, has to see."""
-        unwanted = _UNWANTED if self.number == 0 else _UNWANTED + _REFUSED_AT_SOURCE
+        """Which records some query of the group, or its engine, needs."""
+        unwanted = _UNWANTED if self.number == 0 else _UNWANTED + _REFUSED_ONCE
         wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in uses.values()])
         return wanted
 
     def route(self, arrivals: Arrivals, buckets: int) -> Route:
         """Where each record goes.
 
-        What has no key (unreadable, of an unknown type, null in its key) has one bucket by its offset; control events
-        and heartbeats without a key go to all.
+        A record without a key (malformed, of an unknown type, or with a null in its key) goes to a
+        bucket chosen by its offset. Control events and heartbeats without a key go to every bucket.
         """
         only = self.only_bucket(buckets)
         if only is None:
-            place = bucket_of(arrivals, self.plan, self.query, buckets)
-            homeless = place < 0
-            if homeless.any():
-                place = np.where(homeless, arrivals.system("offset") % buckets, place)
+            bucket = bucket_of(arrivals, self.plan, self.query, buckets)
+            has_no_key = bucket < 0
+            if has_no_key.any():
+                bucket = np.where(has_no_key, arrivals.system("offset") % buckets, bucket)
         else:
-            place, homeless = np.full(len(arrivals), only), arrivals.system("kind") == RecordKind.CONTROL
+            bucket, has_no_key = np.full(len(arrivals), only), arrivals.system("kind") == RecordKind.CONTROL
         if self.takes_all(arrivals):
-            return Route(place, np.ones(len(place), np.bool_), Account())
+            return Route(bucket, np.ones(len(bucket), np.bool_), Account())
         uses = self.uses(arrivals)
-        beats = np.logical_or.reduce([use == Outcome.HEARTBEAT for use in uses.values()])
-        place[homeless & (beats | (arrivals.system("kind") == RecordKind.CONTROL))] = EVERY_BUCKET
+        is_heartbeat = np.logical_or.reduce([use == Outcome.HEARTBEAT for use in uses.values()])
+        bucket[has_no_key & (is_heartbeat | (arrivals.system("kind") == RecordKind.CONTROL))] = EVERY_BUCKET
         wanted = self.is_wanted(uses)
-        return Route(place, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
+        return Route(bucket, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """By record: its bucket or EVERY_BUCKET, and whether it is shipped; `account` counts those that are not."""
+    """Where the records of a batch go.
+
+    bucket: per record; EVERY_BUCKET = to each
+    is_wanted: per record, whether it is sent
+    account: counts of the records that are not sent
+    """
 
     bucket: NDArray[np.int64]
     is_wanted: NDArray[np.bool_]
@@ -111,13 +119,13 @@ class Route:
 
 
 def _unfiltered(plan: Plan, query: QueryPlan) -> set[int]:
-    """The event types, by number, that are inputs of a query and all of whose events it wants."""
+    """The numbers of the event types all of whose events a query needs."""
     events = {item.event for item in query.inputs if item.filter is None}
     return {number for number, event in enumerate(plan.events) if event.name in events}
 
 
 def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: NDArray[np.bool_]) -> Account:
-    """The accounts of these records, where no engine counts them."""
+    """Ledger counts of the chosen records, for those that no engine counts."""
     account: Account = Account()
     chosen = arrivals.table.column("_source").filter(pa.array(rows)).combine_chunks()
     sources = pc.dictionary_encode(chosen)
@@ -127,7 +135,7 @@ def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: N
 
 
 def partition_groups(plan: Plan) -> tuple[PartitionGroup, ...]:
-    """The groups of a plan's queries, in order of first appearance."""
+    """The groups of a plan's queries, in order of their first query."""
     members: dict[tuple[str, bool], list[QueryPlan]] = {}
     for query in plan.queries:
         members.setdefault((json.dumps(key_identity(query)), shares_clock(query)), []).append(query)
@@ -142,7 +150,7 @@ def partition_groups(plan: Plan) -> tuple[PartitionGroup, ...]:
     )
 
 
-_BY = {
+_ORDERED_BY = {
     TimelineKind.PARTITION: "by source partition",
     TimelineKind.SUBSTREAM: "by substreams that its keys do not tell apart",
     TimelineKind.EVENT_TYPE: "by event type",
@@ -150,8 +158,8 @@ _BY = {
 
 
 def shared_order(query: QueryPlan) -> str | None:
-    """By what a query's records are put in order, where that leaves it one task; None: it has a task a bucket."""
+    """What forces all records of a query into one task; None: it has a task per bucket."""
     if not shares_clock(query):
         return None
     timelines = dict.fromkeys(item.policy.timeline for item in query.inputs if item.policy and is_clocked(item))
-    return "ordered " + " and ".join(_BY[timeline] for timeline in timelines)
+    return "ordered " + " and ".join(_ORDERED_BY[timeline] for timeline in timelines)

@@ -1,7 +1,7 @@
-"""The operator's output: tagged rows, each one an Arrow table of one kind and query; and the way back.
+"""Tagged rows: the operator's output, an Arrow table per row with its kind and query.
 
-Takes `Results`; gives rows `(bucket, kind, query, rows, data)` and, from their bytes, Arrow tables as the schemas of
-`runtime.results.schemas` have them. Half a million matches travel as a few binary values.
+Half a million matches are a few binary values this way. The tables have the schemas of
+`runtime.results.schemas`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TAGGED_SCHEMA = pa.schema(
 
 
 class Tag(StrEnum):
-    """What a tagged row holds; `error` has the columns of `output`."""
+    """What the table of a tagged row holds; `error` has the columns of `output`."""
 
     MATCH = "match"
     OUTPUT = "output"
@@ -42,7 +42,7 @@ class Tag(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaggedRow:
-    """One table on its way: its kind, the query (empty where it has none) and the Arrow IPC stream."""
+    """A table, its kind, and the title of its query ("" = of no single query)."""
 
     tag: Tag
     query: str
@@ -57,7 +57,7 @@ class TaggedRow:
 
 
 def tagged_rows(results: Results) -> Iterator[TaggedRow]:
-    """The tables of a result that hold rows."""
+    """The tables of a result that have rows."""
     for query, table in results.matches.items():
         yield from _if_any(Tag.MATCH, query, table)
     is_error = pc.equal(results.outputs.column("kind"), "error")
@@ -74,10 +74,10 @@ def _if_any(tag: Tag, query: str, table: pa.Table) -> Iterator[TaggedRow]:
 
 
 def without_order(table: pa.Table) -> pa.Table:
-    """Without the columns that only order the rows of one call."""
+    """The table without the columns that only order the rows of one engine call."""
     return table.drop_columns([name for name in ("_step", "_rank") if name in table.column_names])
 
 
 def read_table(data: bytes) -> pa.Table:
-    """The table of a tagged row."""
+    """The inverse of `TaggedRow.data`."""
     return pa.ipc.open_stream(data).read_all()

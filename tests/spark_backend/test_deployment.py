@@ -270,7 +270,7 @@ def test_another_bucket_count_plan_or_source_is_refused_by_name(spark: SparkSess
         run(path, once=True)
     (tmp_path / "sensors.query").write_text(QUERY.replace("50.0", "60.0"))
     with pytest.raises(
-        InputError, match="the queries, event types, orderings or values of parameters have been changed"
+        InputError, match="the queries, event types, orderings or values of parameters have changed"
     ):
         run(path, once=True)
     assert state == {file: file.stat().st_mtime_ns for file in (tmp_path / "state").rglob("*") if file.is_file()}
@@ -288,7 +288,7 @@ def test_folders_that_are_something_else_are_refused_and_left_alone(spark: Spark
     path = project(tmp_path)
     text = path.read_text()
     for old, new, message in [
-        ("checkpoint: state", "checkpoint: data", "data: holds other things than a checkpoint"),
+        ("checkpoint: state", "checkpoint: data", "data: holds files that are not a checkpoint"),
         ("checkpoint: state", "checkpoint: sensors.query", r"cannot be written: 'sensors\.query' is no folder"),
         ("path: out/matches", "path: sensors.query/matches", r"cannot be written: 'sensors\.query' is no folder"),
     ]:

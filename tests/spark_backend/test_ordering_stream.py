@@ -149,7 +149,7 @@ def test_another_ordering_on_the_same_checkpoint_is_refused(job: Path, report: R
     good = job.read_text()
     try:
         job.write_text(good.replace("late: 4s", "late: 5s"))
-        with pytest.raises(InputError, match="orderings or values of parameters have been changed"):
+        with pytest.raises(InputError, match="orderings or values of parameters have changed"):
             run(job, once=True)
     finally:
         job.write_text(good)
