@@ -20,7 +20,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from benchmarks import events
 from benchmarks.memory import PeakMemory
-from spark_backend.frames.streaming import tagged_stream
+from spark_backend.operator.spark_operator import tagged_stream
 from spark_backend.session import get_session
 from spark_backend.sources.files import file_stream, packed_files
 from spark_backend.sources.reading import Reading

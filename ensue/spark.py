@@ -26,9 +26,9 @@ from runtime.reading.column_names import PLACES, ColumnNames
 from runtime.reading.schema_inference import type_of_kind
 from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend.frames import bounded, streaming
-from spark_backend.job.settings import Clock
 from spark_backend.session import get_session
 from spark_backend.sources.reading import Reading
+from spark_backend.wire.clock import Clock
 from spark_backend.wire.decode import matches_frame
 
 Frames = DataFrame | Mapping[str, DataFrame]

@@ -1,1 +1,1 @@
-"""Queries on Spark: transport, operator, sources, sinks, deployments. Importing it imports no Spark."""
+"""Queries on Spark Structured Streaming. Importing this package imports no Spark."""

@@ -1,7 +1,7 @@
-"""The Spark session: a local one with the settings that Ensue was measured with, or the one that is there already.
+"""Spark sessions: the active one, or a new local one with the settings that we measure with.
 
-Takes nothing but settings; gives a SparkSession. The settings of a user's session are left alone: jobs of our own run in a
-session beside it (`own_session`), which shares its context.
+The settings of a user's session are never changed. Jobs of our own run in a session beside it
+(`own_session`), which shares its context.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ LOG_SETTINGS = Path(__file__).resolve().with_name("log4j2.properties")
 
 AT_RUN_TIME = {
     "spark.sql.session.timeZone": "UTC",
-    # Rows are few and large here: one Arrow batch may hold all of a task's.
+    # Our rows are few and large: one Arrow batch may hold all rows of a task.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-    # Every file a task of its own: opening one counts as much as a whole partition.
+    # One task per file: opening a file is taken to cost as much as reading a whole partition.
     "spark.sql.files.openCostInBytes": str(128 << 20),
     "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
-    # Rows are spread by bucket on purpose: joining partitions would take parallelism away.
+    # Rows are spread by bucket on purpose: merging partitions would lose parallelism.
     "spark.sql.adaptive.enabled": "false",
 }
-"""Settings of every session in which we run a job of our own."""
+"""Settings of every session that runs a job of our own."""
 
 AT_START = {
     "spark.ui.enabled": "false",
@@ -45,19 +45,23 @@ AT_START = {
 }
 """Settings of a session that we start ourselves.
 
-The deep stack is for a query that is stopped while its results are being written: Spark then searches a long message with a
-regular expression that recurses for each character.
+The deep stack is for a query that is stopped while its results are being written: Spark then
+searches a long message with a regular expression that recurses for each character.
 """
 
 
 def get_session(
     name: str = "ensue", cores: int | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The active session, its settings left alone; without one, a new local session on `cores` (default: all)."""
+    """The active session unchanged, or else a new local session on `cores` (None = all).
+
+    name, settings: of a new session only
+    """
     active = SparkSession.getActiveSession()
     if active is not None:
-        return findable(active)
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers must find the packages of this interpreter
+        return with_package_path(active)
+    # workers must find the packages of this interpreter
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     count = cores or os.cpu_count() or 2
@@ -65,19 +69,19 @@ def get_session(
     builder = SparkSession.builder.appName(name).master(f"local[{count}]")
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return findable(builder.getOrCreate())
+    return with_package_path(builder.getOrCreate())
 
 
 def own_session(name: str = "ensue") -> SparkSession:
-    """A session for a job of our own beside the active one: its settings are not the user's."""
+    """A session for a job of our own, beside the active one and with our settings."""
     session = get_session(name).newSession()
     for key, value in AT_RUN_TIME.items():
         session.conf.set(key, value)
     return session
 
 
-def findable(session: SparkSession) -> SparkSession:
-    """The same session; local workers are told where this package is."""
+def with_package_path(session: SparkSession) -> SparkSession:
+    """The same session; its local workers find this package."""
     context = session.sparkContext
     if (context.master or "").startswith("local"):
         paths = [str(ROOT), *filter(None, context.environment.get("PYTHONPATH", "").split(os.pathsep))]

@@ -1,7 +1,6 @@
-"""Being asked to stop: Ctrl-C and SIGTERM, as a fact that a waiting loop looks at.
+"""Note Ctrl-C and SIGTERM while a query runs, for a waiting loop to look at.
 
-Takes nothing; gives a `StopRequest` that is open while a query runs. Spark's own handler of Ctrl-C talks to the JVM from
-inside whatever talk is going on, and breaks it.
+Spark's own handler of Ctrl-C calls the JVM in the middle of other calls to it, and breaks them.
 """
 
 from __future__ import annotations
@@ -15,29 +14,31 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Notes signals instead of dying of them; outside the main thread, where none arrive, it notes nothing.
+    """A context in which signals are noted and do not end the process.
 
-    `signal`: the number of the one that came first.
+    Does nothing outside the main thread, where no signals arrive.
+
+    signal: number of the first signal; None = none yet
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._before: dict[int, Any] = {}
+        self._handlers: dict[int, Any] = {}
 
     @property
-    def has_come(self) -> bool:
-        """Whether someone wants us to stop."""
+    def is_requested(self) -> bool:
+        """Whether a signal has arrived."""
         return self.signal is not None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            self._handlers = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:

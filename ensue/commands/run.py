@@ -10,7 +10,7 @@ from ensue.commands.options import DeploymentFile, Json
 from ensue.commands.output import print_error, print_idle_queries, print_json, print_text
 
 if TYPE_CHECKING:
-    from spark_backend.job.job import BatchReport, RunReport
+    from spark_backend.job.reports import BatchReport, RunReport
 
 SIGNAL_EXIT = 128
 """Exit code of a run that a signal ended, less the signal's number."""

@@ -1,8 +1,8 @@
-"""The same records through Spark's batch and through its stream, cut and restarted at given places.
+"""Run many cases on Spark, in batch or as a stream with restarts, to compare with embedded runs.
 
-Takes records and plans, many cases at once; gives results that can be compared with the embedded engine's row by row.
-All cases run in one Spark job: bucket numbers count through them, so that a hundred small cases cost little more than
-one. With a restart, every micro-batch is a Spark query of its own, in a session of its own, on the same checkpoint.
+All cases run in one Spark job: bucket numbers count through them, so that a hundred small cases
+cost little more than one. With restarts, every micro-batch is a Spark query of its own, in a new
+session, on the same checkpoint.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from runtime.replay.replay import in_order
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, match_schema
 from spark_backend.errors import plain_error
-from spark_backend.frames.bounded import tagged_bounded
-from spark_backend.frames.streaming import tagged_stream
+from spark_backend.operator.spark_operator import tagged_bounded, tagged_stream
 from spark_backend.session import own_session
-from spark_backend.wire.packed_rows import PACKED_DDL, PACKED_SCHEMA, Call, pack_arrivals, pack_signal
+from spark_backend.wire.packed_rows import PACKED_DDL, PACKED_SCHEMA, Signal, pack_arrivals, pack_signal
 from spark_backend.wire.partition_groups import EVERY_BUCKET
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, read_table
@@ -41,7 +40,12 @@ DEFAULT_BUCKETS = 2
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Records in order of arrival, cut before the rows `splits`; `flush` lets time run out after the last."""
+    """Records to run.
+
+    arrivals: in order of arrival
+    splits: the rows before which a stream is cut into micro-batches
+    flush: whether time advances at the end until no timer is left
+    """
 
     plan: Plan
     arrivals: Arrivals
@@ -54,25 +58,17 @@ class Case:
         return [(start, Arrivals(self.arrivals.table.slice(start, end - start))) for start, end in pairwise(edges)]
 
 
-def stream_in_batches(
-    plan: Plan, arrivals: Arrivals, splits: Sequence[int], *, flush: bool = True, sources: Sequence[str] = ()
-) -> Results:
-    """One case as a stream, restarted in a new session at every split."""
-    return run_streams([Case(plan, arrivals, tuple(splits), flush)], sources=sources)[0]
-
-
-def match_in_batch(plan: Plan, arrivals: Arrivals, *, flush: bool = True, sources: Sequence[str] = ()) -> Results:
-    """One case as a bounded Spark DataFrame."""
-    return run_bounded([Case(plan, arrivals, (), flush)], sources=sources)[0]
-
-
 def run_streams(
     cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, restart: bool = True, sources: Sequence[str] = ()
 ) -> list[Results]:
-    """All cases as one stream: micro-batch i holds piece i of each; a restart before every one, or none."""
+    """All cases as one stream: micro-batch i has piece i of each case.
+
+    restart: whether every micro-batch runs in a new session
+    sources: order of records of one arrival time, as `Engine` takes it
+    """
     job = _Cases(cases, buckets, sources)
-    with tempfile.TemporaryDirectory(prefix="ensue-verify-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="ensue-verify-") as name:
+        folder = Path(name)
         (folder / "packed").mkdir()
         steps = max(len(case.splits) + 1 for case in cases)
         for step in range(steps):
@@ -83,15 +79,15 @@ def run_streams(
 
 
 def run_bounded(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, sources: Sequence[str] = ()) -> list[Results]:
-    """All cases as one bounded DataFrame; splits are ignored."""
+    """All cases as one bounded DataFrame; `splits` are ignored."""
     whole = [replace(case, splits=()) for case in cases]
     job = _Cases(whole, buckets, sources)
     session = own_session()
-    with tempfile.TemporaryDirectory(prefix="ensue-verify-") as place:
-        file = Path(place) / "packed.parquet"
+    with tempfile.TemporaryDirectory(prefix="ensue-verify-") as name:
+        file = Path(name) / "packed.parquet"
         job.write_step(0, file)
         packed = session.read.schema(PACKED_DDL).parquet(str(file))
-        job.take(tagged_bounded(packed, job.program, flush=False), 0)
+        job.collect(tagged_bounded(packed, job.program, flush=False), 0)
     return job.results()
 
 
@@ -101,7 +97,7 @@ def _run_available(session: SparkSession, job: _Cases, folder: Path) -> None:
     reader = session.readStream.schema(PACKED_DDL).option("maxFilesPerTrigger", 1).option("maxFileAge", "100000d")
     tagged = tagged_stream(reader.parquet(str(folder / "packed")), job.program)
     writer = tagged.writeStream.outputMode("append").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.trigger(availableNow=True).foreachBatch(job.take).start()
+    query = writer.trigger(availableNow=True).foreachBatch(job.collect).start()
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
@@ -112,7 +108,7 @@ def _run_available(session: SparkSession, job: _Cases, folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A table that came out: of which case, bucket and micro-batch."""
+    """A table of results, with its case, bucket and micro-batch (`step`)."""
 
     case: int
     bucket: int
@@ -124,7 +120,11 @@ class _Found:
 
 @dataclass(slots=True)
 class _Cases:
-    """Cases on their way through one Spark job."""
+    """Cases in one Spark job.
+
+    found: tables of results so far
+    rows: by bucket, step and partition group, the rows of the case that its engine gets
+    """
 
     cases: Sequence[Case]
     buckets: int
@@ -138,7 +138,7 @@ class _Cases:
         self.program = Program.of(*plans, buckets=self.buckets, sources=self.sources)
 
     def write_step(self, step: int, file: Path) -> None:
-        """Piece `step` of every case, packed; the time of the file orders it among the others."""
+        """Write piece `step` of every case, packed; Spark reads files in order of their times."""
         batches = [batch for index in range(len(self.cases)) for batch in self._packed(index, step)]
         pa.parquet.write_table(pa.Table.from_batches(batches, PACKED_SCHEMA), file)
         os.utime(file, (1e9 + step, 1e9 + step))
@@ -154,7 +154,7 @@ class _Cases:
             batches.append(pack_arrivals(arrivals, self.program.groups(index), self.buckets, by_partition=False))
             self._note_rows(index, step, start, arrivals)
         if case.flush and step == len(pieces) - 1:
-            batches.append(pack_signal(self.buckets, Call.FLUSH))
+            batches.append(pack_signal(self.buckets, Signal.FLUSH))
         return [self._numbered(batch, index) for batch in batches]
 
     def _numbered(self, batch: pa.RecordBatch, index: int) -> pa.RecordBatch:
@@ -162,7 +162,7 @@ class _Cases:
         return pa.RecordBatch.from_arrays([bucket, batch.column(1)], schema=PACKED_SCHEMA)
 
     def _note_rows(self, index: int, step: int, start: int, arrivals: Arrivals) -> None:
-        """Which records each engine gets: its own numbers of records are turned into the case's with it."""
+        """Note which records each engine gets, to translate its row numbers into the case's."""
         for group in self.program.groups(index):
             route = group.route(arrivals, self.buckets)
             place = np.where(route.is_wanted, route.bucket, self.buckets)
@@ -170,14 +170,14 @@ class _Cases:
                 mine = (place == bucket) | (place == EVERY_BUCKET)
                 self.rows[index * self.buckets + bucket, step, group.number] = start + np.flatnonzero(mine)
 
-    def take(self, tagged: DataFrame, step: int) -> None:
-        """For `foreachBatch`: what came out of a micro-batch."""
+    def collect(self, tagged: DataFrame, step: int) -> None:
+        """For `foreachBatch`: note the results of a micro-batch."""
         for row in tagged.collect():
             case, tag = self.program.plan_index(row["bucket"]), Tag(row["kind"])
             self.found.append(_Found(case, row["bucket"], step, tag, row["query"], read_table(bytes(row["data"]))))
 
     def results(self) -> list[Results]:
-        """The results of each case, in their promised order."""
+        """The results of each case, in the engine's order."""
         return [self._result(index, case.plan) for index, case in enumerate(self.cases)]
 
     def _result(self, index: int, plan: Plan) -> Results:
@@ -205,23 +205,23 @@ class _Cases:
         )
 
     def _in_case(self, item: _Found) -> pa.Table:
-        """The table with `_step` as a row of the case: the engine counts the records of a call, from 0."""
-        place = item.table.schema.get_field_index("_step")
-        steps = item.table.column(place).to_numpy()
+        """The table with `_step` as a row of the case; the engine counts the records of a call."""
+        position = item.table.schema.get_field_index("_step")
+        steps = item.table.column(position).to_numpy()
         if not (steps >= 0).any():
             return item.table
         moved = [
             self._row(item, query, step) if 0 <= step < AT_THE_END else step
             for step, query in zip(steps.tolist(), self._queries(item), strict=True)
         ]
-        return item.table.set_column(place, item.table.schema.field(place), pa.array(moved, pa.int64()))
+        return item.table.set_column(position, item.table.schema.field(position), pa.array(moved, pa.int64()))
 
     def _queries(self, item: _Found) -> list[str]:
         names = item.table.column("query").to_pylist()
         return [name or "" for name in names]
 
     def _row(self, item: _Found, query: str, step: int) -> int:
-        """`query`: its name or title; the instances of one are in one group."""
+        """`query`: name or title; all instances of a query are in one group."""
         groups = self.program.groups(item.case)
         number = next((g.number for g in groups if any(query in (q.name, q.title) for q in g.plan.queries)), 0)
         return int(self.rows[item.bucket, item.step, number][step])

@@ -1,1 +1,1 @@
-"""A deployment file, its checkpoint, its life."""
+"""Streaming jobs: the deployment file, the checkpoint, a run from start to end, its status."""

@@ -1,13 +1,11 @@
-"""The queries of a deployment, compiled; event types that no text defines are read from the sources' data.
+"""Compile a deployment's queries; event types without a definition are inferred from the data.
 
-Takes a deployment and, on a checkpoint that exists, the event types it was made with; gives the plan, and those types:
-they are kept beside the checkpoint, so that later files cannot change what a field is.
+Inferred types are kept beside the checkpoint, so that later files cannot change what a field is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import querylang
 from querylang.errors import QueryErrors
@@ -15,15 +13,19 @@ from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.reading.schema_inference import infer_schemas
 from spark_backend.job.checkpoint_record import Schemas
-from spark_backend.job.settings import Deployment, Source
+from spark_backend.job.settings import Deployment
 from spark_backend.job.source_orderings import with_source_orderings
-
-_SUFFIXES = {"parquet": (".parquet",), "csv": (".csv",), "json": (".json", ".jsonl", ".ndjson")}
+from spark_backend.sources.formats import source_format
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The plan of all instances, the types that came from data, and the queries that have no instance."""
+    """A deployment's plan.
+
+    plan: of all query instances
+    schemas: event types that were inferred from data
+    idle: queries without an instance, because their parameters have no values
+    """
 
     plan: Plan
     schemas: Schemas
@@ -31,7 +33,10 @@ class Compiled:
 
 
 def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled:
-    """What the deployment runs; raises QueryErrors or InputError."""
+    """Compile what the deployment runs; raises QueryErrors or InputError.
+
+    kept: the event types that the checkpoint was made with; None = a new checkpoint
+    """
     template, schemas = _compiled(deployment, kept)
     plan = with_source_orderings(with_instances(template, deployment.parameters), deployment)
     running = {query.name for query in plan.queries}
@@ -57,13 +62,13 @@ def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schem
 
 
 def schemas_from_data(deployment: Deployment) -> Schemas:
-    """The fields of the event types in the first file of each source."""
+    """The fields of the event types in a sample of each source."""
     found: dict[str, dict[str, object]] = {}
     for source in deployment.sources:
-        first = _first_file(source)
-        if first is not None:
+        sample = source_format(source.format).sample(source.path)
+        if sample is not None:
             inferred = infer_schemas(
-                first,
+                sample,
                 arrival=source.arrival,
                 type=source.type_field,
                 source_time=source.source_time,
@@ -72,11 +77,3 @@ def schemas_from_data(deployment: Deployment) -> Schemas:
             for name, fields in inferred.items():
                 found.setdefault(name, {}).update(fields)
     return found  # type: ignore[return-value] # filled from Schemas only
-
-
-def _first_file(source: Source) -> Path | None:
-    """The oldest file, as Spark takes them."""
-    files = [
-        path for path in source.path.rglob("*") if path.suffix in _SUFFIXES[source.format] and path.name[0] not in "._"
-    ]
-    return min(files, key=lambda path: (path.stat().st_mtime_ns, path.name), default=None)

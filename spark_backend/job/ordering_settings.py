@@ -1,7 +1,4 @@
-"""`ordering:` of a source in a deployment file: every mistake has its line.
-
-Takes the value's node; gives the policy. What can be set stands in `runtime.policies.presets`.
-"""
+"""Read the setting `ordering` of a source; what can be set is in `runtime.policies.presets`."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from spark_backend.job.yaml_document import Node
 
 
 def read_ordering(node: Node) -> TimePolicy | None:
-    """A policy as text or as a mapping; None after a mistake."""
+    """A policy written as text or as a mapping; None = mistakes were reported."""
     is_mapping = isinstance(node.raw, yaml.MappingNode)
     entries = node.mapping() if is_mapping else {}
     before = len(node.mistakes.found)
@@ -26,19 +23,19 @@ def read_ordering(node: Node) -> TimePolicy | None:
         return parse_ordering(given)
     except OrderingError as error:
         for setting, message in error.found:
-            _tell(entries.get(setting or "", node), message)
+            _report(entries.get(setting or "", node), message)
     return None
 
 
 def _value(node: Node) -> Any:
-    """As written, whatever type YAML would give it: the policies' own words are read by them."""
+    """As written, whatever its YAML type: the policy reads its own words."""
     if isinstance(node.raw, yaml.SequenceNode):
         return [item.text() for item in node.items()]
     return None if node.is_empty() else node.text()
 
 
-def _tell(node: Node, message: str) -> None:
-    """A value from the environment is not shown."""
+def _report(node: Node, message: str) -> None:
+    """Report a mistake; a value from the environment is not shown."""
     written = [item.written() for item in node.items()]
     is_secret = any("${" in text for text in written)
     node.wrong(

@@ -1,7 +1,6 @@
-"""What a job leaves of itself after each micro-batch, beside its checkpoint: how far time and its sources have come, and sizes.
+"""A job's progress after each micro-batch: its clock, definitive times of queries, sizes.
 
-Takes what the buckets told in a micro-batch and what the one before left; gives plain data. A micro-batch that is repeated
-after a crash leaves the same again: nothing here comes from the wall clock.
+Nothing here comes from the wall clock, so a repeated micro-batch has the same progress.
 """
 
 from __future__ import annotations
@@ -12,27 +11,36 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_backend.operator.job_clock import Clocks
+from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.tagged_rows import Tag
 
 PROGRESS_VERSION = 1
 RECENT = 10
-"""So many micro-batches rates are taken over."""
+"""Number of micro-batches that rates are computed over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A timeline that keys of a query share: its bound, newest time, last arrival (µs; None: none yet)."""
+    """A timeline that keys of a query share; times in µs, None = none yet.
+
+    bound: its watermark
+    newest: its newest source time
+    arrival: its last arrival time
+    """
 
     name: str
     bound: int | None
     newest: int | None
-    heard: int | None
+    arrival: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTime:
-    """How far a query's time has come: definitive time of the keys that are furthest behind, and the timelines they share."""
+    """The time that a query has reached.
+
+    definitive: the least definitive time of all keys, µs; None = none yet
+    timelines: those that its keys share
+    """
 
     definitive: int | None = None
     timelines: tuple[Timeline, ...] = ()
@@ -40,7 +48,11 @@ class QueryTime:
 
 @dataclass(frozen=True, slots=True)
 class BucketSize:
-    """`kept`: events in windows or pending; `held`: records that wait for slower sources."""
+    """The size of a bucket.
+
+    kept: events in windows or pending
+    held: records that slower sources hold back
+    """
 
     state_bytes: int
     kept: int
@@ -49,7 +61,7 @@ class BucketSize:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """One of the last micro-batches: when it began (ms), records taken, matches found."""
+    """One of the last micro-batches: its timestamp in ms, numbers of records and matches."""
 
     timestamp: int
     records: int
@@ -58,67 +70,87 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """All of it. `timestamp`: the micro-batch's (ms); `idle`: as `Program` has it; `queries` by title, `buckets` by number."""
+    """The progress of a job.
+
+    timestamp: of the last micro-batch that called a bucket, ms
+    idle: as in `Program`
+    clock: watermarks of the source partitions
+    queries: by title
+    buckets: by number
+    recent: the last micro-batches, oldest first
+    """
 
     timestamp: int = 0
     idle: int | None = None
-    clocks: Clocks = field(default_factory=Clocks)
+    clock: JobClock = field(default_factory=JobClock)
     queries: Mapping[str, QueryTime] = field(default_factory=dict)
     buckets: Mapping[int, BucketSize] = field(default_factory=dict)
     recent: tuple[Recent, ...] = ()
 
     @property
     def held(self) -> int:
-        """Records that were read, and wait for slower sources."""
+        """Number of records that slower sources hold back."""
         return sum(size.held for size in self.buckets.values())
 
     def after(
-        self, told: Iterable[tuple[Tag, pa.Table]], *, idle: int | None, records: int, matches: int
+        self, tables: Iterable[tuple[Tag, pa.Table]], *, idle: int | None, records: int, matches: int
     ) -> JobProgress:
-        """What the next micro-batch makes of it."""
-        made = replace(self, idle=idle)
-        for tag, table in told:
+        """The progress after one more micro-batch; `tables`: what its buckets reported."""
+        next_ = replace(self, idle=idle)
+        for tag, table in tables:
             rows = table.to_pylist()
             match tag:
                 case Tag.METRIC:
-                    made = _with_sizes(made, rows)
+                    next_ = _with_sizes(next_, rows)
                 case Tag.SOURCE:
-                    made = replace(made, clocks=Clocks.from_plain([list(row.values()) for row in rows]))
+                    next_ = replace(next_, clock=JobClock.from_plain([list(row.values()) for row in rows]))
                 case Tag.TIMELINE:
-                    made = replace(made, queries={**made.queries, **_query_times(rows)})
+                    next_ = replace(next_, queries={**next_.queries, **_query_times(rows)})
                 case _:
                     pass
-        if made.timestamp == self.timestamp:  # no bucket was called: Spark runs such micro-batches all the time
-            return made
-        recent = (*self.recent, Recent(made.timestamp, records, matches))
-        return replace(made, recent=recent[-RECENT:])
+        if next_.timestamp == self.timestamp:
+            return next_  # no bucket was called: with timers Spark often runs such micro-batches
+        recent = (*self.recent, Recent(next_.timestamp, records, matches))
+        return replace(next_, recent=recent[-RECENT:])
 
     def to_plain(self) -> dict[str, Any]:
-        """What JSON can hold."""
-        plain: dict[str, Any] = {"version": PROGRESS_VERSION, "timestamp": self.timestamp, "idle": self.idle}
-        plain |= {
-            "clocks": self.clocks.to_plain(),
-            "queries": {title: asdict(it) for title, it in self.queries.items()},
+        """The progress as JSON can hold it; the keys are those of the files and never change."""
+        return {
+            "version": PROGRESS_VERSION,
+            "timestamp": self.timestamp,
+            "idle": self.idle,
+            "clocks": self.clock.to_plain(),
+            "queries": {title: _query_to_plain(query) for title, query in self.queries.items()},
+            "buckets": [[number, *asdict(size).values()] for number, size in sorted(self.buckets.items())],
+            "recent": [list(asdict(item).values()) for item in self.recent],
         }
-        plain |= {"buckets": [[number, *asdict(size).values()] for number, size in sorted(self.buckets.items())]}
-        return plain | {"recent": [list(asdict(item).values()) for item in self.recent]}
 
     @staticmethod
     def from_plain(data: Mapping[str, Any] | None) -> JobProgress:
-        """The inverse; nothing gives the beginning, and so does what another release left."""
+        """The inverse of `to_plain`; None or another version = a new job."""
         if data is None or data["version"] != PROGRESS_VERSION:
             return JobProgress()
         return JobProgress(
             timestamp=data["timestamp"],
             idle=data["idle"],
-            clocks=Clocks.from_plain(data["clocks"]),
-            queries={
-                title: QueryTime(it["definitive"], tuple(Timeline(**line) for line in it["timelines"]))
-                for title, it in data["queries"].items()
-            },
+            clock=JobClock.from_plain(data["clocks"]),
+            queries={title: _query_from_plain(query) for title, query in data["queries"].items()},
             buckets={number: BucketSize(*sizes) for number, *sizes in data["buckets"]},
             recent=tuple(Recent(*item) for item in data["recent"]),
         )
+
+
+def _query_to_plain(query: QueryTime) -> dict[str, Any]:
+    timelines = [
+        {"name": line.name, "bound": line.bound, "newest": line.newest, "heard": line.arrival}
+        for line in query.timelines
+    ]
+    return {"definitive": query.definitive, "timelines": timelines}
+
+
+def _query_from_plain(data: Mapping[str, Any]) -> QueryTime:
+    lines = (Timeline(line["name"], line["bound"], line["newest"], line["heard"]) for line in data["timelines"])
+    return QueryTime(data["definitive"], tuple(lines))
 
 
 def _with_sizes(progress: JobProgress, rows: Sequence[Mapping[str, Any]]) -> JobProgress:
@@ -134,7 +166,7 @@ def _query_times(rows: Sequence[Mapping[str, Any]]) -> dict[str, QueryTime]:
             found[row["query"]] = QueryTime(row["bound"])
     for row in rows:
         if row["timeline"] is not None:
-            line = Timeline(row["timeline"], row["bound"], row["newest"], row["heard"])
+            line = Timeline(row["timeline"], row["bound"], row["newest"], row["arrival"])
             query = found[row["query"]]
             found[row["query"]] = replace(query, timelines=(*query.timelines, line))
     return found

@@ -1,8 +1,7 @@
-"""The deployment file: what runs, from where to where.
+"""Read a deployment file: which queries run, on which sources, to which sinks.
 
-Takes a YAML file; gives a frozen `Deployment`, or raises InputError with every mistake: file, line, what was expected.
-Relative paths are relative to the file. Needs only yaml and the standard library: `ensue check` reads deployment files
-without Spark. What later releases will know is refused by name.
+Every mistake is reported, with its line and what was expected. Relative paths are relative to the
+file. Imports only yaml and the standard library, so that `ensue check` needs no Spark.
 """
 
 from __future__ import annotations
@@ -11,21 +10,24 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 
+from querylang.errors import did_you_mean, listed
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
 from spark_backend.job.ordering_settings import read_ordering
-from spark_backend.job.yaml_document import Mistakes, Node, listed, near, read_document, read_given
+from spark_backend.job.yaml_document import Mistakes, Node, read_document, read_given
+from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
+from spark_backend.sinks.formats import SINKS, Sink
+from spark_backend.sources.formats import FORMATS as SOURCE_FORMATS
+from spark_backend.wire.clock import Clock
 
-SOURCE_FORMATS = ("parquet", "csv", "json")
-SINK_FORMATS = ("parquet", "json", "csv")
-SINKS = ("matches", "output", "discarded", "ledger")
-LATER_FORMATS = ("kafka", "delta", "rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")
+UNSUPPORTED_FORMATS = ("kafka", "delta", "rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")
+"""Formats of Spark that are refused by name."""
+
 DEFAULT_BUCKETS = 16
-MOST_BUCKETS = 10_000
+MAX_BUCKETS = 10_000
 _DEPLOYMENT_KEYS = (
     "name",
     "queries",
@@ -50,22 +52,19 @@ _SOURCE_KEYS = (
     "decode",
     "ordering",
 )
-SOURCE_OPTIONS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "pathGlobFilter", "recursiveFileLookup")
-"""Options of a file source; names are Spark's."""
-
-
-class Clock(StrEnum):
-    """What "now" is: the records' own arrival, or the moment of the micro-batch that takes them."""
-
-    ARRIVAL = "arrival"
-    PROCESSING = "processing"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A folder of files. `event`: all rows are of this type; `type_field`, `source_time`, `arrival` name columns.
+    """Where records come from.
 
-    `ordering`: how its records are put in order, None: as the queries say; `ordering_line`: where in the file that stands.
+    format: one of SOURCE_FORMATS
+    path: a local folder
+    event: every row is of this event type; None = `type_field` says it
+    type_field, source_time, arrival: names of columns; None = the usual ones
+    options: Spark's options of the format
+    ordering: the ordering policy of its records; None = as the queries say
+    ordering_line: its line in the deployment file
     """
 
     name: str
@@ -81,18 +80,19 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
-    """A folder that results are written to."""
-
-    format: str
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
 class Deployment:
-    """A checked deployment file. `trigger` and `idle` are microseconds; `idle` None: only records move time.
+    """A deployment file without mistakes.
 
-    `parameters`: values by query and instance, not yet compared with the queries.
+    file: its path
+    queries: query files and folders
+    control: the control stream; None = there is none
+    sinks: by name, of those in SINKS
+    idle: µs without records after which a source partition no longer holds the clock back;
+        None = it always does
+    buckets: number of parts that the keys are spread over
+    trigger: µs between the starts of micro-batches
+    checkpoint: the folder of Spark's checkpoint
+    parameters: values by query and instance, not yet compared with the queries
     """
 
     file: Path
@@ -110,7 +110,7 @@ class Deployment:
 
 
 DEFAULT_TRIGGER = 1_000_000
-"""A second: with timers Spark runs a micro-batch at nearly every trigger, records or not."""
+"""1 s in µs: with timers, Spark runs a micro-batch at nearly every trigger, records or not."""
 
 
 def load_deployment(path: Path | str, environment: Mapping[str, str] | None = None) -> Deployment:
@@ -128,7 +128,7 @@ def load_deployment(path: Path | str, environment: Mapping[str, str] | None = No
 
 
 class _Reader:
-    """One file on its way to a Deployment."""
+    """Reads one file; mistakes are collected and raised at the end."""
 
     def __init__(self, file: Path, mistakes: Mistakes) -> None:
         self.file = file
@@ -184,46 +184,47 @@ class _Reader:
             matching = sorted(base.glob(str(relative))) if any(c in pattern for c in "*?[") else [base / relative]
             existing = [path for path in matching if path.exists()]
             if not existing:
-                item.wrong(f"no query file is there: '{item.written()}'{self._near_file(base / relative)}")
+                item.wrong(f"no such query file: '{item.written()}'{self._near_file(base / relative)}")
             paths.extend(path for path in existing if path not in paths)
         return tuple(paths)
 
     def _near_file(self, path: Path) -> str:
         folder = path.parent
-        return near(path.name, [entry.name for entry in folder.iterdir()]) if folder.is_dir() else ""
+        return did_you_mean(path.name, [entry.name for entry in folder.iterdir()]) if folder.is_dir() else ""
 
     def _sources(self, node: Node) -> tuple[Source, ...]:
         entries = node.mapping()
         if not entries and not self.mistakes.found:
-            node.wrong("'sources' names no source")
+            node.wrong("'sources' is empty")
         if "control" in entries:
-            entries["control"].wrong("a source cannot be called 'control'; the control stream stands beside 'sources'")
+            entries["control"].wrong(
+                "a source cannot be named 'control'; the control stream is a setting beside 'sources'"
+            )
         return tuple(self._source(name, entry) for name, entry in sorted(entries.items()))
 
     def _source(self, name: str, node: Node) -> Source:
         found = node.mapping(_SOURCE_KEYS)
-        self._refuse_later(found)
+        self._refuse_other_decoding(found)
         if "event" in found and "type_field" in found:
-            found["type_field"].wrong(f"'{name}' has both 'event' and 'type_field'; one of them says the type")
-        source = self._files(name, node, found)
+            found["type_field"].wrong(f"'{name}' has both 'event' and 'type_field'; expected one of them")
+        source = self._base_source(name, node, found)
         if "ordering" not in found:
             return source
         return replace(source, ordering=read_ordering(found["ordering"]), ordering_line=found["ordering"].line)
 
-    def _refuse_later(self, found: Mapping[str, Node]) -> None:
+    def _refuse_other_decoding(self, found: Mapping[str, Node]) -> None:
         if "decode" in found:
             found["decode"].one_of({"columns": "columns"}, unsupported=("json", "avro"))
 
-    def _files(self, name: str, node: Node, found: Mapping[str, Node]) -> Source:
+    def _base_source(self, name: str, node: Node, found: Mapping[str, Node]) -> Source:
         for key in ("format", "path"):
             if key not in found and (key == "format" or "format" in found):
                 node.wrong(f"'{name}' has no '{key}'")
         formats = {word: word for word in SOURCE_FORMATS}
-        format_ = found["format"].one_of(formats, unsupported=LATER_FORMATS) if "format" in found else None
+        format_ = found["format"].one_of(formats, unsupported=UNSUPPORTED_FORMATS) if "format" in found else None
         path = self._path(found["path"]) if "path" in found else Path()
         if "path" in found and name != "control" and format_ is not None and not path.is_dir():
             found["path"].wrong(self._no_folder(name, path, found["path"].written()))
-        options = found["options"].mapping(SOURCE_OPTIONS) if "options" in found else {}
         words = {key: found[key].text() for key in ("event", "type_field", "source_time", "arrival") if key in found}
         return Source(
             name,
@@ -233,34 +234,38 @@ class _Reader:
             type_field=words.get("type_field"),
             source_time=words.get("source_time"),
             arrival=words.get("arrival"),
-            options=self._options(options),
+            options=self._options(found, format_),
         )
 
     def _no_folder(self, name: str, path: Path, written: str) -> str:
         if path.exists():
-            return f"'{name}' reads a folder of files; '{written}' is a file"
-        return f"the folder of '{name}' is not there: '{written}'{self._near_file(path)}"
+            return f"'{name}' must be a folder of files; '{written}' is a file"
+        return f"no such folder: '{written}'{self._near_file(path)}"
 
-    def _options(self, options: Mapping[str, Node]) -> dict[str, str]:
-        for key in ("maxFilesPerTrigger", "maxBytesPerTrigger"):
+    def _options(self, found: Mapping[str, Node], format_: str | None) -> dict[str, str]:
+        if "options" not in found or format_ is None:
+            return {}
+        entry = SOURCE_FORMATS[format_]
+        options = found["options"].mapping(entry.options)
+        for key in entry.counts:
             if key in options:
                 options[key].number(least=1, most=2**62)
         return {key: option.text() for key, option in options.items()}
 
     def _control(self, node: Node) -> Source:
         found = node.mapping(("format", "path", "options"))
-        return self._files("control", node, found)
+        return self._base_source("control", node, found)
 
     def _sinks(self, node: Node) -> dict[str, Sink]:
         entries = node.mapping(SINKS)
         if not entries and not self.mistakes.found:
-            node.wrong(f"'sinks' names no sink; expected some of {listed(SINKS)}")
+            node.wrong(f"'sinks' is empty; expected some of {listed(SINKS)}")
         sinks = {name: self._sink(name, entry) for name, entry in entries.items()}
-        taken: dict[Path, str] = {}
+        written: dict[Path, str] = {}
         for name, sink in sinks.items():
-            if sink.path in taken and sink.path != Path():
-                entries[name].wrong(f"'{name}' and '{taken[sink.path]}' are written to the same folder")
-            taken[sink.path] = name
+            if sink.path in written and sink.path != Path():
+                entries[name].wrong(f"'{name}' and '{written[sink.path]}' are written to the same folder")
+            written[sink.path] = name
         return sinks
 
     def _sink(self, name: str, node: Node) -> Sink:
@@ -269,19 +274,19 @@ class _Reader:
             if key not in found and found:
                 node.wrong(f"'{name}' has no '{key}'")
         formats = {word: word for word in SINK_FORMATS}
-        format_ = found["format"].one_of(formats, unsupported=LATER_FORMATS) if "format" in found else None
+        format_ = found["format"].one_of(formats, unsupported=UNSUPPORTED_FORMATS) if "format" in found else None
         return Sink(format_ or "", self._path(found["path"]) if "path" in found else Path())
 
     def _buckets(self, found: Mapping[str, Node]) -> int:
         if "buckets" not in found:
             return DEFAULT_BUCKETS
-        return found["buckets"].number(least=1, most=MOST_BUCKETS) or DEFAULT_BUCKETS
+        return found["buckets"].number(least=1, most=MAX_BUCKETS) or DEFAULT_BUCKETS
 
     def _idle(self, found: Mapping[str, Node], clock: Clock) -> int | None:
-        """How long sources may be silent before time goes on without them: at once, unless the file says otherwise."""
+        """`idle` in µs; 0 without the setting."""
         if clock is Clock.PROCESSING:
             if "idle" in found:
-                found["idle"].wrong("'idle' has no meaning with the clock 'processing', which never stands still")
+                found["idle"].wrong("'idle' has no meaning with the clock 'processing', which always advances")
             return None
         if "idle" in found and found["idle"].written() == "none":
             return None

@@ -1,7 +1,7 @@
-"""What a deployment does and has done: from the files that its job leaves beside the checkpoint, whether it runs or not.
+"""The status of a deployment as of its last micro-batch, whether its job runs or not.
 
-Takes a deployment; gives a frozen `Status` with a plain form. How far time has come, who holds it back, the accounts,
-sizes and rates: as of the last micro-batch that was written out. Needs no Spark.
+It says how far time has advanced, which source holds it back, and how many records, events and
+matches there are. Read from files beside the checkpoint, without Spark.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Any
 from runtime.columns.timestamps import format_time
 from runtime.instants import NEVER
 from runtime.results.ledger import DISCARDS
-from spark_backend.job.atomic_files import Accounts, AtWork, BatchFiles, Ledger
+from spark_backend.job.job_folder import JobFolder, Ledger
 from spark_backend.job.progress import JobProgress, QueryTime, Timeline
-from spark_backend.job.settings import Clock, Deployment, load_deployment
-from spark_backend.operator.job_clock import SourceClock
-
-OWN = "ensue"
-"""The folder inside a checkpoint in which Ensue keeps things."""
+from spark_backend.job.settings import Deployment, load_deployment
+from spark_backend.operator.job_clock import SourceWatermark
+from spark_backend.wire.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """A source partition. Times µs; `behind`: the furthest one. `holds_back`: the job's clock stands where this one has come to.
+    """The status of a source partition.
 
-    `arrival`, `behind` None: a source that has brought nothing yet.
+    partition: its number; None = the whole source is one
+    arrival: last arrival time, µs; None = no record yet
+    behind: µs behind the furthest source partition; None = no record yet
+    holds_back: whether the job's clock waits for this source partition
     """
 
     source: str
@@ -39,7 +40,14 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class TimelineStatus:
-    """A timeline that keys of a query share. `behind`: the one that has come furthest. `holds_back`: definitive time is its."""
+    """The status of a timeline that keys of a query share; times in µs, None = none yet.
+
+    bound: its watermark
+    newest: its newest source time
+    arrival: its last arrival time
+    behind: µs behind the furthest timeline
+    holds_back: whether definitive time waits for this timeline
+    """
 
     timeline: str
     bound: int | None
@@ -51,8 +59,12 @@ class TimelineStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """`order`: by what records are put in order, where that leaves one task. `definitive`: of the keys that are furthest
-    behind; `delay`: how far that is behind the clock (µs), the largest over timelines. None: nothing has arrived."""
+    """The status of a query.
+
+    order: what forces it into one task; None = it runs as a task per bucket
+    definitive: the least definitive time of all keys, µs; None = no record yet
+    delay: µs that it is behind the clock; None = unknown
+    """
 
     query: str
     order: str | None
@@ -66,7 +78,7 @@ class QueryStatus:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """A second, over the last `batches` micro-batches."""
+    """Records and matches per second, over the last `batches` micro-batches."""
 
     batches: int
     records: float
@@ -75,10 +87,16 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`batch`: the last one written out, at `moment`; `clock`: how far time has come then (µs; None: nowhere yet).
+    """The status of a deployment.
 
-    `held`: records that wait for slower sources; `kept`: events in windows or pending; `message`: Spark's own words for
-    what the job is doing, where it is asked in the same process.
+    is_active: whether its job runs
+    batch: the last micro-batch that was written; None = none yet
+    moment: its timestamp, µs; None = none yet
+    clock: the job's clock at that time, µs; None = no record yet
+    held: number of records that slower sources hold back
+    kept: number of events in windows or pending
+    ledger: counts since the checkpoint's beginning
+    message: what Spark says that the job is doing; "" = asked from another process
     """
 
     name: str
@@ -97,7 +115,7 @@ class Status:
     message: str = ""
 
     def to_plain(self) -> dict[str, Any]:
-        """What JSON can hold: moments as ISO text, lengths as seconds."""
+        """The status as JSON can hold it: times as ISO text, durations in seconds."""
         plain = asdict(self)
         plain["ledger"] = [
             {"query": query, "source": source, "what": what, "count": count}
@@ -107,21 +125,25 @@ class Status:
 
 
 def status_of(path: Path | str) -> Status:
-    """The status of a deployment file's job; raises InputError for a file that cannot be one."""
+    """The status of a deployment file's job; raises InputError for mistakes in the file."""
     return read_status(load_deployment(path))
 
 
 def read_status(deployment: Deployment, message: str = "", *, is_active: bool | None = None) -> Status:
-    """`is_active` None: whoever is at work on the checkpoint tells."""
-    folder = deployment.checkpoint / OWN
-    ledger = accounts(folder).total()
-    found = progress_files(folder).latest()
+    """The status of a deployment.
+
+    message: what Spark says that its job is doing
+    is_active: whether its job runs; None = ask the checkpoint's lock
+    """
+    folder = JobFolder(deployment.checkpoint)
+    ledger = folder.ledger.total()
+    found = folder.progress.latest()
     progress = JobProgress.from_plain(None if found is None else found[1]["progress"])
     orders: Mapping[str, str | None] = {} if found is None else found[1]["queries"]
     clock = _clock(deployment, progress)
     return Status(
         name=deployment.name,
-        is_active=AtWork(folder).is_held() if is_active is None else is_active,
+        is_active=folder.lock().is_held() if is_active is None else is_active,
         batch=None if found is None else found[0],
         moment=None if found is None else progress.timestamp * 1000,
         clock=clock,
@@ -140,33 +162,25 @@ def read_status(deployment: Deployment, message: str = "", *, is_active: bool | 
     )
 
 
-def accounts(folder: Path) -> Accounts:
-    """The accounts in a checkpoint's own folder."""
-    return Accounts(BatchFiles(folder / "ledger"))
-
-
-def progress_files(folder: Path) -> BatchFiles:
-    """`progress` (`JobProgress.to_plain`) and `queries`: by title, by what each is put in order."""
-    return BatchFiles(folder / "progress")
-
-
 def _clock(deployment: Deployment, progress: JobProgress) -> int | None:
     if deployment.clock is Clock.PROCESSING:
         return progress.timestamp * 1000 or None
-    return progress.clocks.now(progress.timestamp, progress.idle)
+    return progress.clock.now(progress.timestamp, progress.idle)
 
 
 def _sources(deployment: Deployment, progress: JobProgress) -> tuple[SourceStatus, ...]:
-    reached = [item.at(progress.timestamp, progress.idle) for item in progress.clocks.sources]
-    furthest, least = max(reached, default=0), min(reached, default=0)
+    watermarks = [item.at(progress.timestamp, progress.idle) for item in progress.clock.sources]
+    furthest, least = max(watermarks, default=0), min(watermarks, default=0)
 
-    def status(item: SourceClock, moment: int) -> SourceStatus:
-        holds_back = moment == least < furthest
-        return SourceStatus(item.source, item.partition, item.arrival, furthest - moment, holds_back)
+    def status(item: SourceWatermark, watermark: int) -> SourceStatus:
+        holds_back = watermark == least < furthest
+        return SourceStatus(item.source, item.partition, item.arrival, furthest - watermark, holds_back)
 
-    heard = {item.source for item in progress.clocks.sources}
-    silent = (SourceStatus(it.name, None, None, None, False) for it in deployment.sources if it.name not in heard)
-    return (*map(status, progress.clocks.sources, reached), *silent)
+    known = {item.source for item in progress.clock.sources}
+    without_records = (
+        SourceStatus(it.name, None, None, None, holds_back=False) for it in deployment.sources if it.name not in known
+    )
+    return (*map(status, progress.clock.sources, watermarks), *without_records)
 
 
 def _query(title: str, order: str | None, time: QueryTime, clock: int | None, ledger: Ledger) -> QueryStatus:
@@ -193,13 +207,13 @@ def _timelines(lines: tuple[Timeline, ...]) -> tuple[TimelineStatus, ...]:
     def status(line: Timeline) -> TimelineStatus:
         behind = None if line.bound is None else furthest - line.bound
         holds_back = len(lines) > 1 and (line.bound is None or line.bound == least < furthest)
-        return TimelineStatus(line.name, line.bound, line.newest, line.heard, behind, holds_back)
+        return TimelineStatus(line.name, line.bound, line.newest, line.arrival, behind, holds_back)
 
     return tuple(map(status, lines))
 
 
 def _rates(progress: JobProgress) -> Rates | None:
-    """What came between the beginnings of the first and the last of the recent micro-batches."""
+    """Rates between the starts of the first and the last of the recent micro-batches."""
     recent = progress.recent
     if len(recent) < 2 or recent[-1].timestamp <= recent[0].timestamp:
         return None
@@ -208,8 +222,8 @@ def _rates(progress: JobProgress) -> Rates | None:
     return Rates(len(recent) - 1, records / seconds, matches / seconds)
 
 
-_MOMENTS = frozenset({"moment", "clock", "arrival", "definitive", "bound", "newest"})
-_LENGTHS = frozenset({"behind", "delay"})
+_TIMES = frozenset({"moment", "clock", "arrival", "definitive", "bound", "newest"})
+_DURATIONS = frozenset({"behind", "delay"})
 
 
 def _readable(value: Any, name: str = "") -> Any:
@@ -217,6 +231,6 @@ def _readable(value: Any, name: str = "") -> Any:
         return {key: _readable(item, key) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_readable(item) for item in value]
-    if name in _MOMENTS and value is not None:
+    if name in _TIMES and value is not None:
         return format_time(value)
-    return value / 1_000_000 if name in _LENGTHS and value is not None else value
+    return value / 1_000_000 if name in _DURATIONS and value is not None else value

@@ -1,12 +1,11 @@
-"""A YAML file in which every value knows its place: mistakes are reported with file, line and what was expected.
+"""Read YAML settings so that every mistake is reported with its line and what was expected.
 
-Takes text; gives `Node`s that check and convert what they hold. Mistakes are collected, so that a user sees all of
-them at once. `${NAME}` in a value is taken from the environment; messages show what is written, never what it stands for.
+Mistakes are collected, so that a user sees all of them at once. `${NAME}` in a value is replaced
+from the environment; messages show the name, never the value.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from querylang.errors import FileErrors
+from querylang.errors import FileErrors, did_you_mean, listed
 from querylang.parameters.given_values import Given
 
 Word = TypeVar("Word")
@@ -25,25 +24,35 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 @dataclass(slots=True)
 class Mistakes:
-    """What is wrong with one file, in order of discovery."""
+    """The mistakes in one file.
+
+    path: the file's name in messages
+    environment: values of variables
+    found: lines (from 1) and messages, in order of discovery
+    """
 
     path: str
     environment: Mapping[str, str]
     found: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, line: int, message: str) -> None:
-        """One mistake and its line, from 1."""
+        """Add a mistake; `line` counts from 1."""
         self.found.append((line, message))
 
     def raise_if_any(self) -> None:
-        """Raises FileErrors with all of them."""
+        """Raise FileErrors with all mistakes, in order of lines."""
         if self.found:
             raise FileErrors(self.path, sorted(self.found))
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of the document; `name` is how messages call it."""
+    """A value of the document.
+
+    raw: as the YAML parser gave it
+    name: its name in messages
+    mistakes: where its mistakes are collected
+    """
 
     raw: yaml.Node
     name: str
@@ -59,7 +68,7 @@ class Node:
         self.mistakes.add(self.line, message)
 
     def expected(self, what: str) -> None:
-        """Report that something else stands here."""
+        """Report that this is not `what`."""
         self.wrong(f"'{self.name}' must be {what}, not {self._shown()}")
 
     def _shown(self) -> str:
@@ -72,11 +81,11 @@ class Node:
                 return "a mapping"
 
     def is_empty(self) -> bool:
-        """Whether nothing is written."""
+        """Whether the value is empty."""
         return isinstance(self.raw, yaml.ScalarNode) and self.raw.tag.endswith(":null")
 
     def mapping(self, known: Iterable[str] | None = None) -> dict[str, Node]:
-        """The entries of a mapping; `known` names the keys that may stand in it."""
+        """The entries of a mapping; `known`: its allowed keys, None = any."""
         if not isinstance(self.raw, yaml.MappingNode):
             self.expected("a mapping of names to values")
             return {}
@@ -86,11 +95,10 @@ class Node:
             word = str(key.value)
             node = Node(value, word, self.mistakes)
             if word in entries:
-                self.mistakes.add(key.start_mark.line + 1, f"'{word}' stands twice in '{self.name}'")
+                self.mistakes.add(key.start_mark.line + 1, f"duplicate key '{word}' in '{self.name}'")
             elif names is not None and word not in names:
-                offer = near(word, names)
-                message = f"'{word}' is not known in '{self.name}'"
-                self.mistakes.add(key.start_mark.line + 1, message + (offer or f"; expected {listed(names)}"))
+                hint = did_you_mean(word, names) or f"; expected {listed(names)}"
+                self.mistakes.add(key.start_mark.line + 1, f"unknown key '{word}' in '{self.name}'{hint}")
             else:
                 entries[word] = node
         return entries
@@ -102,14 +110,14 @@ class Node:
         return [self]
 
     def text(self) -> str:
-        """A text or number as text, with variables replaced; "" after a mistake."""
+        """A text or number as text, with variables replaced; "" = a mistake was reported."""
         if not isinstance(self.raw, yaml.ScalarNode) or self.is_empty():
             self.expected("a text")
             return ""
         return _VARIABLE.sub(self._variable, str(self.raw.value))
 
     def scalar(self) -> bool | int | float | str | None:
-        """A value of the type that YAML gives it; what holds a variable is read again with its value."""
+        """The value with its YAML type, variables replaced; None = a mistake was reported."""
         try:
             read = yaml.compose(self.text(), yaml.SafeLoader) if _VARIABLE.search(self.written()) else self.raw
             if isinstance(read, yaml.ScalarNode):
@@ -126,22 +134,27 @@ class Node:
         return self.mistakes.environment.get(name, "")
 
     def one_of(self, words: Mapping[str, Word], unsupported: Iterable[str] = ()) -> Word | None:
-        """The value that a word stands for; words of later releases are refused by name."""
+        """The value that a word stands for; None = a mistake was reported.
+
+        unsupported: words that are refused as known, but not supported
+        """
         word = self.text()
         if word in words:
             return words[word]
         if word in set(unsupported):
             self.wrong(f"'{self.name}: {word}' is not supported yet; supported: {listed(words)}")
         elif word:
-            self.wrong(f"'{self.name}' must be {listed(words, 'or')}, not '{self.written()}'{near(word, words)}")
+            self.wrong(
+                f"'{self.name}' must be {listed(words, 'or')}, not '{self.written()}'{did_you_mean(word, words)}"
+            )
         return None
 
     def written(self) -> str:
-        """The value as it stands in the file."""
+        """The value as written in the file, variables not replaced."""
         return str(self.raw.value) if isinstance(self.raw, yaml.ScalarNode) else ""
 
     def number(self, *, least: int, most: int) -> int | None:
-        """A whole number between two others."""
+        """A whole number from `least` to `most`; None = a mistake was reported."""
         word = self.text()
         if re.fullmatch(r"[+-]?\d+", word) and least <= int(word) <= most:
             return int(word)
@@ -150,7 +163,7 @@ class Node:
         return None
 
     def parsed(self, parse: Callable[[str], Value | None], what: str) -> Value | None:
-        """What a function makes of the text; None from it is a mistake."""
+        """The text parsed; `parse` gives None for a mistake, which is reported as not `what`."""
         word = self.text()
         value = parse(word) if word else None
         if word and value is None:
@@ -164,7 +177,11 @@ def read_document(
     name: str = "the deployment",
     beginning: str = "a deployment file begins with `name:`",
 ) -> Node:
-    """The root of a YAML text, called `name`; raises FileErrors for what is no YAML, or empty."""
+    """The root of a YAML text; raises FileErrors if it is not YAML, or empty.
+
+    name: its name in messages
+    beginning: what to write, for an empty text
+    """
     try:
         raw = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -179,7 +196,7 @@ def read_document(
 
 
 def read_given(node: Node) -> Given:
-    """Values of parameters, however nested, each with the line of its name."""
+    """Values of parameters, nested to any depth, with the line of each name."""
     lines: dict[tuple[str, ...], int] = {(): node.line}
     values = _plain(node, (), lines)
     return Given(values if isinstance(values, dict) else {}, node.mistakes.path, lines)
@@ -194,15 +211,3 @@ def _plain(node: Node, keys: tuple[str, ...], lines: dict[tuple[str, ...], int])
             return node.scalar()
     node.expected("a mapping of names to values")
     return None
-
-
-def near(word: str, words: Iterable[str]) -> str:
-    """`; did you mean '...'?` where a word is near."""
-    found = difflib.get_close_matches(word, list(words), 1)
-    return f"; did you mean '{found[0]}'?" if found else ""
-
-
-def listed(words: Iterable[str], joint: str = "and") -> str:
-    """`a, b and c`."""
-    *first, last = list(words)
-    return f"{', '.join(first)} {joint} {last}" if first else last

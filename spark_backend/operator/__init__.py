@@ -1,1 +1,1 @@
-"""One bucket, one micro-batch; only worker_functions knows that Spark calls it."""
+"""What a worker runs for one bucket and one micro-batch."""

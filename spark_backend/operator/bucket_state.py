@@ -1,7 +1,4 @@
-"""A bucket's value in Spark's state: engines, clocks of sources, records that wait for their turn; opened and closed.
-
-Takes a program, the bucket's number and the value; gives `Saved`, and back. Each engine lays out its own snapshot.
-"""
+"""A bucket's state: open while engines run, saved as one binary value in Spark's state store."""
 
 from __future__ import annotations
 
@@ -12,77 +9,108 @@ from typing import Any
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from spark_backend.operator.job_clock import EARLIER, Clocks
+from spark_backend.operator.job_clock import ALL_SOURCES, JobClock
 from spark_backend.wire.container import ContainerError, pack, unpack
-from spark_backend.wire.packed_rows import CONTROL, HOME, Part
+from spark_backend.wire.packed_rows import CONTROL, HOME, GroupRecords
 from spark_backend.wire.program import Program
 
 STATE_VERSION = 2
-"""1 had one clock for all sources, and control events alone that waited."""
+"""Version 1 had one clock for all sources, and held control events only."""
 
 _USE = "state"
-_LAST = 1 << 30
-"""The place of the control stream in state of version 1: behind all others."""
+_CONTROL_RANK = 1 << 30
+"""Rank of the control stream in state of version 1: after all other sources."""
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """`engines` by group; `held`: what was read before its turn."""
+class BucketState:
+    """The open state of a bucket.
+
+    engines: one per partition group; they change in place while they process records
+    clock: the job's clock
+    held: records that were read and are not released yet
+    """
 
     engines: tuple[Engine, ...]
-    clocks: Clocks = field(default_factory=Clocks)
-    held: tuple[Part, ...] = ()
+    clock: JobClock = field(default_factory=JobClock)
+    held: tuple[GroupRecords, ...] = ()
 
 
-def open_state(program: Program, bucket: int, state: bytes | None) -> Saved:
-    """The engines of a bucket: new ones, or as they were left.
+@dataclass(frozen=True, slots=True)
+class SavedBucket:
+    """The state of a bucket as plain data.
+
+    buckets: number of buckets that it was written for
+    snapshots: of the engines, one per partition group
+    """
+
+    buckets: int
+    clock: JobClock
+    snapshots: tuple[bytes, ...]
+    held: tuple[GroupRecords, ...]
+
+    def to_bytes(self) -> bytes:
+        """The value for Spark's state store."""
+        header = {
+            "buckets": self.buckets,
+            "groups": len(self.snapshots),
+            "clocks": self.clock.to_plain(),
+            "held": [[item.group, item.is_copy, item.source, item.rank] for item in self.held],
+        }
+        return pack(_USE, STATE_VERSION, header, [*self.snapshots, *(item.arrivals.to_bytes() for item in self.held)])
+
+    @staticmethod
+    def from_bytes(data: bytes) -> SavedBucket:
+        """The inverse of `to_bytes`, for this version and older ones; raises ContainerError."""
+        header, parts = unpack(_USE, STATE_VERSION, data, older=(1,))
+        snapshots, held = parts[: header["groups"]], parts[header["groups"] :]
+        return SavedBucket(
+            header["buckets"], _clock(header), tuple(bytes(part) for part in snapshots), _held(header, held)
+        )
+
+
+def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState:
+    """A bucket's state with running engines; None = a bucket that has never been called.
 
     Raises InputError for a state of another version or number of buckets.
     """
     groups = program.groups(program.plan_index(bucket))
-    # what is told once, the first bucket tells
+    # stopped queries are reported by one bucket only
     plans = [group.plan if bucket % program.buckets == HOME else replace(group.plan, stopped=()) for group in groups]
-    if state is None:
-        return Saved(tuple(Engine(plan, program.matcher, program.sources) for plan in plans))
+    if data is None:
+        return BucketState(tuple(Engine(plan, program.matcher, program.sources) for plan in plans))
     try:
-        header, parts = unpack(_USE, STATE_VERSION, state, older=(1,))
+        saved = SavedBucket.from_bytes(data)
     except ContainerError as error:
         raise InputError(f"the state of bucket {bucket} cannot be read: {error}") from error
-    if header["buckets"] != program.buckets or header["groups"] != len(groups):
+    if saved.buckets != program.buckets or len(saved.snapshots) != len(groups):
         raise InputError(
-            f"the state of bucket {bucket} was written for {header['buckets']} buckets and {header['groups']} partition"
+            f"the state of bucket {bucket} was written for {saved.buckets} buckets and {len(saved.snapshots)} partition"
             f" groups; this run has {program.buckets} and {len(groups)}"
         )
-    snapshots, held = parts[: header["groups"]], parts[header["groups"] :]
     engines = tuple(
-        Engine.restore(plan, bytes(part), program.matcher, program.sources)
-        for plan, part in zip(plans, snapshots, strict=True)
+        Engine.restore(plan, snapshot, program.matcher, program.sources)
+        for plan, snapshot in zip(plans, saved.snapshots, strict=True)
     )
-    return Saved(engines, _clocks(header), _held(header, held))
+    return BucketState(engines, saved.clock, saved.held)
 
 
-def close_state(program: Program, saved: Saved) -> bytes:
-    """The value to keep."""
-    header = {
-        "buckets": program.buckets,
-        "groups": len(saved.engines),
-        "clocks": saved.clocks.to_plain(),
-        "held": [[part.group, part.is_copy, part.source, part.place] for part in saved.held],
-    }
-    held = [part.arrivals.to_bytes() for part in saved.held]
-    return pack(_USE, STATE_VERSION, header, [*(engine.snapshot() for engine in saved.engines), *held])
+def close_state(program: Program, state: BucketState) -> SavedBucket:
+    """The state to save."""
+    snapshots = tuple(engine.snapshot() for engine in state.engines)
+    return SavedBucket(program.buckets, state.clock, snapshots, state.held)
 
 
-def _clocks(header: Mapping[str, Any]) -> Clocks:
+def _clock(header: Mapping[str, Any]) -> JobClock:
     if "clocks" in header:
-        return Clocks.from_plain(header["clocks"])
-    heard = header["heard"]
-    return Clocks() if heard is None else Clocks.from_plain([[EARLIER, None, heard, heard, header["seen"]]])
+        return JobClock.from_plain(header["clocks"])
+    arrival, timestamp = header["heard"], header["seen"]  # version 1
+    return JobClock() if arrival is None else JobClock.from_plain([[ALL_SOURCES, None, arrival, arrival, timestamp]])
 
 
-def _held(header: Mapping[str, Any], tables: Sequence[memoryview]) -> tuple[Part, ...]:
+def _held(header: Mapping[str, Any], tables: Sequence[memoryview]) -> tuple[GroupRecords, ...]:
     held = []
     for row, table in zip(header["held"], tables, strict=True):
-        group, is_copy, source, place = (*row, CONTROL, _LAST)[:4]
-        held.append(Part(group, is_copy, source, place, Arrivals.from_bytes(bytes(table))))
+        group, is_copy, source, rank = (*row, CONTROL, _CONTROL_RANK)[:4]
+        held.append(GroupRecords(group, is_copy, source, rank, Arrivals.from_bytes(bytes(table))))
     return tuple(held)

@@ -1,7 +1,6 @@
-"""What a bucket tells of itself after a call: sizes, the clocks of sources, how far each timeline has come.
+"""What a bucket reports after a step: sizes, source watermarks, definitive times of queries.
 
-Takes a bucket's engines and clocks; gives tagged tables for the driver, which keeps them beside the checkpoint for `ensue status`.
-Only bucket HOME tells of the sources' clocks: all buckets have the same.
+The driver keeps these tables beside the checkpoint, for `ensue status`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import pyarrow as pa
 from querylang.plan.model import TimelineKind
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
-from spark_backend.operator.bucket_state import Saved
+from spark_backend.operator.bucket_state import BucketState
 from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
@@ -27,19 +26,25 @@ METRIC_SCHEMA = pa.schema(
         ("seconds", pa.float64()),
     ]
 )
-"""One row a call of the operator: the batch's timestamp (ms), the size of the state left, events in windows or pending, records that wait for
-slower sources, time spent."""
+"""One row per step.
+
+timestamp: of the micro-batch, ms
+state_bytes: size of the saved state
+kept: events in windows or pending
+held: records that slower sources hold back
+seconds: time spent in the step
+"""
 
 SOURCE_SCHEMA = pa.schema(
     [
         ("source", pa.string()),
         ("partition", pa.int32()),
         ("arrival", pa.int64()),
-        ("reached", pa.int64()),
-        ("seen", pa.int64()),
+        ("watermark", pa.int64()),
+        ("updated", pa.int64()),
     ]
 )
-"""One row a source partition: `spark_backend.operator.job_clock.SourceClock`."""
+"""One row per source partition, as in `SourceWatermark`; all buckets have the same."""
 
 
 TIMELINE_SCHEMA = pa.schema(
@@ -48,38 +53,47 @@ TIMELINE_SCHEMA = pa.schema(
         ("timeline", pa.string()),
         ("bound", pa.int64()),
         ("newest", pa.int64()),
-        ("heard", pa.int64()),
+        ("arrival", pa.int64()),
     ]
 )
-"""How far a query's time has come (µs, null: nowhere yet). `timeline` null: the query's definitive time, that of the keys that are
-furthest behind; else one of the timelines that its keys share, with its newest time and last arrival."""
+"""The time that queries and their timelines have reached.
+
+timeline: a timeline that keys of the query share; null = the query's definitive time, the least
+    of all keys
+bound: its watermark, µs; null = none yet
+newest: its newest source time, µs
+arrival: its last arrival time, µs
+"""
 
 
-def measured(
-    program: Program, bucket: int, saved: Saved, timestamp: int, *, state_bytes: int, seconds: float
+def measures(
+    program: Program, bucket: int, state: BucketState, timestamp: int, *, state_bytes: int, seconds: float
 ) -> list[TaggedRow]:
-    """The tables of one call."""
+    """The tables of one step; parameters as in METRIC_SCHEMA."""
     is_home = bucket % program.buckets == HOME
     values = {
         "bucket": [bucket],
         "timestamp": [timestamp],
         "state_bytes": [state_bytes],
-        "kept": [sum(engine.retained() for engine in saved.engines)],
-        "held": [_held(saved, is_home)],
+        "kept": [sum(engine.retained() for engine in state.engines)],
+        "held": [_held_back(state, is_home)],
         "seconds": [seconds],
     }
     rows = [TaggedRow(Tag.METRIC, "", pa.table(values, schema=METRIC_SCHEMA))]
     if is_home:
-        rows.append(TaggedRow(Tag.SOURCE, "", _sources(saved)))
-    for group, engine in zip(program.groups(program.plan_index(bucket)), saved.engines, strict=True):
-        # in all buckets that have a group time has come equally far: one of them tells
+        rows.append(TaggedRow(Tag.SOURCE, "", _sources(state)))
+    for group, engine in zip(program.groups(program.plan_index(bucket)), state.engines, strict=True):
+        # time is the same in all buckets that have a group: one of them reports it
         if bucket % program.buckets == (group.only_bucket(program.buckets) or HOME):
             rows.append(TaggedRow(Tag.TIMELINE, "", _timelines(engine)))
     return rows
 
 
 def _timelines(engine: Engine) -> pa.Table:
-    """Source partitions and event types by themselves; of substreams, which may be as many as keys, only the query's definitive time."""
+    """The definitive time of each query, and its timelines if these are few.
+
+    There may be as many substreams as keys, so these are not listed.
+    """
     own = []
     for query in engine.plan.queries:
         definitive = engine.definitive(query.title, (None,) * len(query.keys))
@@ -87,16 +101,17 @@ def _timelines(engine: Engine) -> pa.Table:
         own.append({"query": query.title, "timeline": None, "bound": bound})
     table = pa.Table.from_pylist(own, TIMELINE_SCHEMA)
     kinds = {item.policy.timeline for query in engine.plan.queries for item in query.inputs if item.policy is not None}
-    has_few = kinds <= {TimelineKind.PARTITION, TimelineKind.EVENT_TYPE}
-    return pa.concat_tables([table, engine.clocks().cast(TIMELINE_SCHEMA)]) if has_few else table
+    if not kinds <= {TimelineKind.PARTITION, TimelineKind.EVENT_TYPE}:
+        return table
+    return pa.concat_tables([table, engine.clocks().rename_columns(TIMELINE_SCHEMA.names).cast(TIMELINE_SCHEMA)])
 
 
-def _held(saved: Saved, is_home: bool) -> int:
-    """How many records have arrived no later than the furthest source has come, and wait all the same."""
-    parts = [part.arrivals for part in saved.held if is_home or not part.is_copy]
-    return sum(int(np.count_nonzero(part.system("arrival") <= saved.clocks.furthest)) for part in parts)
+def _held_back(state: BucketState, is_home: bool) -> int:
+    """The number of held records that are not newer than the furthest source."""
+    parts = [item.arrivals for item in state.held if is_home or not item.is_copy]
+    return sum(int(np.count_nonzero(part.system("arrival") <= state.clock.furthest)) for part in parts)
 
 
-def _sources(saved: Saved) -> pa.Table:
-    rows = [dict(zip(SOURCE_SCHEMA.names, row, strict=True)) for row in saved.clocks.to_plain()]
+def _sources(state: BucketState) -> pa.Table:
+    rows = [dict(zip(SOURCE_SCHEMA.names, row, strict=True)) for row in state.clock.to_plain()]
     return pa.Table.from_pylist(rows, SOURCE_SCHEMA)

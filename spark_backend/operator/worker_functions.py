@@ -1,7 +1,6 @@
-"""The functions that Spark calls on its workers: rows in, `run_step` or a packer, rows out.
+"""The functions that Spark calls on workers: decode its rows, run a step, encode the result.
 
-Takes what Spark gives (Arrow batches, pandas frames, a state handle); gives what it wants back. Nothing is decided here.
-Found by name through `ship.on_worker`, so that no code of ours is pickled.
+They are found by name through `on_worker`.
 """
 
 from __future__ import annotations
@@ -15,16 +14,13 @@ import pandas as pd
 import pyarrow as pa
 
 from spark_backend.operator.step import run_step
-from spark_backend.wire.packed_rows import Call
+from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.program import load_program
 from spark_backend.wire.tagged_rows import TAGGED_SCHEMA, TaggedRow
 
-STATE_DDL = "data binary"
-"""One binary value; fixed for good, as are the bucket's type and the kind of timeout."""
-
 
 def run_bucket(program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    """For `applyInPandasWithState`: one call a bucket and micro-batch."""
+    """For `applyInPandasWithState`: one call per bucket and micro-batch."""
     bucket = int(key[0])
     rows = [data for chunk in chunks for data in chunk["data"]]
     saved = bytes(state.get[0]) if state.exists else None
@@ -36,11 +32,11 @@ def run_bucket(program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], st
 
 
 def run_bounded(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow` over packed rows sorted by bucket: all of a bucket at once, without state."""
+    """For `mapInArrow` over packed rows sorted by bucket: one step per bucket, without state."""
     loaded = load_program(program)
+    signal = Signal.FLUSH if flush else Signal.CATCH_UP
     for bucket, rows in groupby(_pairs(batches), key=itemgetter(0)):
-        call = Call.FLUSH if flush else Call.CATCH_UP
-        step = run_step(loaded, bucket, None, [data for _, data in rows], 0, call=call)
+        step = run_step(loaded, bucket, None, [data for _, data in rows], 0, signal=signal)
         yield tagged_batch(bucket, step.rows)
 
 
@@ -50,7 +46,7 @@ def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
 
 
 def tagged_batch(bucket: int, rows: Sequence[TaggedRow]) -> pa.RecordBatch:
-    """Tagged tables as rows."""
+    """Tagged rows as an Arrow batch."""
     columns = [
         pa.array([bucket] * len(rows), pa.int32()),
         pa.array([str(row.tag) for row in rows], pa.string()),

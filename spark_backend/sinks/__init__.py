@@ -1,1 +1,1 @@
-"""From tagged rows to files."""
+"""From tagged rows to somewhere: one file per kind of sink."""

@@ -1,1 +1,1 @@
-"""From files and DataFrames to packed rows."""
+"""From somewhere to packed rows: one file per kind of source."""

@@ -1,41 +1,78 @@
-"""Sources as packed rows: files that workers read themselves, DataFrames of any Spark source, and signals.
-
-Takes a session and what to read; gives a DataFrame `(bucket, data)`, streaming or not. Spark lists files and remembers
-which were taken; it does not read them.
-"""
+"""Files as sources: Spark lists them and remembers which it has processed, workers read them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from querylang.plan.model import Plan
+from querylang.errors import InputError
 from runtime.replay.replay import source_names
-from spark_backend.sources.pushdown import needed_columns
-from spark_backend.sources.reading import Reading
+from spark_backend.sources.formats import SourceFormat
+from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.packed_rows import PACKED_DDL
-from spark_backend.wire.plan_text import on_worker
-from spark_backend.wire.program import Program
+from spark_backend.wire.program import Program, load_program
+from spark_backend.wire.worker_calls import on_worker
 
 _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
-_FOR_EVER = "100000d"
-"""Spark ignores files older than `maxFileAge` without a word; nothing is older than this."""
+_MAX_AGE = "100000d"
+"""Spark silently ignores files older than `maxFileAge`; no file is older than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderOfFiles:
+    """Folders of files of one format; `suffixes`: how the names of its files end."""
+
+    suffixes: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """The names of the format's files, as Spark's option `pathGlobFilter`."""
+        words = [suffix.removeprefix(".") for suffix in self.suffixes]
+        return f"*.{words[0]}" if len(words) == 1 else f"*.{{{','.join(words)}}}"
+
+    def refuse_unreadable(self, name: str, path: Path, options: Mapping[str, str]) -> None:
+        """Refuse a folder that has files, but none of the format."""
+        files = [file.name for file in path.iterdir() if file.is_file() and file.name[0] not in "._"]
+        if files and "pathGlobFilter" not in options and not any(file.endswith(self.suffixes) for file in files):
+            raise InputError(
+                f"{path}: no file of the source '{name}' ends in {' or '.join(self.suffixes)}; found '{min(files)}'"
+            )
+
+    def sample(self, path: Path) -> Path | None:
+        """The oldest file, which Spark processes first."""
+        files = [file for file in path.rglob("*") if file.suffix in self.suffixes and file.name[0] not in "._"]
+        return min(files, key=lambda file: (file.stat().st_mtime_ns, file.name), default=None)
+
+    def packed(
+        self, session: SparkSession, path: Path, options: Mapping[str, str], program: Program, reading: Reading
+    ) -> DataFrame:
+        """The folder's files as they appear; without an own filter only those of the format."""
+        paths = file_stream(session, path, {"pathGlobFilter": self.pattern} | dict(options))
+        return packed_files(paths, program, reading)
+
+
+FORMATS: Mapping[str, SourceFormat] = {
+    "parquet": FolderOfFiles((".parquet",)),
+    "csv": FolderOfFiles((".csv",)),
+    "json": FolderOfFiles((".json", ".jsonl", ".ndjson")),
+}
 
 
 def file_stream(session: SparkSession, folder: Path | str, options: Mapping[str, str]) -> DataFrame:
-    """The paths of a folder's files as they come, oldest first; the files stay unread."""
-    reader = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", _FOR_EVER)
+    """The paths of a folder's files as they appear, oldest first; the content is not read."""
+    reader = session.readStream.format("binaryFile").schema(_FILE_SCHEMA).option("maxFileAge", _MAX_AGE)
     for key, value in options.items():
         reader = reader.option(key, value)
     return reader.load(str(folder)).select("path")
 
 
 def file_list(session: SparkSession, paths: Sequence[Path | str]) -> DataFrame:
-    """The paths of known files and the names of their sources, as in a replay; each a task of its own."""
+    """The paths of files and the names of their sources, as in a replay; one task per file."""
     rows = [(str(Path(path).resolve()), name) for path, name in zip(paths, source_names(paths), strict=True)]
     return session.createDataFrame(
         session.sparkContext.parallelize(rows, max(1, len(rows))), "path string, source string"
@@ -43,31 +80,28 @@ def file_list(session: SparkSession, paths: Sequence[Path | str]) -> DataFrame:
 
 
 def packed_files(paths: DataFrame, program: Program, reading: Reading) -> DataFrame:
-    """Read and pack the files of a column of paths."""
-    return paths.mapInArrow(
-        on_worker("spark_backend.sources.reading", "pack_files", program.to_text(), reading.to_text()), PACKED_DDL
-    )
+    """Read and pack the files in a column of paths; a second column may name their sources."""
+    run = on_worker("spark_backend.sources.files", "pack_files", program.to_text(), reading.to_text())
+    return paths.mapInArrow(run, PACKED_DDL)
 
 
-def packed_signals(paths: DataFrame, program: Program) -> DataFrame:
-    """One call for every bucket a file."""
-    return paths.mapInArrow(on_worker("spark_backend.sources.reading", "pack_signals", program.to_text()), PACKED_DDL)
+def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`, on workers: see `packed_files`."""
+    loaded, settings = load_program(program), Reading.of_text(reading)
+    for batch in batches:
+        for path, *source in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            file = PurePosixPath(local_path(path))
+            names = source if settings.root is None else [settings.prefix + str(file.relative_to(settings.root))]
+            named = replace(settings, source=names[0]) if names else settings
+            arrivals = named.arrivals(str(file), loaded.plan())
+            # for the clock, all files are one source
+            yield from pack_parts(arrivals, loaded, settings, by_partition=True)
 
 
-def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFrame:
-    """Pack a DataFrame's rows; only the columns that the plan needs leave the JVM.
-
-    Raises InputError for columns that are declared and not there.
-    """
-    wanted = needed_columns(program.plan(), reading)
-    chosen = frame.select(*(f.col(f"`{name}`") for name in frame.columns if name in wanted))
-    _refuse_other_columns(chosen, program.plan(), reading)
-    return chosen.mapInArrow(
-        on_worker("spark_backend.sources.reading", "pack_rows", program.to_text(), reading.to_text()), PACKED_DDL
-    )
-
-
-def _refuse_other_columns(frame: DataFrame, plan: Plan, reading: Reading) -> None:
-    """Reads a table of these columns and no rows: what is wrong with them is said here, not by a worker."""
-    for _ in reading.arrivals(to_arrow_schema(frame.schema, timezone="UTC").empty_table(), plan):
-        pass
+def local_path(uri: str) -> str:
+    """The path in a URI of Spark's (`file:/a b/c.csv`); raises InputError if it is not local."""
+    scheme = urlsplit(uri.split("/", 1)[0] + "/").scheme
+    if scheme not in {"", "file"}:
+        raise InputError(f"{uri}: files are read from local or mounted folders only; mount it, or pass a DataFrame")
+    path = uri.removeprefix("file:")
+    return "/" + path.lstrip("/") if path.startswith("//") else path

@@ -1,7 +1,7 @@
-"""What is done with a record before it is shipped: columns left out, filters asked, times and keys taken.
+"""What a source does before the shuffle: drop columns, filter records, compute times and keys.
 
-Takes a plan; gives the columns that it needs, and what `explain` says. The work itself is `runtime.admission.selection`, on the workers that
-read, not a Spark expression: it means what the embedded replay means, to the last bit, and what is left behind is counted.
+The workers that read do it with `runtime.admission.selection`, not with Spark expressions. So a
+filter means exactly what it means embedded, and records that it refuses are still counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_backend.wire.partition_groups import shared_order
 
 
 def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:
-    """The names of columns that a plan reads: those that say when and what, and its event types' fields."""
+    """The names of the columns that a plan needs: times, types, coordinates, fields of events."""
     fields = {name.rpartition(":")[0] for name in field_columns(plan.events)}
     when = {reading.arrival or "at", reading.type_field or "event", reading.source_time or "ts"}
     lasting = {"start", "end", "shape"} if any(map(has_ends, plan.queries)) else set()
@@ -23,7 +23,7 @@ def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:
 
 
 def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:
-    """A line each for what a query has done before the shuffle."""
+    """What is done for a query before the shuffle, a line each, for `ensue explain`."""
     read = {event.name for event in plan.events if event.name in _types(query)}
     fields = dict.fromkeys(field.name for event in plan.events if event.name in read for field in event.fields)
     lines = [f"fields read: {', '.join(fields)}"] if fields else []

@@ -1,1 +1,1 @@
-"""What travels between driver, workers and state: plain data and bytes."""
+"""What travels between driver, workers and state, and to which bucket: plain data and bytes."""

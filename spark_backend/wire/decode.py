@@ -1,7 +1,7 @@
-"""Tagged rows as typed tables and DataFrames.
+"""Decode tagged rows into the tables and typed DataFrames that users get.
 
-Takes tagged rows, as Spark's or as plain data; gives matches with one column a pattern name, outputs, discards and
-accounts. The Arrow schemas stand in `runtime.results.schemas`; here they only get the shape that a table of results has.
+Matches get one column per name of the pattern; columns that only order rows are dropped.
+The schemas before that are in `runtime.results.schemas`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from querylang.plan.model import Plan, QueryPlan
 from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
 from spark_backend.wire.file_layouts import without_empty_structs
-from spark_backend.wire.plan_text import load_plan, on_worker, plan_text
+from spark_backend.wire.plan_text import load_plan, plan_text
 from spark_backend.wire.tagged_rows import Tag, read_table, without_order
+from spark_backend.wire.worker_calls import on_worker
 
 COMMON = ("match_id", "query", "instance", "time", "definitive", "emitted", "waited")
 """The columns of matches that do not depend on the query."""
 
 
 def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
-    """Matches with one column a name instead of `members`, `selected` and `points`: a struct for an event, the value for a
-    select, the moment for a wait; `key` is left out where there is none.
+    """Matches with one column per name instead of `members`, `selected` and `points`.
 
-    A name that is a column's already gets a `_` behind it. Structs without fields are left out.
+    An event is a struct, a `select` its value, a named `wait` its time. A name that is already a
+    column's gets a `_` appended. `key` is dropped for a query without keys, and so are structs
+    without fields.
     """
     spread = ("members", "selected", "points")
     names = [name for name in table.column_names if name not in spread and (name != "key" or query.keys)]
@@ -41,8 +43,8 @@ def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
     return without_empty_structs(pa.table(columns, names=names))
 
 
-def _free_name(name: str, taken: Sequence[str]) -> str:
-    return _free_name(f"{name}_", taken) if name in taken else name
+def _free_name(name: str, used: Sequence[str]) -> str:
+    return _free_name(f"{name}_", used) if name in used else name
 
 
 def spread_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
@@ -51,7 +53,7 @@ def spread_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
 
 
 def table_of(data: bytes, tag: Tag, query: str, plan: Plan) -> pa.Table:
-    """One tagged row's table in the shape that users get."""
+    """The table of a tagged row as users get it."""
     table = without_order(read_table(data))
     return spread_matches(table, plan.query(query)) if tag is Tag.MATCH else without_empty_structs(table)
 
@@ -68,11 +70,14 @@ def schema_of(plan: Plan, tag: Tag, query: str = "") -> pa.Schema:
         case Tag.LEDGER:
             return LEDGER_SCHEMA
         case Tag.METRIC | Tag.SOURCE | Tag.TIMELINE:
-            raise ValueError("what buckets tell of themselves is no table for users")
+            raise ValueError(f"tables of kind '{tag}' are for the driver, not for users")
 
 
 def decode(tagged: DataFrame, plan: Plan, tag: Tag, query: str = "") -> DataFrame:
-    """The rows of one kind (and query, for matches) as a typed DataFrame; streaming where `tagged` is."""
+    """The rows of one kind as a typed DataFrame; `query`: for matches only.
+
+    `output` includes errors.
+    """
     wanted = f.col("kind") == str(tag)
     if tag is Tag.OUTPUT:
         wanted |= f.col("kind") == str(Tag.ERROR)
@@ -91,14 +96,14 @@ def decode_batches(plan: str, tag: str, query: str, batches: Iterator[pa.RecordB
 
 
 def common_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow` over the column `data` of matches of any query: the columns that all have."""
+    """For `mapInArrow` over the column `data` of matches of any query: the columns in COMMON."""
     for batch in batches:
         for data in batch.column(0).to_pylist():
             yield from read_table(data).select(list(COMMON)).to_batches()
 
 
 def matches_frame(tagged: DataFrame, plan: Plan) -> DataFrame:
-    """All matches: typed for one query; of several, the columns that do not depend on the query."""
+    """All matches: typed for a plan of one query; otherwise with the columns in COMMON."""
     if len(plan.queries) == 1:
         return decode(tagged, plan, Tag.MATCH, plan.queries[0].title)
     schema = schema_of(plan, Tag.MATCH, plan.queries[0].title)

@@ -1,7 +1,4 @@
-"""Tables in the shape that a kind of file can hold.
-
-Takes tables as users get them; gives the same rows for Parquet (and Spark's own writers), for CSV, for JSON.
-"""
+"""Rewrite tables of results so that Parquet, CSV or JSON can hold them."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ from runtime.results.json_objects import Plain, cells, plain_value
 
 
 def without_empty_structs(table: pa.Table) -> pa.Table:
-    """Without structs that have no field, which Parquet cannot hold: those of events that have none."""
+    """For Parquet and Spark: the table without the empty structs of events that have no fields."""
     fields = [(field.name, _pruned(field.type)) for field in table.schema]
     schema = pa.schema([(name, type_) for name, type_ in fields if type_ is not None])
     return table.select(schema.names).cast(schema)
 
 
 def _pruned(type_: pa.DataType) -> pa.DataType | None:
-    """The type without empty structs; None if nothing is left of it."""
+    """The type without empty structs; None = nothing is left of it."""
     if pa.types.is_struct(type_):
         inner = [(field.name, _pruned(field.type)) for field in type_]
         left = [(name, part) for name, part in inner if part is not None]
@@ -37,7 +34,7 @@ def _pruned(type_: pa.DataType) -> pa.DataType | None:
 
 
 def flattened(table: pa.Table) -> pa.Table:
-    """For CSV: the fields of structs stand beside each other, named `column.field`; lists and maps are JSON text."""
+    """For CSV: fields of structs become columns `column.field`, lists and maps become JSON text."""
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
     return pa.table([_text_of_nested(column) for column in table.columns], names=table.column_names)
@@ -51,7 +48,7 @@ def _text_of_nested(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def json_rows(table: pa.Table) -> list[Plain]:
-    """For JSON: values as `runtime.results.json_objects` has them, moments as ISO 8601 text."""
+    """For JSON: values as in `runtime.results.json_objects`, times as ISO 8601 text."""
     columns = [_with_text_times(one_chunk(column)) for column in table.columns]
     rows: list[Plain] = pa.table(columns, names=table.column_names).to_pylist(maps_as_pydicts="lossy")
     return [_plain(row) for row in rows]

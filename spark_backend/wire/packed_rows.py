@@ -1,14 +1,11 @@
-"""How columns get from a source to a bucket: packed, one binary value a bucket.
+"""Packed rows: a batch of records as one binary value per bucket, the only rows of the shuffle.
 
-Takes `Arrivals` as a reader made them; gives rows `(bucket, data)`, and on the other side the Arrivals again. Only
-these rows go through the shuffle: the JVM never sees a record. What no query wants stays behind and is counted.
-Columns that hold one value in a whole batch (a file's name, a null text) travel once, in the schema. Every bucket gets
-one row a batch, with records or not: it tells how far the batch has brought each source partition.
+The JVM never sees a record. Records that no query needs are not sent, but counted. Every bucket
+gets one row per batch, with records or without: it reports the progress of the source partitions.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,67 +13,89 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS, Arrivals, RecordKind, arrivals_schema
+from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
-from spark_backend.operator.job_clock import Heard
+from spark_backend.wire.compact_columns import from_bytes, split_constants, to_bytes
 from spark_backend.wire.container import pack, unpack
 from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route
 
-PACKED_VERSION = 2
+PACKED_VERSION = 3
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
 PACKED_DDL = "bucket int, data binary"
 _USE = "packed"
-_CONSTANTS = b"ensue.constants"
-HOME = 0
-"""The bucket in which what every bucket gets is counted."""
 
+HOME = 0
+"""The bucket that counts and reports what all buckets have in common."""
 
 CONTROL = "control"
-"""The name of the control stream; no source of events has it."""
+"""The name of the control stream; no source of events may have it."""
 
 
-class Call(StrEnum):
-    """What a row without records asks of a bucket; a later one asks for all that the ones before it do."""
+class Signal(StrEnum):
+    """What a row without records asks of a bucket; each signal includes those before it."""
 
     START = "start"
-    """To look at its clock: no timeout fires before a bucket has been called once."""
+    """Look at the clock. Spark fires no timeout for a bucket that has never been called."""
     CATCH_UP = "catch-up"
-    """To take what waits for other sources: all that was there is read."""
+    """Process the records held for other sources: all available input has been read."""
     FLUSH = "flush"
-    """To take everything, and to let time run out."""
+    """Process all records, then advance time until no timer is left."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Records for one partition group; `is_copy`: every bucket has these, and bucket HOME counts them.
+class SourceProgress:
+    """How far a batch of records advances one source partition.
 
-    `source`: whose they are, as the clock tells sources apart. `place`: where it stands among all of them.
+    source: name of the source
+    partition: number of the partition; None = the whole source is one
+    arrival: largest arrival time in the batch, µs
+    """
+
+    source: str
+    partition: int | None
+    arrival: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecords:
+    """Records of one source for one partition group.
+
+    group: number of the group
+    is_copy: whether every bucket has these records; bucket HOME counts them
+    source: name of the source in the job's clock
+    rank: place of the source among all; records of equal coordinates are ordered by it
+    arrivals: the records
     """
 
     group: int
     is_copy: bool
     source: str
-    place: int
+    rank: int
     arrivals: Arrivals
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """What one row says: how far it brings the clocks of sources, a call or None, records, accounts of others."""
+class BucketInput:
+    """The content of one packed row.
 
-    heard: tuple[Heard, ...]
-    call: Call | None
-    parts: tuple[Part, ...]
+    progress: of the source partitions in the batch
+    signal: None = the row carries records
+    records: per partition group
+    ledger: counts of records that were not sent (LEDGER_SCHEMA); only in bucket HOME
+    """
+
+    progress: tuple[SourceProgress, ...]
+    signal: Signal | None
+    records: tuple[GroupRecords, ...]
     ledger: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _PackedRecords:
     group: int
     is_copy: bool
     data: bytes
@@ -88,50 +107,55 @@ def pack_arrivals(
     buckets: int,
     *,
     source: str = "table",
-    place: int = 0,
+    rank: int = 0,
     is_control: bool = False,
     by_partition: bool = True,
 ) -> pa.RecordBatch:
-    """A batch of records (at least one) as one row a bucket; `source`, `place`: see `Part`.
+    """A batch of at least one record as one row per bucket; `source`, `rank` as in GroupRecords.
 
-    `is_control`: they are of the control stream and tell nothing about how far the events have come. `by_partition`
-    false: all of the source is read in order of arrival, as one.
+    is_control: these are records of the control stream, which report no progress
+    by_partition: whether the clock tells the source's partitions apart
     """
-    pieces: list[list[_Piece]] = [[] for _ in range(buckets)]
+    per_bucket: list[list[_PackedRecords]] = [[] for _ in range(buckets)]
     account = Account()
-    varying, constants = _without_constants(arrivals.table)
+    varying, constants = split_constants(arrivals.table)
     for group in groups:
         route = group.route(arrivals, buckets)
         account.update(route.account)
         for bucket, is_copy, table in _split(varying, route, buckets):
-            pieces[bucket].append(_Piece(group.number, is_copy, _to_ipc(table, constants)))
-    header = {"source": CONTROL if is_control else source, "place": place, "heard": [], "call": None}
+            per_bucket[bucket].append(_PackedRecords(group.number, is_copy, to_bytes(table, constants)))
+    header = {"source": CONTROL if is_control else source, "rank": rank, "progress": [], "signal": None}
     if not is_control:
-        header["heard"] = [[source, *item] for item in _heard(arrivals, by_partition, "_partition" in constants)]
+        progress = _progress(arrivals, by_partition, "_partition" in constants)
+        header["progress"] = [[source, *item] for item in progress]
     counts = ledger_table(account).to_pylist()
-    return _batch([_row(header, pieces[bucket], ledger=counts if bucket == HOME else []) for bucket in range(buckets)])
+    rows = enumerate(per_bucket)
+    return _batch([_row(header, records, ledger=counts if bucket == HOME else []) for bucket, records in rows])
 
 
-def pack_signal(buckets: int, call: Call) -> pa.RecordBatch:
-    """A call for every bucket without a record."""
-    return _batch([_row({"source": "", "place": 0, "heard": [], "call": str(call)}, [])] * buckets)
+def pack_signal(buckets: int, signal: Signal) -> pa.RecordBatch:
+    """A row per bucket that holds a signal and no records."""
+    return _batch([_row({"source": "", "rank": 0, "progress": [], "signal": str(signal)}, [])] * buckets)
 
 
-def unpack_row(data: bytes, plan: Plan) -> Packed:
-    """The inverse of packing, for one row; raises ContainerError for a value of another release."""
+def unpack_row(data: bytes, plan: Plan) -> BucketInput:
+    """The content of one row; raises ContainerError for a row of another release."""
     header, parts = unpack(_USE, PACKED_VERSION, data)
     schema = arrivals_schema(plan)
-    restored = tuple(
-        Part(group, is_copy, header["source"], header["place"], Arrivals(_from_ipc(part, schema)))
-        for (group, is_copy), part in zip(header["parts"], parts, strict=True)
+    records = tuple(
+        GroupRecords(group, is_copy, header["source"], header["rank"], Arrivals(from_bytes(part, schema)))
+        for (group, is_copy), part in zip(header["records"], parts, strict=True)
     )
     ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
-    call = None if header["call"] is None else Call(header["call"])
-    return Packed(tuple(Heard(*item) for item in header["heard"]), call, restored, ledger)
+    signal = None if header["signal"] is None else Signal(header["signal"])
+    return BucketInput(tuple(SourceProgress(*item) for item in header["progress"]), signal, records, ledger)
 
 
-def _heard(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[int | None, int]]:
-    """The largest arrival of each partition; what could not be read says nothing of its partition, unless there is but one."""
+def _progress(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[int | None, int]]:
+    """The largest arrival time per partition.
+
+    The partition of a malformed record is unknown, unless all records have the same.
+    """
     arrival, partition = arrivals.system("arrival"), arrivals.system("partition")
     if not by_partition or is_one:
         return [(int(partition[0]) if by_partition else None, int(arrival.max()))]
@@ -142,9 +166,9 @@ def _heard(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[i
     return list(zip(present.tolist(), latest.tolist(), strict=True))
 
 
-def _row(header: dict[str, Any], pieces: Sequence[_Piece], ledger: Sequence[dict[str, Any]] = ()) -> bytes:
-    own = {"ledger": list(ledger), "parts": [[piece.group, piece.is_copy] for piece in pieces]}
-    return pack(_USE, PACKED_VERSION, header | own, [piece.data for piece in pieces])
+def _row(header: dict[str, Any], records: Sequence[_PackedRecords], ledger: Sequence[dict[str, Any]] = ()) -> bytes:
+    own = {"ledger": list(ledger), "records": [[item.group, item.is_copy] for item in records]}
+    return pack(_USE, PACKED_VERSION, header | own, [item.data for item in records])
 
 
 def _batch(rows: Sequence[bytes]) -> pa.RecordBatch:
@@ -153,69 +177,25 @@ def _batch(rows: Sequence[bytes]) -> pa.RecordBatch:
 
 
 def _split(table: pa.Table, route: Route, buckets: int) -> Iterator[tuple[int, bool, pa.Table]]:
-    """The rows of each bucket, order kept: one stable sort of small integers and one gather, not a filter a bucket."""
+    """The records of each bucket in their order, copies apart.
+
+    One stable sort of small integers and one gather cost less than a filter per bucket.
+    """
     is_copy = route.bucket == EVERY_BUCKET
     everywhere = np.flatnonzero(route.is_wanted & is_copy)
     if len(everywhere):
         copies = table.take(pa.array(everywhere))
-        yield from ((place, True, copies) for place in range(buckets))
+        yield from ((bucket, True, copies) for bucket in range(buckets))
     own = np.where(route.is_wanted & ~is_copy, route.bucket, buckets)
     order = np.argsort(_narrow(own, buckets), kind="stable")
     ends = np.cumsum(np.bincount(own, minlength=buckets))[:buckets]
     gathered = table.take(pa.array(order[: ends[-1]]))
-    for place, end in enumerate(ends):
-        start = 0 if place == 0 else ends[place - 1]
+    for bucket, end in enumerate(ends):
+        start = 0 if bucket == 0 else ends[bucket - 1]
         if end > start:
-            yield place, False, gathered.slice(start, end - start)
+            yield bucket, False, gathered.slice(start, end - start)
 
 
 def _narrow(bucket: NDArray[np.int64], buckets: int) -> NDArray[Any]:
-    """As 8 or 16 bits: numpy sorts those by radix."""
+    """As 8 or 16 bits, which numpy sorts by radix."""
     return bucket.astype(np.uint8 if buckets < 1 << 8 else np.uint16 if buckets < 1 << 16 else np.int64)
-
-
-def _without_constants(table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
-    """The columns that vary, and the value of each system column that does not; null columns of fields are dropped.
-
-    Offsets always stay: a table without a column would have no rows.
-    """
-    constants: dict[str, Any] = {}
-    for field in (*SYSTEM_FIELDS, *SHAPE_FIELDS):
-        if field.name != "_offset" and field.name in table.column_names and _is_constant(table.column(field.name)):
-            constants[field.name] = table.column(field.name)[0].as_py()
-    empty = {name for name in table.column_names if table.column(name).null_count == len(table)}
-    kept = [name for name in table.column_names if name not in constants and name not in empty]
-    return table.select(kept).combine_chunks(), constants
-
-
-def _is_constant(column: pa.ChunkedArray) -> bool:
-    if column.null_count:
-        return column.null_count == len(column)
-    first = column[0]
-    return column[-1] == first and bool(pc.all(pc.equal(column, first)).as_py())
-
-
-def _to_ipc(table: pa.Table, constants: dict[str, Any]) -> bytes:
-    metadata = {_CONSTANTS: json.dumps({"rows": table.num_rows, "values": constants})}
-    sink = pa.BufferOutputStream()
-    schema = table.schema.with_metadata(metadata)
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_table(table.cast(schema))
-    return sink.getvalue().to_pybytes()
-
-
-def _from_ipc(data: memoryview, schema: pa.Schema) -> pa.Table:
-    table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
-    stored = json.loads(table.schema.metadata[_CONSTANTS])
-    rows, values = stored["rows"], stored["values"]
-    names = set(table.column_names)
-    shapes = [field for field in SHAPE_FIELDS if field.name in names or field.name in values]
-    schema, columns = pa.schema([*schema, *shapes]), []
-    for field in schema:
-        if field.name in names:
-            columns.append(table.column(field.name))
-        elif values.get(field.name) is not None:
-            columns.append(pa.repeat(pa.scalar(values[field.name], field.type), rows))
-        else:
-            columns.append(pa.nulls(rows, field.type))
-    return pa.table(columns, schema=schema)

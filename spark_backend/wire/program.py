@@ -1,7 +1,7 @@
-"""What the operator runs, as plain data: plans, number of buckets, clock; and how it travels to the workers.
+"""The program of a job: the plans and settings that its buckets run, as JSON text.
 
-A program normally holds one plan. Checks of many small cases put several plans in one: bucket numbers then count
-through them (`plan_index`), so that one Spark job runs all cases at once.
+A program normally has one plan. To check many small cases in one Spark job, it has a plan per
+case: bucket numbers then count through all plans.
 """
 
 from __future__ import annotations
@@ -12,17 +12,23 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from querylang.plan.model import Plan
-from spark_backend.job.settings import Clock
-from spark_backend.wire.partition_groups import PartitionGroup
-from spark_backend.wire.plan_text import fingerprint, load_groups, load_plan, plan_text
+from spark_backend.wire.clock import Clock
+from spark_backend.wire.partition_groups import PartitionGroup, partition_groups
+from spark_backend.wire.plan_text import fingerprint, load_plan, plan_text
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`plans`: texts of `ship.plan_text`; `buckets`: a plan's buckets.
+    """What every bucket runs.
 
-    `idle`, microseconds: with the clock `arrival`, a stream that was silent for longer lets time go on from there, this
-    much behind the wall clock; None: only records move time. `matcher` and `sources` as `Engine` takes them.
+    plans: texts made by `plan_text`
+    buckets: number of buckets per plan
+    clock: what "now" is
+    idle: µs without records after which a source partition no longer holds the clock back and
+        advances at the pace of the wall clock; None = it always does. Only with the clock `arrival`
+    matcher: which matcher runs, as `Engine` takes it
+    sources: names in the order in which their records of one arrival time are processed, as
+        `Engine` takes them
     """
 
     plans: tuple[str, ...]
@@ -45,11 +51,11 @@ class Program:
         return Program(texts, buckets, clock, idle, sources=tuple(sources))
 
     def fingerprint(self) -> str:
-        """Names the plans; the same for equal plans."""
+        """A hash of the plans, equal for equal plans."""
         return fingerprint("\n".join(self.plans))
 
     def plan_index(self, bucket: int) -> int:
-        """Which plan a bucket belongs to."""
+        """The plan that a bucket belongs to."""
         return bucket // self.buckets
 
     def plan(self, index: int = 0) -> Plan:
@@ -57,22 +63,28 @@ class Program:
         return load_plan(self.plans[index])
 
     def groups(self, index: int = 0) -> tuple[PartitionGroup, ...]:
-        """A plan's partition groups."""
-        return load_groups(self.plans[index])
+        """The partition groups of a plan."""
+        return _load_groups(self.plans[index])
 
     @property
     def needs_timeouts(self) -> bool:
-        """Whether time passes without records."""
+        """Whether time advances without records, so that Spark must call buckets on its own."""
         return self.clock is Clock.PROCESSING or self.idle is not None
 
     def to_text(self) -> str:
-        """JSON text."""
+        """The program as JSON text."""
         return json.dumps(asdict(self))
 
 
 @lru_cache(maxsize=64)
+def _load_groups(plan: str) -> tuple[PartitionGroup, ...]:
+    """Computed once per process and plan."""
+    return partition_groups(load_plan(plan))
+
+
+@lru_cache(maxsize=64)
 def load_program(text: str) -> Program:
-    """The inverse of `Program.to_text`; once a process."""
+    """The inverse of `Program.to_text`; parsed once per process."""
     data = json.loads(text)
     return Program(
         plans=tuple(data["plans"]),

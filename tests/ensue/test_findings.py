@@ -72,8 +72,8 @@ def test_each_mistake_of_a_deployment_has_its_line(tmp_path: Path) -> None:
     text = DEPLOYMENT.replace("format: csv", "format: cvs").replace("name: x", "nam: x")
     report = found(tmp_path, text, "run.yaml")
     assert [(item["line"], item["message"]) for item in report["errors"]] == [
-        (1, "'nam' is not known in 'the deployment'; did you mean 'name'?"),
         (1, "'name' is missing"),
+        (1, "unknown key 'nam' in 'the deployment'; did you mean 'name'?"),
         (3, "'format' must be parquet, csv or json, not 'cvs'; did you mean 'csv'?"),
     ]
     assert report["errors"][2]["range"] == {"start": {"line": 2, "character": 0}, "end": {"line": 3, "character": 0}}

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
-from spark_backend.job.settings import Clock
 from spark_backend.operator.bucket_state import STATE_VERSION, open_state
-from spark_backend.operator.job_clock import Clocks, Heard
-from spark_backend.operator.step import Step, run_step
+from spark_backend.operator.job_clock import JobClock
+from spark_backend.operator.step import StepResult, run_step
+from spark_backend.wire.clock import Clock
 from spark_backend.wire.container import pack
-from spark_backend.wire.packed_rows import Call, pack_arrivals
+from spark_backend.wire.packed_rows import Signal, SourceProgress, pack_arrivals
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
@@ -61,7 +61,7 @@ class Stream:
         self.states: dict[int, bytes] = {}
         self.tagged: list[TaggedRow] = []
 
-    def take(self, parts: dict[str, Arrivals], timestamp: int, call: Call | None = None) -> list[Step]:
+    def take(self, parts: dict[str, Arrivals], timestamp: int, signal: Signal | None = None) -> list[StepResult]:
         """A micro-batch of these records by source; `control` is the control stream."""
         packed = [
             pack_arrivals(part, self.program.groups(), self.program.buckets, source=name, is_control=name == "control")
@@ -71,7 +71,7 @@ class Stream:
         steps = []
         for bucket in range(self.program.buckets):
             rows = [batch.column(1)[bucket].as_py() for batch in packed]
-            step = run_step(self.program, bucket, self.states.get(bucket), rows, timestamp, call=call)
+            step = run_step(self.program, bucket, self.states.get(bucket), rows, timestamp, signal=signal)
             self.states[bucket] = step.state
             self.tagged.extend(step.rows)
             steps.append(step)
@@ -105,7 +105,7 @@ def test_uneven_reading_gives_what_all_records_merged_by_arrival_give(seed: int)
     stream = Stream(Program.of(SEVERAL, buckets=2))
     batches = unevenly(arrivals, seed)
     for number, parts in enumerate(batches):
-        stream.take(parts, number, Call.FLUSH if number == len(batches) - 1 else None)
+        stream.take(parts, number, Signal.FLUSH if number == len(batches) - 1 else None)
     assert len(batches) > 5
     assert stream.answer() == embedded(SEVERAL, arrivals)
 
@@ -132,12 +132,12 @@ def test_what_waits_is_taken_when_all_that_was_there_is_read() -> None:
     parts = {"a": arrivals.take(rows["a", 0]), "b": arrivals.take(rows["b", 0][:40])}
     stream = Stream(Program.of(SEVERAL, buckets=1))
     stream.take(parts, 0)
-    stream.take({}, 1, Call.CATCH_UP)
+    stream.take({}, 1, Signal.CATCH_UP)
     engine = Engine(SEVERAL)
     engine.process(Arrivals.concat(list(parts.values())))
     assert ledger_of(rows_of(stream.tagged, Tag.LEDGER)) == ledger_of(engine.ledger().to_pylist())
     again = Stream(Program.of(SEVERAL, buckets=1))
-    again.take(parts, 0, Call.CATCH_UP)
+    again.take(parts, 0, Signal.CATCH_UP)
     assert again.answer() == stream.answer()
 
 
@@ -159,7 +159,7 @@ def test_control_events_have_their_turn_among_sources_read_unevenly() -> None:
     control = Arrivals(table)
     stream = Stream(Program.of(plan, buckets=2))
     stream.take({"a": arrivals.take(rows["a", 0]), "b": arrivals.take(rows["b", 0][:100]), "control": control}, 0)
-    stream.take({"b": arrivals.take(rows["b", 0][100:])}, 1, Call.FLUSH)
+    stream.take({"b": arrivals.take(rows["b", 0][100:])}, 1, Signal.FLUSH)
     found = stream.answer()[0]
     assert found == embedded(plan, Arrivals.concat([arrivals, control]))[0]
     assert found != embedded(plan, arrivals)[0]
@@ -174,12 +174,12 @@ def test_one_source_alone_never_waits_and_holds_nothing() -> None:
 
 def test_a_silent_source_lets_time_go_on_at_the_pace_of_the_wall_clock() -> None:
     idle = 2 * SECOND
-    clocks = Clocks().after([Heard("a", 0, 100 * SECOND), Heard("b", 0, 90 * SECOND)], 1_000)
-    clocks = clocks.after([Heard("a", 0, 130 * SECOND)], 20_000)
+    clocks = JobClock().advanced([SourceProgress("a", 0, 100 * SECOND), SourceProgress("b", 0, 90 * SECOND)], 1_000)
+    clocks = clocks.advanced([SourceProgress("a", 0, 130 * SECOND)], 20_000)
     assert [clocks.now(at, idle) for at in (1_000, 3_000, 13_000)] == [90 * SECOND, 90 * SECOND, 100 * SECOND]
     assert clocks.now(60_000, None) == 90 * SECOND
-    assert clocks.when(100 * SECOND, idle) == 13_000
-    assert clocks.when(100 * SECOND, None) is None
+    assert clocks.timestamp_of(100 * SECOND, idle) == 13_000
+    assert clocks.timestamp_of(100 * SECOND, None) is None
 
 
 def test_records_of_a_fast_source_wake_their_bucket_when_the_slow_one_has_been_silent_for_long_enough() -> None:
@@ -195,14 +195,14 @@ def test_records_of_a_fast_source_wake_their_bucket_when_the_slow_one_has_been_s
 
 
 def test_a_source_partition_that_appears_late_begins_where_the_others_are() -> None:
-    clocks = Clocks().after([Heard("a", 0, 100), Heard("a", 1, 80)], 0)
-    clocks = clocks.after([Heard("b", 0, 50)], 1)
+    clocks = JobClock().advanced([SourceProgress("a", 0, 100), SourceProgress("a", 1, 80)], 0)
+    clocks = clocks.advanced([SourceProgress("b", 0, 50)], 1)
     assert clocks.now(1, None) == 80
-    assert clocks.after([Heard("b", 0, 85), Heard("a", 1, 200)], 2).now(2, None) == 85
+    assert clocks.advanced([SourceProgress("b", 0, 85), SourceProgress("a", 1, 200)], 2).now(2, None) == 85
 
 
 def test_an_arrival_that_goes_back_does_not_take_its_source_back() -> None:
-    clocks = Clocks().after([Heard("a", 0, 100)], 0).after([Heard("a", 0, 60)], 1)
+    clocks = JobClock().advanced([SourceProgress("a", 0, 100)], 0).advanced([SourceProgress("a", 0, 60)], 1)
     assert clocks.now(1, None) == 100
 
 
@@ -231,10 +231,10 @@ def test_state_with_one_clock_for_all_sources_is_read() -> None:
     header = {"buckets": 1, "groups": 1, "heard": engine.clock, "seen": 7, "held": [[0, True]]}
     old = pack("state", STATE_VERSION - 1, header, [engine.snapshot(), arrivals_of(1).to_bytes()])
     saved = open_state(program, 0, old)
-    assert saved.clocks.now(7, None) == engine.clock
+    assert saved.clock.now(7, None) == engine.clock
     assert [(part.group, part.is_copy, part.source) for part in saved.held] == [(0, True, "control")]
-    later = saved.clocks.after([Heard("a", 0, engine.clock or 0), Heard("b", 0, 5)], 8)
-    assert [(item.source, item.reached) for item in later.sources] == [("a", engine.clock), ("b", engine.clock)]
+    later = saved.clock.advanced([SourceProgress("a", 0, engine.clock or 0), SourceProgress("b", 0, 5)], 8)
+    assert [(item.source, item.watermark) for item in later.sources] == [("a", engine.clock), ("b", engine.clock)]
 
 
 def test_the_clocks_of_all_buckets_are_one() -> None:
@@ -242,5 +242,5 @@ def test_the_clocks_of_all_buckets_are_one() -> None:
     stream = Stream(replace(Program.of(SEVERAL, buckets=3), idle=0))
     for number, parts in enumerate(unevenly(arrivals, 2)):
         stream.take(parts, 1_000 * number)
-    clocks = [open_state(stream.program, bucket, state).clocks for bucket, state in stream.states.items()]
+    clocks = [open_state(stream.program, bucket, state).clock for bucket, state in stream.states.items()]
     assert clocks[0] == clocks[1] == clocks[2]

@@ -16,8 +16,10 @@ import querylang
 from querylang.errors import InputError
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from spark_backend.job.job import BatchReport, deploy, prefixes_of, run
+from spark_backend.job.job import deploy, run
+from spark_backend.job.reports import BatchReport
 from spark_backend.job.settings import Source
+from spark_backend.job.source_streams import file_prefixes
 from tests.spark_backend.samples import PLAN
 
 QUERY = """\
@@ -269,9 +271,7 @@ def test_another_bucket_count_plan_or_source_is_refused_by_name(spark: SparkSess
     with pytest.raises(InputError, match="queries without Jump and with Leap"):
         run(path, once=True)
     (tmp_path / "sensors.query").write_text(QUERY.replace("50.0", "60.0"))
-    with pytest.raises(
-        InputError, match="the queries, event types, orderings or values of parameters have changed"
-    ):
+    with pytest.raises(InputError, match="the queries, event types, orderings or values of parameters have changed"):
         run(path, once=True)
     assert state == {file: file.stat().st_mtime_ns for file in (tmp_path / "state").rglob("*") if file.is_file()}
 
@@ -289,8 +289,8 @@ def test_folders_that_are_something_else_are_refused_and_left_alone(spark: Spark
     text = path.read_text()
     for old, new, message in [
         ("checkpoint: state", "checkpoint: data", "data: holds files that are not a checkpoint"),
-        ("checkpoint: state", "checkpoint: sensors.query", r"cannot be written: 'sensors\.query' is no folder"),
-        ("path: out/matches", "path: sensors.query/matches", r"cannot be written: 'sensors\.query' is no folder"),
+        ("checkpoint: state", "checkpoint: sensors.query", r"cannot be written: 'sensors\.query' is not a folder"),
+        ("path: out/matches", "path: sensors.query/matches", r"cannot be written: 'sensors\.query' is not a folder"),
     ]:
         (tmp_path / "data" / "notes.parquet").write_text("x")
         path.write_text(text.replace(old, new))
@@ -302,7 +302,7 @@ def test_folders_that_are_something_else_are_refused_and_left_alone(spark: Spark
 def test_an_event_that_the_queries_do_not_know_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path)
     path.write_text(path.read_text().replace("path: data", "path: data, event: Raeding"))
-    with pytest.raises(InputError, match=r"'readings' brings 'Raeding', .* did you mean 'Reading'"):
+    with pytest.raises(InputError, match=r"'readings' has the event type 'Raeding', .*; did you mean 'Reading'"):
         run(path, once=True)
     assert not (tmp_path / "state").exists()
 
@@ -310,7 +310,7 @@ def test_an_event_that_the_queries_do_not_know_is_refused(spark: SparkSession, t
 def test_a_folder_of_other_files_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path, kind="csv")
     add_files(tmp_path, table(100), 1)
-    with pytest.raises(InputError, match=r"no file of the source 'readings' ends in .csv; '000.parquet' is there"):
+    with pytest.raises(InputError, match=r"no file of the source 'readings' ends in .csv; found '000.parquet'"):
         run(path, once=True)
 
 
@@ -352,6 +352,6 @@ def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Pa
 
 def test_sources_of_one_type_each_need_no_name_before_their_files() -> None:
     sources = [Source(name, "csv", Path(name), event=event) for name, event in (("a", "A"), ("b", "B"), ("c", "B"))]
-    assert prefixes_of(sources[:2], PLAN) == {"a": "", "b": ""}
-    assert prefixes_of(sources[1:], PLAN) == {"b": "b/", "c": "c/"}
-    assert prefixes_of([Source("a", "csv", Path("a"))], PLAN) == {"a": ""}
+    assert file_prefixes(sources[:2], PLAN) == {"a": "", "b": ""}
+    assert file_prefixes(sources[1:], PLAN) == {"b": "b/", "c": "c/"}
+    assert file_prefixes([Source("a", "csv", Path("a"))], PLAN) == {"a": ""}

@@ -18,8 +18,8 @@ from spark_backend.frames.bounded import match, match_tagged
 from spark_backend.frames.streaming import stream
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.decode import decode
-from spark_backend.wire.plan_text import on_worker
 from spark_backend.wire.tagged_rows import Tag
+from spark_backend.wire.worker_calls import on_worker
 from tests.spark_backend.test_deployment import QUERY, table
 
 

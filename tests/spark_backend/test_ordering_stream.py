@@ -18,7 +18,8 @@ from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from spark_backend.frames.verify import Case, run_streams
 from spark_backend.job.compilation import compile_deployment
-from spark_backend.job.job import RunReport, run
+from spark_backend.job.job import run
+from spark_backend.job.reports import RunReport
 from spark_backend.job.settings import load_deployment
 from spark_backend.job.status import status_of
 from tests.spark_backend.test_clocks import places

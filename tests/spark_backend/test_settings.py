@@ -11,8 +11,9 @@ import pytest
 import querylang
 from querylang.errors import FileErrors, InputError
 from runtime.policies.plan_policies import parse_ordering
-from spark_backend.job.settings import Clock, load_deployment
+from spark_backend.job.settings import load_deployment
 from spark_backend.job.source_orderings import with_source_orderings
+from spark_backend.wire.clock import Clock
 
 GOOD = """\
 name: cards
@@ -79,26 +80,26 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("buckets: 8", "bucket: 8", "16: 'bucket' is not known in 'the deployment'; did you mean 'buckets'?"),
+        ("buckets: 8", "bucket: 8", "16: unknown key 'bucket' in 'the deployment'; did you mean 'buckets'?"),
         ("buckets: 8", "buckets: many", "16: 'buckets' must be a whole number from 1 to 10000, not 'many'"),
         ("buckets: 8", "buckets: 0", "16: 'buckets' must be a whole number from 1 to 10000, not '0'"),
-        ("path: data\n", "path: dato\n", "6: the folder of 'withdrawals' is not there: 'dato'; did you mean 'data'?"),
+        ("path: data\n", "path: dato\n", "6: no such folder: 'dato'; did you mean 'data'?"),
         ("format: parquet\n", "format: parqet\n", "5: 'format' must be parquet, csv or json, not 'parqet'; did you mean 'parquet'?"),
         ("format: parquet\n", "format: kafka\n", "5: 'format: kafka' is not supported yet; supported: parquet, csv and json"),
-        ("maxFilesPerTrigger: 2", "maxFilePerTrigger: 2", "10: 'maxFilePerTrigger' is not known in 'options'; did you mean 'maxFilesPerTrigger'?"),
+        ("maxFilesPerTrigger: 2", "maxFilePerTrigger: 2", "10: unknown key 'maxFilePerTrigger' in 'options'; did you mean 'maxFilesPerTrigger'?"),
         ("maxFilesPerTrigger: 2", "maxFilesPerTrigger: 0", "10: 'maxFilesPerTrigger' must be a whole number from 1 to 4611686018427387904, not '0'"),
         ("${OUT}", "${OUTPUT}", "14: 'path' needs the environment variable OUTPUT, which is not set"),
         ("clock: arrival", "clock: wall", "15: 'clock' must be arrival or processing, not 'wall'"),
         ("trigger: 1 second", "trigger: soon", "17: 'trigger' must be a length of time such as `1 second` or `500ms`, not 'soon'"),
         ("checkpoint: state/cards\n", "", "1: 'checkpoint' is missing"),
-        ("[queries/*.query]", "[queries/*.qry]", "2: no query file is there: 'queries/*.qry'"),
-        ("[queries/*.query]", "queries/card.query", "2: no query file is there: 'queries/card.query'; did you mean 'cards.query'?"),
+        ("[queries/*.query]", "[queries/*.qry]", "2: no such query file: 'queries/*.qry'"),
+        ("[queries/*.query]", "queries/card.query", "2: no such query file: 'queries/card.query'; did you mean 'cards.query'?"),
         ("out/matches", "/secret/place/discarded", "14: 'discarded' and 'matches' are written to the same folder"),
-        ("    event: Withdrawal\n", "    event: Withdrawal\n    type_field: kind\n", "8: 'withdrawals' has both 'event' and 'type_field'; one of them says the type"),
+        ("    event: Withdrawal\n", "    event: Withdrawal\n    type_field: kind\n", "8: 'withdrawals' has both 'event' and 'type_field'; expected one of them"),
         ("name: cards", "name: [cards", "2: is not YAML: expected ',' or ']', but got ':'"),
         ("name: cards", "name:", "1: 'name' must be a text, not empty"),
         ("clock: arrival", "parameters: eu", "15: 'parameters' must be a mapping of names to values, not 'eu'"),
-        ("  matches:", "  matchs:", "13: 'matchs' is not known in 'sinks'; did you mean 'matches'?"),
+        ("  matches:", "  matchs:", "13: unknown key 'matchs' in 'sinks'; did you mean 'matches'?"),
         ("path: out/matches", "path: s3://bucket/out", "13: 'path' must be a local or mounted folder, not 's3://bucket/out'"),
     ],
 )  # fmt: skip
@@ -143,7 +144,7 @@ def test_a_source_has_an_ordering(folder: Path, written: str, ordering: str) -> 
                 "14: 'final' is a setting of streaminsight, not of stream_analytics, which has late, out_of_order, early, action, over, partitions, start",
             ],
         ),
-        ("{policy: stream_analytics, late: 5s, late: 6s}", ["10: 'late' stands twice in 'ordering'"]),
+        ("{policy: stream_analytics, late: 5s, late: 6s}", ["10: duplicate key 'late' in 'ordering'"]),
         ("{policy: stream_analytics, late: {a: 1}}", ["10: 'late' must be a text, not a mapping"]),
         ("{policy: stream_analytics, late: '${OUT}'}", ["10: 'late' must be a length of time from 0 seconds to 20 days 23 hours 59 minutes 59 seconds, or -1 (for ever), not what '${OUT}' stands for"]),
         ("", ["10: 'ordering' must be a text, not empty"]),

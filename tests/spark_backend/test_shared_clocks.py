@@ -15,7 +15,7 @@ from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, with_ordering
 from runtime.policies.presets import stream_analytics, streaminsight
 from spark_backend.sources.pushdown import describe_pushdown
-from spark_backend.wire.packed_rows import Call, pack_arrivals, unpack_row
+from spark_backend.wire.packed_rows import Signal, pack_arrivals, unpack_row
 from spark_backend.wire.partition_groups import partition_groups, shared_order
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
@@ -50,7 +50,7 @@ def test_every_policy_gives_what_one_engine_gives(name: str) -> None:
     stream = Stream(Program.of(plan, buckets=3))
     batches = unevenly(arrivals, 5)
     for number, parts in enumerate(batches):
-        stream.take(parts, number, Call.FLUSH if number == len(batches) - 1 else None)
+        stream.take(parts, number, Signal.FLUSH if number == len(batches) - 1 else None)
     wanted = embedded(plan, arrivals)
     assert stream.answer() == wanted
     assert len(wanted[0]) > 20
@@ -91,7 +91,7 @@ def test_all_of_a_shared_group_is_in_one_bucket() -> None:
     plan, arrivals = ordered(POLICIES["by event type"]), arrivals_of(300)
     groups = partition_groups(plan)
     rows = [unpack_row(data.as_py(), plan) for data in pack_arrivals(arrivals, groups, 8).column(1)]
-    found = {(part.group, bucket) for bucket, row in enumerate(rows) for part in row.parts}
+    found = {(part.group, bucket) for bucket, row in enumerate(rows) for part in row.records}
     assert found == {(group.number, group.only_bucket(8)) for group in groups}
 
 
@@ -135,6 +135,6 @@ def test_ends_and_shapes_travel_with_their_records() -> None:
     for records in (varying, constant):
         groups = partition_groups(Plan(plan.events, plan.queries[2:]))
         rows = [unpack_row(data.as_py(), plan) for data in pack_arrivals(records, groups, 2).column(1)]
-        (part,) = [part for row in rows for part in row.parts]
+        (part,) = [part for row in rows for part in row.records]
         wanted = records.table.filter(records.table["_kind"].to_numpy() < 2).select(["_offset", "_end", "_shape"])
         assert part.arrivals.table.select(["_offset", "_end", "_shape"]).to_pylist() == wanted.to_pylist()

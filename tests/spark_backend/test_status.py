@@ -164,7 +164,7 @@ def test_a_source_that_has_brought_nothing_yet_is_named(tmp_path: Path) -> None:
     metric = pa.table(
         {"bucket": [0], "timestamp": [2_000], "state_bytes": [5], "kept": [1], "held": [0], "seconds": [0.1]}
     )
-    heard = pa.table({"source": ["north"], "partition": [0], "arrival": [5], "reached": [5], "seen": [1]})
+    heard = pa.table({"source": ["north"], "partition": [0], "arrival": [5], "watermark": [5], "updated": [1]})
     progress = JobProgress().after([(Tag.METRIC, metric), (Tag.SOURCE, heard)], idle=None, records=1, matches=0)
     files = BatchFiles(tmp_path / "state" / "ensue" / "progress")
     files.write(0, {"queries": {"Rise": None}, "progress": progress.to_plain()})

@@ -14,9 +14,9 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
-from spark_backend.job.settings import Clock
-from spark_backend.operator.step import Step, run_step
-from spark_backend.wire.packed_rows import Call, pack_arrivals, unpack_row
+from spark_backend.operator.step import StepResult, run_step
+from spark_backend.wire.clock import Clock
+from spark_backend.wire.packed_rows import Signal, pack_arrivals, unpack_row
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
@@ -31,7 +31,7 @@ def run(program: Program, parts: list[Arrivals], *, flush: bool = True) -> list[
         for row in rows:
             bucket, data = row["bucket"], row["data"]
             last = flush and number == len(parts) - 1
-            step = run_step(program, bucket, states.get(bucket), [data], number, call=Call.FLUSH if last else None)
+            step = run_step(program, bucket, states.get(bucket), [data], number, signal=Signal.FLUSH if last else None)
             states[bucket] = step.state
             out.extend(step.rows)
     return out
@@ -96,7 +96,7 @@ def test_one_record_alone_arrives_as_it_was(row: int) -> None:
     arrivals = with_system_rows(arrivals_of(200)).take(np.array([row]))
     groups = Program.of(PLAN, buckets=2).groups()
     rows = [unpack_row(data.as_py(), PLAN) for data in pack_arrivals(arrivals, groups, 2).column(1)]
-    tables = [part.arrivals.table for packed in rows for part in packed.parts]
+    tables = [part.arrivals.table for packed in rows for part in packed.records]
     counted = sum(packed.ledger.num_rows for packed in rows)
     assert tables or counted
     assert all(table.to_pylist() == arrivals.table.to_pylist() for table in tables)
@@ -118,7 +118,7 @@ def test_control_events_wait_for_the_events_that_arrive_before_them() -> None:
         for bucket in range(3):
             given = [packed[bucket], signals[bucket]] if number == 0 else [packed[bucket]]
             step = run_step(
-                program, bucket, states.get(bucket), given, number, call=Call.FLUSH if number == 2 else None
+                program, bucket, states.get(bucket), given, number, signal=Signal.FLUSH if number == 2 else None
             )
             states[bucket] = step.state
             tagged.extend(step.rows)
@@ -134,7 +134,7 @@ def test_records_of_equal_coordinates_are_taken_in_the_order_of_their_sources() 
     same = arrivals_of(200, keys=1)
     other = Arrivals(same.table.set_column(0, "_kind", pa.array(1 - same.system("kind") % 2, pa.int16())))
     packed = [
-        pack_arrivals(part, program.groups(), 1, place=place).to_pylist()[0]["data"]
+        pack_arrivals(part, program.groups(), 1, rank=place).to_pylist()[0]["data"]
         for place, part in enumerate([same, other])
     ]
     found = [rows_of(list(run_step(program, 0, None, rows, 0).rows), Tag.MATCH) for rows in (packed, packed[::-1])]
@@ -175,7 +175,7 @@ WAITING = querylang.compile_text(
 ).plan
 
 
-def waiting(program: Program, rows: list[dict[str, object]], state: bytes | None, timestamp: int) -> Step:
+def waiting(program: Program, rows: list[dict[str, object]], state: bytes | None, timestamp: int) -> StepResult:
     """The next micro-batch of a program of one bucket."""
     packed = []
     if rows:
@@ -184,7 +184,7 @@ def waiting(program: Program, rows: list[dict[str, object]], state: bytes | None
     return run_step(program, 0, state, packed, timestamp)
 
 
-def points(step: Step) -> list[tuple[object, object]]:
+def points(step: StepResult) -> list[tuple[object, object]]:
     """Each match's `a.n`, and the second at which its wait was over."""
     return [
         (row["members"]["a"]["fields"]["n"], row["points"]["over"].timestamp())  # type: ignore[index]

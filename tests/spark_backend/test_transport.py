@@ -31,7 +31,7 @@ def test_every_type_travels_to_its_bucket() -> None:
     arrivals = read_arrivals([{"at": float(number), "event": text} for number, text in enumerate(EVENTS)], PLAN)
     rows = pack_arrivals(arrivals, partition_groups(PLAN), 4).to_pylist()
     packed = [unpack_row(row["data"], PLAN) for row in rows]
-    tables = [part.arrivals.table for item in packed for part in item.parts]
+    tables = [part.arrivals.table for item in packed for part in item.records]
     found = [
         event for table in tables for event in row_events(PLAN.event("A"), table, PlanWorld(PLAN), [None] * len(table))
     ]

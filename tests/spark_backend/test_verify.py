@@ -13,7 +13,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.replay.replay import in_order
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
-from spark_backend.frames.verify import Case, match_in_batch, run_bounded, run_streams, stream_in_batches
+from spark_backend.frames.verify import Case, run_bounded, run_streams
 from tests.spark_backend.samples import PLAN, SEVERAL, arrivals_of
 from tests.spark_backend.test_step import with_system_rows
 
@@ -80,10 +80,10 @@ def test_many_cases_in_one_batch_give_the_embedded_results_in_their_order(spark:
 def test_one_case_alone(spark: SparkSession) -> None:
     case = CASES[2]
     wanted = plain(embedded(case.plan, case.arrivals, flush=True))
-    assert plain(match_in_batch(case.plan, case.arrivals)) == wanted
-    assert plain(stream_in_batches(case.plan, case.arrivals, [50])) == wanted
+    assert plain(run_bounded([case])[0]) == wanted
+    assert plain(run_streams([Case(case.plan, case.arrivals, (50,))])[0]) == wanted
 
 
 def test_an_empty_table_gives_nothing(spark: SparkSession) -> None:
-    results = stream_in_batches(PLAN, Arrivals.empty(PLAN), [])
+    results = run_streams([Case(PLAN, Arrivals.empty(PLAN))])[0]
     assert (results.matches, len(results.outputs), len(results.ledger)) == ({}, 0, 0)

@@ -1,0 +1,60 @@
+"""Write micro-batches exactly once: results to sinks, then ledger and progress, then a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.progress import JobProgress
+from spark_backend.job.reports import BatchReport, OnBatch, batch_report, driver_tables, ledger_changes
+from spark_backend.sinks.formats import Sink
+from spark_backend.sinks.micro_batch import Written, remove_leftovers, write_batch
+from spark_backend.wire.partition_groups import shared_order
+from spark_backend.wire.program import Program
+
+
+@dataclass(slots=True)
+class BatchWriter:
+    """The `foreachBatch` function of a run.
+
+    program: as the run has it
+    identity: names the checkpoint
+    on_batch: called after each micro-batch
+    is_first: whether the next micro-batch may be a repeated one
+    """
+
+    program: Program
+    sinks: Mapping[str, Sink]
+    identity: str
+    folder: JobFolder
+    on_batch: OnBatch
+    is_first: bool = field(default=True)
+
+    def write(self, tagged: DataFrame, batch: int) -> None:
+        """Spark may call this again with the same micro-batch after a crash."""
+        started = time.monotonic()
+        written = write_batch(tagged, self.program.to_text(), self.sinks, self.identity, batch)
+        if self.is_first:
+            remove_leftovers(self.sinks, self.identity, batch, written)
+            self.is_first = False
+        changes = ledger_changes(written)
+        self.folder.ledger.add(batch, changes)
+        report = batch_report(self.program.plan(), batch, written, changes, time.monotonic() - started)
+        self._write_progress(batch, written, report)
+        self.on_batch(report)
+
+    def _write_progress(self, batch: int, written: Sequence[Written], report: BatchReport) -> None:
+        files = self.folder.progress
+        before = files.latest(before=batch)
+        progress = JobProgress.from_plain(None if before is None else before[1]["progress"]).after(
+            driver_tables(written),
+            idle=self.program.idle,
+            records=report.records,
+            matches=sum(report.matches.values()),
+        )
+        queries = {query.title: shared_order(query) for query in self.program.plan().queries}
+        files.write(batch, {"queries": queries, "progress": progress.to_plain()})

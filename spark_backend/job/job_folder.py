@@ -1,0 +1,102 @@
+"""The folder `<checkpoint>/ensue`: signals, ledger, progress, and the lock of a running job.
+
+Reading it needs no Spark, so `ensue status` works whether a job runs or not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from spark_backend.job.atomic_files import BatchFiles
+
+Ledger = dict[tuple[str, str, str], int]
+"""Counts by query, source and word."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFiles:
+    """The ledger of a checkpoint since its beginning."""
+
+    files: BatchFiles
+
+    def total(self, before: int | None = None) -> Ledger:
+        """The counts up to the latest micro-batch, or the latest one before `before`."""
+        found = self.files.latest(before)
+        return {} if found is None else {(query, source, what): count for query, source, what, count in found[1]}
+
+    def add(self, batch: int, changes: Ledger) -> None:
+        """Add the changes of a micro-batch; repeated, it is counted once."""
+        total = self.total(before=batch)
+        for key, count in changes.items():
+            total[key] = total.get(key, 0) + count
+        self.files.write(batch, [[*key, count] for key, count in sorted(total.items()) if count])
+
+
+class RunLock:
+    """A file that is locked while a job runs; the system unlocks it when the process dies."""
+
+    def __init__(self, file: Path) -> None:
+        self._path = file
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Lock the file; does nothing if another job has it already."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("w", encoding="utf-8")
+        _lock(self._file)
+
+    def release(self) -> None:
+        """Unlock the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def is_held(self) -> bool:
+        """Whether some job runs."""
+        if not self._path.exists():
+            return False
+        with self._path.open(encoding="utf-8") as file:
+            return not _lock(file)
+
+
+def _lock(file: IO[str]) -> bool:
+    """Lock an open file until it is closed; False = somebody else has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """What Ensue keeps inside a checkpoint."""
+
+    checkpoint: Path
+
+    @property
+    def path(self) -> Path:
+        """The folder itself."""
+        return self.checkpoint / "ensue"
+
+    @property
+    def signals(self) -> Path:
+        """The folder of signal files, a source like any other."""
+        return self.path / "signals"
+
+    @property
+    def ledger(self) -> LedgerFiles:
+        """The ledger."""
+        return LedgerFiles(BatchFiles(self.path / "ledger"))
+
+    @property
+    def progress(self) -> BatchFiles:
+        """Per micro-batch `progress` (`JobProgress`) and `queries` (`shared_order` by title)."""
+        return BatchFiles(self.path / "progress")
+
+    def lock(self) -> RunLock:
+        """The lock of a running job."""
+        return RunLock(self.path / "at-work")

@@ -1,0 +1,66 @@
+"""Check a deployment before anything starts: all that can be refused is refused here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from querylang.errors import InputError, did_you_mean, listed
+from querylang.plan.model import Plan, QueryPlan
+from spark_backend.job.checkpoint_record import Record, read_record, refuse_difference
+from spark_backend.job.compilation import compile_deployment
+from spark_backend.job.settings import Deployment
+from spark_backend.sources.formats import source_format
+from spark_backend.wire.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A deployment that can start.
+
+    record: what its checkpoint is for
+    is_new: whether the checkpoint has no record yet
+    idle: queries that do not run, because their parameters have no values
+    """
+
+    deployment: Deployment
+    program: Program
+    record: Record
+    is_new: bool
+    idle: tuple[QueryPlan, ...]
+
+
+def checked(deployment: Deployment) -> Checked:
+    """Check and compile a deployment; writes nothing. Raises InputError or QueryErrors."""
+    for source in deployment.sources:
+        source_format(source.format).refuse_unreadable(source.name, source.path, source.options)
+    for folder in (deployment.checkpoint, *(sink.path for sink in deployment.sinks.values())):
+        _refuse_unwritable(folder)
+    kept = read_record(deployment.checkpoint)
+    compiled = compile_deployment(deployment, None if kept is None else kept.types())
+    _refuse_unknown_events(deployment, compiled.plan)
+    program = Program.of(compiled.plan, buckets=deployment.buckets, clock=deployment.clock, idle=deployment.idle)
+    wanted = Record.of(deployment, program, compiled.schemas)
+    if kept is not None:
+        refuse_difference(deployment.checkpoint, kept, wanted)
+    return Checked(deployment, program, kept or wanted, kept is None, compiled.idle)
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """The folder, or else the nearest one above it that exists, must be a folder and writable."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not existing.is_dir():
+        raise InputError(f"{folder}: cannot be written: '{existing.name}' is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: cannot be written: no permission to write to '{existing}'")
+
+
+def _refuse_unknown_events(deployment: Deployment, plan: Plan) -> None:
+    known = [event.name for event in plan.events]
+    for source in deployment.sources:
+        if source.event is not None and source.event not in known:
+            raise InputError(
+                f"{deployment.file}: the source '{source.name}' has the event type '{source.event}', which the queries"
+                f" do not know{did_you_mean(source.event, known) or f'; they know {listed(known)}'}"
+            )

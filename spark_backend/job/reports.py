@@ -1,0 +1,123 @@
+"""What micro-batches and whole runs did, as counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from querylang.plan.model import Plan, QueryPlan
+from spark_backend.job.job_folder import Ledger
+from spark_backend.sinks.micro_batch import Written
+from spark_backend.wire.tagged_rows import Tag, read_table
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What one micro-batch did.
+
+    batch: its number
+    records: number of records read from sources
+    matches: by query's title
+    state_bytes: size of the state of the buckets that were called
+    seconds: time spent
+    """
+
+    batch: int
+    records: int
+    matches: Mapping[str, int]
+    outputs: int
+    errors: int
+    discarded: int
+    state_bytes: int
+    seconds: float
+
+
+OnBatch = Callable[[BatchReport], None]
+"""Called after each micro-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What one run did.
+
+    matches: by query's title
+    ledger: counts of the checkpoint since its beginning
+    stopped_by: number of the signal that ended the run; None = it ended by itself
+    idle: queries that did not run, because their parameters have no values
+    """
+
+    batches: int
+    records: int
+    matches: Mapping[str, int]
+    discarded: int
+    seconds: float
+    ledger: Ledger
+    stopped_by: int | None = None
+    idle: tuple[QueryPlan, ...] = ()
+
+
+def run_report(
+    batches: Sequence[BatchReport],
+    plan: Plan,
+    ledger: Ledger,
+    seconds: float,
+    *,
+    stopped_by: int | None,
+    idle: tuple[QueryPlan, ...],
+) -> RunReport:
+    """The sum of a run's micro-batches."""
+    matches: dict[str, int] = {query.title: 0 for query in plan.queries}
+    for batch in batches:
+        for query, count in batch.matches.items():
+            matches[query] += count
+    return RunReport(
+        batches=len(batches),
+        records=sum(batch.records for batch in batches),
+        matches=matches,
+        discarded=sum(batch.discarded for batch in batches),
+        seconds=seconds,
+        ledger=ledger,
+        stopped_by=stopped_by,
+        idle=idle,
+    )
+
+
+def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Ledger, seconds: float) -> BatchReport:
+    """The report of one micro-batch; `changes`: of the ledger."""
+    matches: dict[str, int] = {}
+    for row in written:
+        if row.tag is Tag.MATCH:
+            matches[row.query] = matches.get(row.query, 0) + row.rows
+    first = plan.queries[0].title  # every query receives every record
+    metrics = [table for tag, table in driver_tables(written) if tag is Tag.METRIC]
+    return BatchReport(
+        batch=batch,
+        records=sum(count for (query, _, what), count in changes.items() if query == first and what == "received"),
+        matches=matches,
+        outputs=_rows(written, Tag.OUTPUT),
+        errors=_rows(written, Tag.ERROR),
+        discarded=_rows(written, Tag.DISCARDED),
+        state_bytes=sum(sum(table.column("state_bytes").to_pylist()) for table in metrics),
+        seconds=seconds,
+    )
+
+
+def ledger_changes(written: Sequence[Written]) -> Ledger:
+    """The ledger's changes in one micro-batch."""
+    changes: Ledger = {}
+    for table in (table for tag, table in driver_tables(written) if tag is Tag.LEDGER):
+        for row in table.to_pylist():
+            key = (row["query"], row["source"], row["what"])
+            changes[key] = changes.get(key, 0) + row["count"]
+    return changes
+
+
+def driver_tables(written: Sequence[Written]) -> list[tuple[Tag, pa.Table]]:
+    """The tables that the driver was sent, with their kinds."""
+    return [(row.tag, read_table(row.data)) for row in written if row.data is not None]
+
+
+def _rows(written: Sequence[Written], tag: Tag) -> int:
+    return sum(row.rows for row in written if row.tag is tag)

@@ -1,0 +1,30 @@
+"""Apply the operator to a DataFrame of packed rows: streaming with state, or bounded without.
+
+A checkpoint fixes the types used here for good: an integer bucket, one binary state value, a
+processing-time timeout.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import TAGGED_DDL
+from spark_backend.wire.worker_calls import on_worker
+
+STATE_DDL = "data binary"
+_FUNCTIONS = "spark_backend.operator.worker_functions"
+
+
+def tagged_stream(packed: DataFrame, program: Program) -> DataFrame:
+    """A streaming DataFrame of tagged rows."""
+    run = on_worker(_FUNCTIONS, "run_bucket", program.to_text())
+    timeout = GroupStateTimeout.ProcessingTimeTimeout
+    return packed.groupBy("bucket").applyInPandasWithState(run, TAGGED_DDL, STATE_DDL, "append", timeout)
+
+
+def tagged_bounded(packed: DataFrame, program: Program, *, flush: bool = True) -> DataFrame:
+    """A DataFrame of tagged rows; `flush`: time advances at the end until no timer is left."""
+    run = on_worker(_FUNCTIONS, "run_bounded", program.to_text(), flush)
+    return packed.repartition("bucket").sortWithinPartitions("bucket").mapInArrow(run, TAGGED_DDL)

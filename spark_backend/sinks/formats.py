@@ -1,0 +1,73 @@
+"""The formats that a job's sinks can have, and what a job asks of each: exactly-once results.
+
+A new format is a file with its `SinkFormat`, and a line in FORMATS. Its module is imported on
+first use, so that `ensue check` reads deployment files without Spark and Arrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SINKS = ("matches", "output", "discarded", "ledger")
+"""The names of sinks, each for one kind of result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where one kind of result goes.
+
+    format: one of FORMATS
+    path: a local folder
+    """
+
+    format: str
+    path: Path
+
+
+class TaskWriter(Protocol):
+    """The results of one task of one micro-batch for one sink, on a worker."""
+
+    def write(self, part: str, table: pa.Table) -> str:
+        """Add a table; `part`: the part of the sink that it belongs to, "" = the sink itself.
+
+        Gives the name of the place that it will be in after `commit`.
+        """
+
+    def commit(self) -> None:
+        """Make everything visible at once; the same task repeated replaces it."""
+
+    def abort(self) -> None:
+        """Remove everything: nothing of it may become visible."""
+
+
+class SinkFormat(Protocol):
+    """Sinks of one format.
+
+    Contract: exactly once. Spark may repeat a micro-batch after a crash; the repeated one must
+    replace what the interrupted one wrote, or write results that carry an id to deduplicate by.
+    """
+
+    def open(self, path: Path, batch: str, task: int, attempt: int) -> TaskWriter:
+        """A writer for one task, on its worker; `batch`: names checkpoint and micro-batch."""
+
+    def remove_leftovers(self, path: Path, batch: str, written: Collection[str]) -> None:
+        """Remove what an interrupted attempt at a micro-batch wrote, except for `written`."""
+
+
+_FILES = "spark_backend.sinks.files"
+
+FORMATS: Mapping[str, str] = {"parquet": _FILES, "json": _FILES, "csv": _FILES}
+"""By the name that a deployment file uses, the module that has its SinkFormat in `FORMATS`."""
+
+
+def sink_format(name: str) -> SinkFormat:
+    """The format of that name."""
+    formats: Mapping[str, SinkFormat] = importlib.import_module(FORMATS[name]).FORMATS
+    return formats[name]
