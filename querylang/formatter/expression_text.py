@@ -74,8 +74,8 @@ def comma_separated(texts: Iterable[str]) -> str:
 
 def expression(node: ast.Expression, place: int = ANY) -> str:
     """An expression, in brackets if it binds more loosely than its place allows."""
-    own, text = _bare(node)
-    return f"({text})" if own < place else text
+    tightness, text = _bare(node)
+    return f"({text})" if tightness < place else text
 
 
 def _bare(node: ast.Expression) -> tuple[int, str]:
@@ -84,9 +84,9 @@ def _bare(node: ast.Expression) -> tuple[int, str]:
         case ast.Binary():
             return _TIGHTNESS[node.operator], _binary(node)
         case ast.Unary(operator=operator, operand=operand):
-            own = NEGATION if operator == "not" else SIGN
-            text = expression(operand, own)
-            return own, f"not {text}" if operator == "not" else f"-{' ' if text.startswith('-') else ''}{text}"
+            tightness = NEGATION if operator == "not" else SIGN
+            text = expression(operand, tightness)
+            return tightness, f"not {text}" if operator == "not" else f"-{' ' if text.startswith('-') else ''}{text}"
         case ast.New(type=type_):
             return SIGN, f"new {type_name(type_)}"
         case ast.DictionaryLiteral(items=items):
@@ -116,9 +116,9 @@ def _binary(node: ast.Binary) -> str:
     left: ast.Expression = node
     place = ANY
     while isinstance(left, ast.Binary) and _TIGHTNESS[left.operator] >= place:
-        own = _TIGHTNESS[left.operator]
-        reversed_parts.append(f"{left.operator} {expression(left.right, own + 1)}")
-        left, place = left.left, own + (own == COMPARISON)
+        tightness = _TIGHTNESS[left.operator]
+        reversed_parts.append(f"{left.operator} {expression(left.right, tightness + 1)}")
+        left, place = left.left, tightness + (tightness == COMPARISON)
     reversed_parts.append(expression(left, place))
     return MARK.join(reversed(reversed_parts))
 

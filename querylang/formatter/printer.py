@@ -42,10 +42,10 @@ def printed(file: ast.File) -> str:
         lines += [""] if lines else []
         try:
             with _deep_stack():
-                own = list(_event_type(item) if isinstance(item, ast.EventDefinition) else _query(item))
+                item_lines = list(_event_type(item) if isinstance(item, ast.EventDefinition) else _query(item))
         except RecursionError:
             raise QueryErrors([QueryError.of(Mistake.LAYOUT_TOO_DEEP, item.span)]) from None
-        lines += [part for line in own for part in wrapped(line)]
+        lines += [part for line in item_lines for part in wrapped(line)]
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -216,9 +216,9 @@ def _pattern(pattern: ast.Pattern, tightness: int) -> str:
             coassigned = "" if pattern.name is None else f" as {name(pattern.name)}"
             return f"wait({duration(pattern.duration)}){coassigned}"
         case ast.PatternJoin():
-            own = _TIGHTNESS[pattern.operator]
-            text = f"{MARK}{pattern.operator} ".join(_pattern(part, own + 1) for part in pattern.parts)
-            return f"({text})" if own < tightness else text
+            inner = _TIGHTNESS[pattern.operator]
+            text = f"{MARK}{pattern.operator} ".join(_pattern(part, inner + 1) for part in pattern.parts)
+            return f"({text})" if inner < tightness else text
         case _:
             assert_never(pattern)
 
@@ -331,9 +331,9 @@ def _else_if(otherwise: ast.Block) -> ast.If | None:
 
 
 def _binding(binding: tuple[ast.Expression, ast.Name]) -> str:
-    value, own = binding
-    is_same = isinstance(value, ast.NameUse) and value.name == own
-    return expression(value) if is_same else f"{expression(value)} as {name(own)}"
+    value, bound_name = binding
+    is_same = isinstance(value, ast.NameUse) and value.name == bound_name
+    return expression(value) if is_same else f"{expression(value)} as {name(bound_name)}"
 
 
 def _with_else(head: str, then: ast.Block, otherwise: ast.Block | None) -> list[str]:

@@ -22,7 +22,7 @@ from querylang.plan.model import (
     Without,
 )
 from querylang.plan.text import (
-    OWN,
+    INPUT_NAMES,
     Names,
     action_text,
     count_text,
@@ -116,7 +116,7 @@ def _input(item: Input, query: QueryPlan) -> list[str]:
     head += f" retain {count_text(item.retain)}" if item.retain is not None else ""
     lines = [head]
     if item.filter is not None:
-        lines.append(f"  only {expression_text(item.filter, OWN)}")
+        lines.append(f"  only {expression_text(item.filter, INPUT_NAMES)}")
     if item.unique:
         lines.append(f"  of the same {_comma_separated(item.unique)} only the newest")
     lines.append(f"  time: {_time(item)}")
@@ -129,18 +129,18 @@ def _input(item: Input, query: QueryPlan) -> list[str]:
 
 def _key(name: str, expression: Expression) -> str:
     is_plain = isinstance(expression, FieldOf) and expression.field == name
-    return name if is_plain else f"{expression_text(expression, OWN)} as {name}"
+    return name if is_plain else f"{expression_text(expression, INPUT_NAMES)} as {name}"
 
 
 def _comma_separated(expressions: tuple[Expression, ...]) -> str:
-    return ", ".join(expression_text(item, OWN) for item in expressions)
+    return ", ".join(expression_text(item, INPUT_NAMES) for item in expressions)
 
 
 def _time(item: Input) -> str:
     is_chosen = item.policy is not None and not item.policy.is_per_key
     if item.wait is None and not is_chosen:
         return "arrival"
-    origin = expression_text(item.time_from, OWN) if item.time_from is not None else "the source's column"
+    origin = expression_text(item.time_from, INPUT_NAMES) if item.time_from is not None else "the source's column"
     if item.policy is not None and is_chosen:
         return f"{origin}, {', '.join(_policy(item.policy))}"
     assert item.wait is not None, "there is a wait, or a policy"

@@ -69,11 +69,11 @@ class Names:
         return Names((*self.terms, name), self.keys, self.selects)
 
 
-OWN = Names(("",))
+INPUT_NAMES = Names(("",))
 """The names in an input's own expressions."""
 
 
-def duration_text(length: plan.Duration, names: Names = OWN) -> str:
+def duration_text(length: plan.Duration, names: Names = INPUT_NAMES) -> str:
     """Microseconds as `10 minutes`, `1 minute 30 seconds`; an expression as it was written."""
     if not isinstance(length, int):
         return expression_text(length, names)
@@ -89,7 +89,7 @@ def duration_text(length: plan.Duration, names: Names = OWN) -> str:
     return " ".join(parts)
 
 
-def count_text(count: plan.Count, names: Names = OWN) -> str:
+def count_text(count: plan.Count, names: Names = INPUT_NAMES) -> str:
     """A number of events, or its expression."""
     return str(count) if isinstance(count, int) else expression_text(count, names)
 

@@ -50,7 +50,7 @@ def folded(tokens: Sequence[Token]) -> list[Token]:
     while position < len(tokens):
         token = tokens[position]
         may_begin = token.type in _FIRST_KINDS or token.content in _FIRST_NAMES
-        word = _refused_word(tokens, position) if may_begin else None
+        word = _foreign_word(tokens, position) if may_begin else None
         if word is None or (word in _STATEMENT_WORDS and kept and kept[-1].type not in _BEFORE_STATEMENT):
             kept.append(token)
             position += 1
@@ -64,7 +64,7 @@ def folded(tokens: Sequence[Token]) -> list[Token]:
     return kept
 
 
-def _refused_word(tokens: Sequence[Token], position: int) -> str | None:
+def _foreign_word(tokens: Sequence[Token], position: int) -> str | None:
     """The word of the foreign construct that begins here, if one does."""
     token = tokens[position]
     kinds = [item.type for item in tokens[position + 1 : position + 3]]

@@ -58,7 +58,7 @@ class Parser(Grammar):
         self._open_strings = {error.span.start for error in mistakes if error.code == Mistake.OPEN_STRING.code}
         self._inserted: list[Token] = []
         self._partners: dict[int, int] | None = None
-        self._told = -1
+        self._reported_at = -1
 
     def run(self) -> None:
         """Parse all tokens; the rules store their results in the grammar's fields."""
@@ -132,15 +132,15 @@ class Parser(Grammar):
         if self._syntax_mistakes >= MOST_MISTAKES:
             self.report(Mistake.TOO_MANY_MISTAKES, self.source.span(*self._place()), limit=MOST_MISTAKES)
             return False
-        if self.position > self._told:
+        if self.position > self._reported_at:
             self._reject(token)
-            self._told = self.position
-        if token is not None and self._take_as_name(token):
+            self._reported_at = self.position
+        if token is not None and self._turn_into_name(token):
             return True
-        is_going_on = self._insert_forgotten(token) or self._give_up_part()
-        if not is_going_on and self.position >= len(self.tokens):
+        can_continue = self._insert_forgotten(token) or self._give_up_part()
+        if not can_continue and self.position >= len(self.tokens):
             return False
-        self.position += not is_going_on
+        self.position += not can_continue
         return True
 
     def _reject(self, token: Token | None) -> None:
@@ -152,17 +152,19 @@ class Parser(Grammar):
         before = self.tokens[max(0, self.position - 3) : self.position]
         is_brace = token is not None and token.type == "RBRACE"
         is_extra_brace = is_brace and self._syntax_mistakes > 0 and not self._is_in_brackets()
-        has_swallowed = bool(self._open_strings) if token is None else before and before[-1].start in self._open_strings
-        if not is_extra_brace and not has_swallowed:
+        is_in_open_string = (
+            bool(self._open_strings) if token is None else before and before[-1].start in self._open_strings
+        )
+        if not is_extra_brace and not is_in_open_string:
             is_name = token is not None and self._is_meant_as_name(token)
             self.mistakes.append(unexpected(self.source, token, self._acceptable(), before, is_name=is_name))
         self._syntax_mistakes += 1
 
     def _acceptable(self) -> list[str]:
         """The kinds of tokens that are accepted now."""
-        return [kind for kind in self.tables.actions[self.states[-1]] if self._takes(len(self.states), (), (kind,))]
+        return [kind for kind in self.tables.actions[self.states[-1]] if self._accepts(len(self.states), (), (kind,))]
 
-    def _takes(self, depth: int, states: Sequence[int], kinds: Sequence[str]) -> bool:
+    def _accepts(self, depth: int, states: Sequence[int], kinds: Sequence[str]) -> bool:
         """Whether tokens of these kinds would be accepted one after the other.
 
         The stack: the first `depth` of the parser's states, then `states`.
@@ -185,7 +187,7 @@ class Parser(Grammar):
                 pushed.append(gotos[pushed[-1] if pushed else self.states[kept - 1]][symbol])
         return True
 
-    def _take_as_name(self, token: Token) -> bool:
+    def _turn_into_name(self, token: Token) -> bool:
         """Turn a keyword into a name if it was meant as one."""
         is_name = self._is_meant_as_name(token)
         if is_name:
@@ -198,14 +200,14 @@ class Parser(Grammar):
         """
         before = self.tokens[max(0, self.position - 3) : self.position]
         after = [item.type for item in self.tokens[self.position + 1 : self.position + 2]]
-        return self._takes(len(self.states), (), ("NAME", *after)) and is_meant_as_name(token, before)
+        return self._accepts(len(self.states), (), ("NAME", *after)) and is_meant_as_name(token, before)
 
     def _insert_forgotten(self, token: Token | None) -> bool:
         """Insert closing signs, if the next token is accepted after them."""
         kind = "$end" if token is None else token.type
         place = self.tokens[self.position - 1].end if self.position else 0
         for signs in FORGOTTEN:
-            if may_be_forgotten(signs, self.tokens, self.position) and self._takes(
+            if may_be_forgotten(signs, self.tokens, self.position) and self._accepts(
                 len(self.states), (), (*signs, kind)
             ):
                 self._inserted = [Token(sign, "", self.source, place, place) for sign in reversed(signs)]
@@ -216,10 +218,10 @@ class Parser(Grammar):
         """Give up the smallest part around the mistake: replace it on the stack and skip its
         remaining tokens.
         """
-        self._begin_list()
+        self._enter_list()
         if self._partners is None:
             self._partners = paired(self.tokens)
-        start = self._behind_braces(self._partners)
+        start = self._search_start(self._partners)
         ends: dict[str, int | None] = {}
         closed = 0
         for depth in range(len(self.states), 0, -1):
@@ -234,8 +236,8 @@ class Parser(Grammar):
                     continue
                 following = self.tokens[end].type if end < len(self.tokens) else "$end"
                 is_whole = end > self.position and self.tokens[end - 1].type in part.through
-                if is_whole or self._takes(depth, (state,), (following,)):
-                    self._settle(part, depth, state, end)
+                if is_whole or self._accepts(depth, (state,), (following,)):
+                    self._replace_by_part(part, depth, state, end)
                     return True
         return False
 
@@ -249,7 +251,7 @@ class Parser(Grammar):
         """Whether a bracket is open."""
         return sum(map(self._closed_by, range(1, len(self.states)))) < 0
 
-    def _begin_list(self) -> None:
+    def _enter_list(self) -> None:
         """Begin a list of parts if one may begin here: its first part contains the mistake."""
         actions = self.tables.actions[self.states[-1]]
         for number in sorted({-action for action in actions.values() if action < 0}):
@@ -263,7 +265,7 @@ class Parser(Grammar):
                 self.values.append(parts[0])
                 return
 
-    def _behind_braces(self, partners: dict[int, int]) -> int:
+    def _search_start(self, partners: dict[int, int]) -> int:
         """Where to search for the end of a part: after the braces, if the mistake is the first
         token in them.
 
@@ -273,7 +275,7 @@ class Parser(Grammar):
         is_first = bool(self.values) and last >= 0 and self.values[-1] is self.tokens[last]
         return last if is_first and self.tokens[last].type == "LBRACE" and last in partners else self.position
 
-    def _settle(self, part: Part, depth: int, state: int, end: int) -> None:
+    def _replace_by_part(self, part: Part, depth: int, state: int, end: int) -> None:
         """Put the part on the stack as parsed, at this depth; parsing continues at `end`."""
         self.states[depth:] = [state]
         self.values[depth - 1 :] = [part.made(self.source.span(*self._place()))]

@@ -18,7 +18,7 @@ _TYPE = frozenset({"SEQUENCE", "OPTIONAL", "DICTIONARY", "LOCATION"})
 _COMPARISON = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 _ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"})
 _STRUCTURE = ("QUERY", "INPUTS", "FIND", "EVENT", "SIGN", "PACKAGE", "USING", "METADATA", "PARAMETERS", "ACTION")
-_WANTING = (
+_BEFORE_OPERAND = (
     frozenset(
         {
             "KEY",
@@ -88,7 +88,7 @@ def _begins_part(token: Token, before: Sequence[Token]) -> bool:
     last = before[-1]
     is_first_of_line = "\n" in token.source.text[last.end : token.start]
     is_after_part = token.type in _STRUCTURE and last.type in {"SEMICOLON", "LBRACE", "RBRACE"}
-    return is_first_of_line or is_after_part or last.type in _WANTING
+    return is_first_of_line or is_after_part or last.type in _BEFORE_OPERAND
 
 
 def _misspelt_statement(before: Sequence[Token]) -> QueryError | None:

@@ -167,9 +167,9 @@ class _Checking:
     def _refuse_clashes(self) -> None:
         """Report names of the pattern that are in use already; several `without`s may share one."""
         waits = [wait.name for wait in self.pattern.waits if wait.name is not None]
-        own = sorted([*(term.name for term in self.pattern.terms), *waits], key=lambda name: name.span.start)
+        names = sorted([*(term.name for term in self.pattern.terms), *waits], key=lambda name: name.span.start)
         seen: set[str] = set()
-        for name in own:
+        for name in names:
             self._refuse_clash(name, seen, "the pattern")
             seen.add(name.text)
         for name in self._without_names().values():

@@ -50,19 +50,19 @@ class Clock:
     def _checked(self, name: ast.Name, schema: EventSchema, keys: tuple[Expression | None, ...]) -> Heartbeat:
         if schema.out_of_order:
             self._report(Mistake.HEARTBEAT_OUT_OF_ORDER, name, event=schema.name)
-        own = [self._own(node, schema) for node in self.node.keys]
-        missing = [node.source.text for node, value in zip(self.node.keys, own, strict=True) if value is None]
-        if missing and len(missing) < len(own) and not schema.is_open:
+        values = [self._key_value(node, schema) for node in self.node.keys]
+        missing = [node.source.text for node, value in zip(self.node.keys, values, strict=True) if value is None]
+        if missing and len(missing) < len(values) and not schema.is_open:
             self._report(Mistake.HEARTBEAT_KEYS, name, event=schema.name, name=missing[0])
-        for node, value, key in zip(self.node.keys, own, keys, strict=False):
+        for node, value, key in zip(self.node.keys, values, keys, strict=False):
             if value is not None and key is not None and value.type != key.type:
                 types = {"type": str(value.type), "expected": str(key.type)}
                 facts = {"name": node.source.text, "event": schema.name, "input": self.schema.name, **types}
                 self._report(Mistake.HEARTBEAT_KEY_TYPE, name, **facts)
-        found = () if missing else tuple(value for value in own if value is not None)
+        found = () if missing else tuple(value for value in values if value is not None)
         return Heartbeat(schema.name, found, self._time_of(schema, name))
 
-    def _own(self, key: ast.Key, schema: EventSchema) -> Expression | None:
+    def _key_value(self, key: ast.Key, schema: EventSchema) -> Expression | None:
         """The heartbeat's field or action for a key of the input, which has the same name."""
         if key.arguments is None:
             return event_field(schema, key.source.text)

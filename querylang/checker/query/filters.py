@@ -44,8 +44,8 @@ def check_filters(filters: tuple[ast.Filter, ...], schema: EventSchema, constant
 def _right_side(schema: EventSchema, constants: Constants) -> Scope:
     """The scope of the values to compare with: constants and parameters."""
     scope = constants.scope(Mistake.UNKNOWN_FILTER_NAME)
-    own = [name for name in (*schema.field_names, *(schema.untyped or ())) if name not in constants.parameters]
-    return scope.forbidding(own, Mistake.FILTER_OWN_FIELD)
+    fields = [name for name in (*schema.field_names, *(schema.untyped or ())) if name not in constants.parameters]
+    return scope.forbidding(fields, Mistake.FILTER_OWN_FIELD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def _checked(
     for slot, (name, type_) in enumerate(known.parameters, start=first):
         parameters.setdefault(name, None if type_ is None else LocalOf(type_, slot))
     slots = first + len(known.parameters)
-    body = check_body(node.body, known, scope.with_names(parameters), namespace, slots, own=parameters)
+    body = check_body(node.body, known, scope.with_names(parameters), namespace, slots, declared=parameters)
     if known.returns is not None and not always_returns(node.body):
         facts = {"name": known.name, "type": str(known.returns)}
         namespace.diagnostics.report(Mistake.RETURN_MISSING, node.name.span, **facts)

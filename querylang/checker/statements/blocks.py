@@ -83,25 +83,25 @@ def check_body(
     scope: Scope,
     namespace: Namespace,
     slots: int,
-    own: Collection[str],
+    declared: Collection[str],
 ) -> CheckedBlock:
     """The body of an action.
 
     - `slots`: how many are in use by the event and the parameters.
-    - `own`: the names of the parameters.
+    - `declared`: the names of the parameters.
     """
     checking = _Checking(namespace, action, slots)
-    statements = _Block(checking, scope, set(own)).statements(body)
+    statements = _Block(checking, scope, set(declared)).statements(body)
     return CheckedBlock(statements, checking.slots)
 
 
 @dataclass(slots=True)
 class _Block:
-    """One block. `own`: the names that it declares, which it cannot declare again."""
+    """One block. `declared`: the names that it declares, which it cannot declare again."""
 
     checking: _Checking
     scope: Scope
-    own: set[str] = field(default_factory=set)
+    declared: set[str] = field(default_factory=set)
     level: int = 1
     is_loop: bool = False
 
@@ -198,10 +198,10 @@ class _Block:
         return self._inference.value_of_type(node.value, type_, f"'{node.name.text}'")
 
     def _declare(self, name: ast.Name, local: LocalOf | None) -> None:
-        if name.text in self.own:
+        if name.text in self.declared:
             self.checking.report(Mistake.DECLARED_TWICE, name.span, name=name.text)
             return
-        self.own.add(name.text)
+        self.declared.add(name.text)
         names = self.scope.names
         assert isinstance(names, dict), "a block has names of its own"
         names[name.text] = local
