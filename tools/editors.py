@@ -1,4 +1,4 @@
-"""Writes the TextMate grammar under `editors/` from the language's own tables: keywords, types, units, methods.
+"""Write the TextMate grammar under `editors/` from the language's own tables: keywords, types, units, methods.
 
 The source is the tables of `querylang`. A test holds that the file is what this script makes, so a new word of the
 language cannot be forgotten. `make docs` runs it.

@@ -1,4 +1,4 @@
-"""Writes `requirements.lock`: the exact version of everything that `make demo` and `make test` install.
+"""Write `requirements.lock`: the exact version of everything that `make demo` and `make test` install.
 
 Asks pip to resolve the project with its extras, as if nothing were installed, and writes down what it chose; nothing is
 installed. `make lock` runs it; a person reads the difference before committing it.

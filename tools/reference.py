@@ -1,4 +1,4 @@
-"""Writes what the reference says from tables: `docs/errors.md`, and the tables of `docs/language.md`.
+"""Write the generated reference: `docs/errors.md`, and the tables of `docs/language.md`.
 
 Sources are the catalogue of mistakes, `docs/errors.yaml` and the tables of `querylang.plan.library`. In language.md the script
 replaces what is between `<!-- table: NAME -->` and `<!-- end -->`. A test holds that both files are up to date. `make docs` runs it.
@@ -41,7 +41,7 @@ class Entry:
     data: Mapping[str, Mapping[str, str]]
     definitions: Mapping[str, str]
 
-    def told(self, text: str) -> tuple[tuple[QueryError, ...], tuple[QueryError, ...]]:
+    def reported(self, text: str) -> tuple[tuple[QueryError, ...], tuple[QueryError, ...]]:
         """The errors and the warnings of a text over the example's data, with the definitions beside it."""
         schemas = {
             event: {name: Type.parse(text) for name, text in fields.items()} for event, fields in self.data.items()
@@ -90,16 +90,16 @@ ERRORS_HEAD = """\
 
 <!-- Written by tools/reference.py from querylang/errors.py and errors.yaml; do not edit. -->
 
-`ensue check` tells all mistakes of a file at once, as `path:line:column: code: message`, with the line and carets under the
-place. The code is stable: scripts and editors may rely on it. Each code stands here with its messages (`…` is what differs
-from text to text), a text that causes it, the way out, and the text mended. What is only [hardly meant](#warnings) is a warning: the query runs.
+`ensue check` reports all mistakes of a file at once, as `path:line:column: code: message`, with the line and carets under the
+place. The code is stable: scripts and editors may rely on it. Each code is listed with its messages (`…` differs from text
+to text), a text that causes it, the way out, and the corrected text. What is allowed but [hardly meant](#warnings) is a warning: the query runs.
 """
 
 
 def errors_page() -> str:
     """The page of all mistakes."""
     every = entries()
-    warnings = [entry for entry in every if entry.told(entry.example)[1]]
+    warnings = [entry for entry in every if entry.reported(entry.example)[1]]
     errors = [entry for entry in every if entry not in warnings]
     index = ", ".join(f"[`{entry.code}`](#{entry.code})" for entry in (*errors, *warnings))
     parts = [ERRORS_HEAD, index, "## Errors", *map(_section, errors), "## Warnings", *map(_section, warnings)]
@@ -107,7 +107,7 @@ def errors_page() -> str:
 
 
 def _section(entry: Entry) -> str:
-    errors, warnings = entry.told(entry.example)
+    errors, warnings = entry.reported(entry.example)
     kind = "warning" if warnings else "error"
     around = _around(entry)
     messages = "\n".join(f"- {_FACT.sub('…', words)}" for words in entry.messages)

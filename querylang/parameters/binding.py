@@ -66,7 +66,7 @@ def bind(query: QueryPlan, values: Mapping[str, Any], instance: str = "") -> Que
 
 def _unknown(name: str, known: list[str]) -> str:
     hint = did_you_mean(name, known) or f"; it has {counted(len(known), 'parameter', zero='no')}"
-    return f"there is no parameter '{name}'{hint}"
+    return f"unknown parameter '{name}'{hint}"
 
 
 def _literal(parameter: Parameter, values: Mapping[str, Any], where: str) -> Literal:

@@ -80,7 +80,7 @@ def _by_query(queries: Sequence[QueryPlan], values: Mapping[str, Any], mistakes:
         return {}
     taking = [query.name for query in queries if query.parameters]
     if not taking:
-        mistakes.append(((), "none of these queries takes parameters"))
+        mistakes.append(((), "these queries have no parameters"))
         return {}
     if not any(isinstance(value, Mapping) for value in values.values()):
         if len(taking) == 1:
@@ -108,7 +108,7 @@ def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
         if not isinstance(inner, Mapping):
             mistakes.append((path, f"'{name}' must be an instance with values, as those beside it are"))
         elif not _NAME.fullmatch(str(name)):
-            mistakes.append((path, f"'{name}' is no name of an instance: it has letters, digits, _, - and points"))
+            mistakes.append((path, f"'{name}' is not a name of an instance; use letters, digits, _, - and dots"))
         else:
             found.append((path, str(name), inner))
     return found
@@ -116,8 +116,8 @@ def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
 
 def _unknown_query(name: str, taking: Sequence[str], queries: Sequence[QueryPlan]) -> str:
     if name in {query.name for query in queries}:
-        return f"query '{name}' takes no parameters"
-    return f"there is no query '{name}'{did_you_mean(str(name), taking)}"
+        return f"query '{name}' has no parameters"
+    return f"unknown query '{name}'{did_you_mean(str(name), taking)}"
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -169,7 +169,7 @@ def _of_floats(sign: str, left: float, right: float) -> float:
 
 def _integer(value: Any) -> int:
     if not math.isfinite(value) or not SMALLEST_INTEGER <= int(value) <= LARGEST_INTEGER:
-        raise NoValueError(f"{value} is no integer")
+        raise NoValueError(f"{value} is not an integer")
     return int(value)
 
 

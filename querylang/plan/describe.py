@@ -71,7 +71,7 @@ def to_dot(query: QueryPlan) -> str:
     ]
     late = [condition_text(query.conditions[index], query, names) for index in query.decided_late]
     if late:
-        head = "when the wait at the end is over:"
+        head = "when the trailing wait ends:"
         lines.insert(1, f"  label={_quoted(chr(10).join([head, *late]))};")
     for number, state in enumerate(query.automaton.states):
         for transition in state.transitions:
@@ -221,7 +221,7 @@ def _conditions(query: QueryPlan, names: Names) -> list[str]:
 
 def _place(states: list[int], is_late: bool) -> str:
     if is_late:
-        return "decided when the wait at the end is over"
+        return "decided when the trailing wait ends"
     if not states:
         return "which always holds"
     return f"checked in state{'' if len(states) == 1 else 's'} {', '.join(map(str, states))}"

@@ -62,5 +62,7 @@ class Codec:
     def _made(self, name: str, values: dict[str, Any]) -> Any:
         kind = self._kinds.get(name)
         if kind is None or values.keys() != set(self._fields[kind]):
-            raise ValueError(f"a {name!r} with {', '.join(values) or 'nothing'} is of no kind that this version knows")
+            raise ValueError(
+                f"a {name!r} with {', '.join(values) or 'nothing'} is not of a kind that this version knows"
+            )
         return kind(**{field: self.decode(value) for field, value in values.items()})

@@ -222,7 +222,7 @@ NODES: tuple[type, ...] = (
 
 def type_of(node: Expression) -> Type:
     """The type of an expression; only calls of actions that return nothing have no type."""
-    assert node.type is not None, "the checker lets values stand where values are needed"
+    assert node.type is not None, "the checker accepts only values where values are needed"
     return node.type
 
 

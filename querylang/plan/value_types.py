@@ -81,7 +81,7 @@ class Type:
         """The inverse of `str`; any other word is an event type. Raises ValueError."""
         type_, rest = _parsed(text)
         if rest:
-            raise ValueError(f"{text!r} is no type")
+            raise ValueError(f"{text!r} is not a type")
         return type_
 
 
@@ -91,15 +91,15 @@ def _parsed(text: str) -> tuple[Type, str]:
     rest = text[len(word) :]
     count = {"sequence": 1, "dictionary": 2, "optional": 1}.get(word, 0)
     if not word or bool(count) != rest.startswith("<"):
-        raise ValueError(f"{text!r} is no type")
+        raise ValueError(f"{text!r} is not a type")
     inner: list[Type] = []
     for position in range(count):
         if rest[:1] != ("," if position else "<"):
-            raise ValueError(f"{text!r} is no type")
+            raise ValueError(f"{text!r} is not a type")
         element, rest = _parsed(rest[1:])
         inner.append(element)
     if count and rest[:1] != ">":
-        raise ValueError(f"{text!r} is no type")
+        raise ValueError(f"{text!r} is not a type")
     if word in set(Kind) - {Kind.EVENT}:
         return Type(Kind(word), tuple(inner)), rest[1:] if count else rest
     return Type.event(word), rest

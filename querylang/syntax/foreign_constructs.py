@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from querylang.syntax.tokens import TYPE_KEYWORDS, Token
 
 REASONS: dict[str, str] = {
-    "on": "listeners belong to monitors; a pattern does their work",
-    "spawn": "a query has an instance for every key already",
+    "on": "listeners belong to monitors; use a pattern instead",
+    "spawn": "a query finds its patterns per key anyway",
     "die": "a query ends when it is undeployed",
     "monitor": "monitors are another kind of file",
     "monitor.subscribe": "a query receives what its inputs name, on every channel",
     "member": "it is written in the larger language of monitors",
-    "stream": "a pattern or `find every` does the work of stream queries",
+    "stream": "a pattern or `find every` replaces stream queries",
     "try": "an exception ends the block, and the match becomes an error row",
     "throw": "an error is sent or logged like any other event",
-    "switch": "every value has one type; `if ... else if` tells cases apart",
+    "switch": "every value has one type; use `if ... else if`",
     "enqueue": "`send ... to` sends events",
     "static": "an action of the query needs no event",
 }

@@ -94,13 +94,13 @@ def test_a_mistake_that_two_files_bring_is_told_once(tmp_path: Path) -> None:
         ("{least: 9}", []),
         (
             "{Rising: {eu: {leest: 9.0}}}",
-            [(6, "query 'Rising', instance 'eu': there is no parameter 'leest'; did you mean 'least'?")],
+            [(6, "query 'Rising', instance 'eu': unknown parameter 'leest'; did you mean 'least'?")],
         ),
         (
             "\n  Rising:\n    eu: {least: 9.0}\n    us: {least: -1}",
             [(9, "query 'Rising', instance 'us': `within` of 'A' must be greater than 0, but is -1.0 seconds")],
         ),
-        ("{Risin: {least: 9.0}}", [(6, "there is no query 'Risin'; did you mean 'Rising'?")]),
+        ("{Risin: {least: 9.0}}", [(6, "unknown query 'Risin'; did you mean 'Rising'?")]),
         ("{Rising: {eu: {least: 9.0}, us: 3}}", [(6, "'us' must be an instance with values, as those beside it are")]),
     ],
 )

@@ -80,11 +80,11 @@ def test_a_query_without_values_is_told_and_the_others_run() -> None:
     [
         (None, QUERIES, "parameters: query 'Least' has no instance; 'least' needs a value"),
         ({"period": 9.0}, QUERIES, "parameters: query 'Least': parameter 'least' has no value; it is integer"),
-        ({"leest": 9}, QUERIES, "parameters: query 'Least': there is no parameter 'leest'; did you mean 'least'?"),
+        ({"leest": 9}, QUERIES, "parameters: query 'Least': unknown parameter 'leest'; did you mean 'least'?"),
         ({"least": "x"}, QUERIES, "parameters: query 'Least': parameter 'least' must be integer, not the string 'x'"),
         ({"least": 1.5}, QUERIES, "parameters: query 'Least': parameter 'least' must be integer, not the float 1.5"),
         ({"least": 9}, OTHER, "parameters: name the query: 'Least' and 'Most' take parameters"),
-        ({"Lest": {"least": 9}}, QUERIES, "parameters: there is no query 'Lest'; did you mean 'Least'?"),
+        ({"Lest": {"least": 9}}, QUERIES, "parameters: unknown query 'Lest'; did you mean 'Least'?"),
         (
             {"Least": {"eu": {"least": 1}, "least": 9}},
             QUERIES,
@@ -98,9 +98,9 @@ def test_a_query_without_values_is_told_and_the_others_run() -> None:
         (
             {"Least": {"../eu": {"least": 1}}},
             QUERIES,
-            "parameters: '../eu' is no name of an instance: it has letters, digits, _, - and points",
+            "parameters: '../eu' is not a name of an instance; use letters, digits, _, - and dots",
         ),
-        ({"n": 1}, "inputs { A() within 9.0; } find A as a", "parameters: none of these queries takes parameters"),
+        ({"n": 1}, "inputs { A() within 9.0; } find A as a", "parameters: these queries have no parameters"),
         ("[1, 2]", QUERIES, "parameters:1: 'parameters' must be a mapping of names to values, not a list"),
         ("{least: 1", QUERIES, "parameters:1: is not YAML: expected ',' or '}', but got '<stream end>'"),
         ("none.yaml", QUERIES, "none.yaml: no such file"),

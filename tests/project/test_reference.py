@@ -22,13 +22,13 @@ def test_every_example_is_of_a_code_that_there_is() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.code)
 def test_an_example_causes_its_code_and_no_other(entry: Entry) -> None:
-    errors, warnings = entry.told(entry.example)
+    errors, warnings = entry.reported(entry.example)
     assert {error.code for error in (*errors, *warnings)} == {entry.code}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.code)
 def test_a_mended_example_has_neither_mistakes_nor_warnings(entry: Entry) -> None:
-    assert entry.told(entry.mended) == ((), ())
+    assert entry.reported(entry.mended) == ((), ())
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.code)

@@ -104,8 +104,8 @@ MISTAKES = {
     "new dictionary<B, float>": "B: type: the keys of a dictionary are of a simple type, not B",
     # names and members
     "pp": "pp: unknown-name: 'pp' is not a name of this pattern; did you mean 'p'?",
-    "self.x": "self: not-in-queries: `self` cannot be used in a query: it is no event; the pattern's names and the keys "
-    "are what there is",
+    "self.x": "self: not-in-queries: `self` cannot be used in a query: a query is not an event; "
+    "use the pattern's names and the keys",
     "A": "A: type: 'A' is an event type, not a value: `A(...)` makes an event",
     "a.xx": "xx: unknown-field: 'A' has no field 'xx'; did you mean 'x'?",
     "a.getTime": "getTime: unknown-field: 'getTime' is an action of 'A': it is called with `getTime()`",

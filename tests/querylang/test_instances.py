@@ -86,14 +86,14 @@ def test_a_value_that_is_missing() -> None:
 def test_a_value_that_no_parameter_takes() -> None:
     with pytest.raises(InstanceError) as caught:
         bind(template("float period;"), {"perod": 3.0}, "us")
-    assert str(caught.value) == "query 'Q', instance 'us': there is no parameter 'perod'; did you mean 'period'?"
+    assert str(caught.value) == "query 'Q', instance 'us': unknown parameter 'perod'; did you mean 'period'?"
 
 
 def test_a_value_for_a_query_without_parameters() -> None:
     plan = compile_text("inputs { A() within 3; } find A as a").plan.queries[0]
     with pytest.raises(InstanceError) as caught:
         bind(plan, {"p": 3.0})
-    assert str(caught.value) == "query 'query': there is no parameter 'p'; it has no parameters"
+    assert str(caught.value) == "query 'query': unknown parameter 'p'; it has no parameters"
 
 
 def test_defaults_stand_for_what_is_not_given() -> None:
@@ -197,7 +197,7 @@ NO_LENGTHS = [
     (
         "inputs { A() retain p.toInteger(); } find A as a",
         float("nan"),
-        "`retain` of 'A' has no value: nan is no integer",
+        "`retain` of 'A' has no value: nan is not an integer",
     ),
 ]
 

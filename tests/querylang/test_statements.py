@@ -116,8 +116,8 @@ MISTAKES = {
     "a.x;": "a.x: no-effect: this statement has no effect: call an action or assign with `:=`",
     "nope();": "nope: unknown-function: unknown action or event type 'nope'",
     "return 1;": "1: return: the block of a `find` returns nothing",
-    "self.x := 1.0;": "self: not-in-queries: `self` cannot be used in a query: it is no event; the pattern's names and "
-    "the keys are what there is",
+    "self.x := 1.0;": "self: not-in-queries: `self` cannot be used in a query: a query is not an event; "
+    "use the pattern's names and the keys",
 }
 
 

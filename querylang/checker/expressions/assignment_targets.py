@@ -44,4 +44,4 @@ def _described(target: Expression, name: str) -> str:
         case Literal():
             return "a constant"
         case _:
-            return "what a call or an operator gives"
+            return "the result of a call or an operator"

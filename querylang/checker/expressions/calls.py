@@ -168,7 +168,7 @@ def _of_type(inferring: Inferring, type_: Type, name: ast.Name, nodes: Sequence[
     arguments = _built_in_arguments(inferring, name, nodes, signature)
     if not arguments:
         return None
-    assert signature.result is not None, "methods of types give something"
+    assert signature.result is not None, "methods of types return a value"
     return Call(signature.result, f"{type_}.{name.text}", arguments[0], arguments[1:])
 
 

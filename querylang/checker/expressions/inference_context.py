@@ -45,7 +45,7 @@ class Inferring(Protocol):
 
 def type_of(value: Expression) -> Type:
     """The type of an expression that has a value."""
-    assert value.type is not None, "what returns nothing is no value"
+    assert value.type is not None, "an expression used as a value has a type"
     return value.type
 
 

@@ -134,7 +134,7 @@ class Namespace:
 
     def _type(self, node: ast.TypeName) -> Type | None:
         expected = _GENERIC.get(node.word, 0)
-        assert len(node.of) == expected, "the grammar counts what stands between `<` and `>`"
+        assert len(node.of) == expected, "the grammar counts the types between `<` and `>`"
         if node.word in _WORDS:
             return _WORDS[node.word]
         if not expected:

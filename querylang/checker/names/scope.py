@@ -11,8 +11,8 @@ from querylang.plan.expression import Expression
 from querylang.syntax import ast
 
 _FOREIGN = {
-    "self": "it is no event; the pattern's names and the keys are what there is",
-    "currentTime": "a replay would give other results; `getTime()` is the time of an event",
+    "self": "a query is not an event; use the pattern's names and the keys",
+    "currentTime": "each replay would give another result; `getTime()` is the time of an event",
 }
 """Names of the vendor's larger language that queries cannot use, with the reason."""
 

@@ -166,7 +166,7 @@ def _keys(node: ast.InputDefinition, schema: EventSchema, constants: Constants) 
         elif name.text in constants.parameters:
             facts = {"name": name.text, "what": "the key"}
             mistake = QueryError.of(Mistake.NAME_IS_PARAMETER, name.span, **facts)
-            constants.diagnostics.add(mistake.with_hint(f"`{item.source.text} as ...` gives it one"))
+            constants.diagnostics.add(mistake.with_hint(f"`{item.source.text} as ...` renames it"))
         keys.setdefault(name.text, CheckedKey(name.text, value))
     return tuple(keys.values())
 
