@@ -38,7 +38,7 @@ class Queries:
     @property
     def names(self) -> tuple[str, ...]:
         """The queries' names, in the order of the text."""
-        return tuple(query.plan.name for query in self.checked.queries)
+        return tuple(query.name for query in self.checked.queries)
 
     @property
     def warnings(self) -> tuple[QueryError, ...]:
@@ -48,14 +48,14 @@ class Queries:
     @property
     def open_types(self) -> tuple[str, ...]:
         """Event types that the queries read and that have no defined field: data may add some."""
-        read = dict.fromkeys(event for query in self.checked.queries for event in _types_of(query.plan))
+        read = dict.fromkeys(event for query in self.checked.queries for event in _types_of(query))
         fields = {event.name: event.fields for event in self.checked.events}
         return tuple(event for event in read if not fields.get(event))
 
     @property
     def input_types(self) -> tuple[str, ...]:
         """The event types of all inputs, without heartbeats."""
-        return tuple(dict.fromkeys(item.event for query in self.checked.queries for item in query.plan.inputs))
+        return tuple(dict.fromkeys(item.event for query in self.checked.queries for item in query.inputs))
 
     def plan(self, schemas: Schemas | None = None, parameters: Given = NOTHING) -> Plan:
         """Compile for data with these schemas, with values for all parameters.

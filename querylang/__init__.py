@@ -8,7 +8,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from querylang.checker.checked import Checked, CheckedQuery
+from querylang.checker.checked import Checked
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
 from querylang.parameters.binding import InstanceError, bind, instances_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checked",
-    "CheckedQuery",
     "Compiled",
     "EnsueError",
     "InputError",

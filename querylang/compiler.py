@@ -8,4 +8,4 @@ from querylang.plan.model import Plan
 
 def compile_checked(checked: Checked) -> Plan:
     """The plan; queries with parameters are templates in it (`querylang.parameters.binding`)."""
-    return Plan(checked.events, tuple(query.plan for query in checked.queries))
+    return Plan(checked.events, checked.queries)

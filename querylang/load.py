@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path, PurePath
 
-from querylang.checker.checked import Checked, CheckedQuery
+from querylang.checker.checked import Checked
 from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.catalogue import Catalogue
 from querylang.checker.query.check_query import check_query
 from querylang.compiler import compile_checked
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.value_types import Type
 from querylang.source import Source, Span
 from querylang.syntax import ast
@@ -135,7 +135,7 @@ def _check(
         diagnostics.extend(mistakes)
     diagnostics.extend(catalogue.complete())
     folders = set(defining_folders)
-    queries: list[CheckedQuery | None] = []
+    queries: list[QueryPlan | None] = []
     places: dict[str, Span] = {}
     for file in files:
         is_strict = bool(file.events) or _folder(file.source) in folders

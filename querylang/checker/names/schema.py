@@ -75,11 +75,6 @@ class EventSchema:
         return [item.name for item in self.fields]
 
     @property
-    def member_names(self) -> list[str]:
-        """All names after a dot: fields, constants, actions."""
-        return [*self.field_names, *(name for name, _value in self.constants), *(item.name for item in self.actions)]
-
-    @property
     def event_type(self) -> EventType:
         """The event type for the plan."""
         return EventType(self.name, self.fields, self.bodies)

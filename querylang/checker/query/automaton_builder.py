@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
-from querylang.checker.checked import Both, Either, Pattern, Sequence, TermOf
+from querylang.checker.query.pattern_tree import Both, Either, Pattern, Sequence, TermOf
 from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
 from querylang.plan.expression import terms_of
 from querylang.plan.model import Between, Condition, Term, Where, Within, Without, mentioned_terms

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from querylang.checker.checked import CheckedQuery, Pattern
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.schema import ActionSignature
 from querylang.checker.names.scope import Scope
@@ -20,7 +19,7 @@ from querylang.checker.query.find_every import CheckedEvery, check_every, select
 from querylang.checker.query.inputs import CheckedInputs, check_inputs
 from querylang.checker.query.lint import warn_of_unused
 from querylang.checker.query.parameters import check_metadata, check_parameters
-from querylang.checker.query.pattern_text import pattern_text
+from querylang.checker.query.pattern_tree import Pattern, pattern_text
 from querylang.checker.query.patterns import CheckedPattern, check_pattern, parts_of
 from querylang.checker.statements.actions import check_actions, signatures
 from querylang.checker.statements.blocks import CheckedBlock, check_block
@@ -31,12 +30,12 @@ from querylang.plan.model import Condition, Parameter, QueryPlan
 from querylang.syntax import ast
 
 
-def check_query(query: ast.Query, name: str, namespace: Namespace) -> CheckedQuery | None:
+def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan | None:
     """One query under its name; None if it has a mistake, which is reported."""
-    checked = _Checking(query, namespace).checked(name)
-    if checked is not None:
-        warn_of_unused(query, checked.plan, namespace.diagnostics)
-    return checked
+    plan = _Checking(query, namespace).plan(name)
+    if plan is not None:
+        warn_of_unused(query, plan, namespace.diagnostics)
+    return plan
 
 
 class _Checking:
@@ -60,7 +59,7 @@ class _Checking:
             self.pattern = check_pattern(self.find.pattern, self.inputs, self.constants)
         self.actions: Mapping[str, ActionSignature] = signatures(query.actions, namespace)
 
-    def checked(self, name: str) -> CheckedQuery | None:
+    def plan(self, name: str) -> QueryPlan | None:
         """The whole query; None if it has a mistake, or a part that could not be parsed."""
         self._refuse_clashes()
         scope = self._where_scope()
@@ -78,7 +77,7 @@ class _Checking:
         if automaton is None:
             return None
         inputs = tuple(item.input for item in self.inputs.items)
-        plan = QueryPlan(
+        return QueryPlan(
             name=name,
             keys=self.inputs.keys,
             inputs=inputs,
@@ -96,7 +95,6 @@ class _Checking:
             metadata=metadata,
             pattern=pattern_text(pattern, terms, inputs),
         )
-        return CheckedQuery(pattern, plan)
 
     def _automaton(
         self, pattern: Pattern, conditions: tuple[Condition, ...], decided_late: tuple[int, ...]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import assert_never
 
-from querylang.checker.checked import Both, Either, Pattern, Sequence, TermOf
 from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.names.schema import EventSchema
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs
+from querylang.checker.query.pattern_tree import Both, Either, Pattern, Sequence, TermOf
 from querylang.errors import Mistake
 from querylang.plan.expression import EventOf, Expression
 from querylang.plan.model import Term, Wait
