@@ -23,8 +23,9 @@ class InputError(EnsueError):
 
 
 class FileErrors(InputError):
-    """All mistakes of a file other than a query text: its path, and per mistake its message and, if
-    known, its line.
+    """All mistakes of a file other than a query text.
+
+    `found`: per mistake the line, if known, and the message.
     """
 
     def __init__(self, path: str, found: Sequence[tuple[int | None, str]]) -> None:

@@ -67,8 +67,9 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _cut(text: str, begin: int, end: int, place: int) -> tuple[str, int]:
-    """The line from `begin` to `end`, cut around the span if it is long; and where the span is in
-    it.
+    """The line from `begin` to `end`, cut around the span if it is long.
+
+    And where the span is in it.
     """
     end -= text.endswith("\r", begin, end)
     first, last = begin, end

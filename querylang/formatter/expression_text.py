@@ -167,8 +167,9 @@ def _means(written: str, value: float | Decimal) -> bool:
 
 
 def _rooted(text: str) -> str:
-    """A qualified name from its text; its first word must not be a keyword, and a leading dot is
-    kept.
+    """A qualified name from its text.
+
+    Its first word must not be a keyword, and a leading dot is kept.
     """
     root, words = ("." if text.startswith(".") else ""), text.removeprefix(".")
     return f"{root}{'#' if words.partition('.')[0] in KEYWORDS and not root else ''}{words}"

@@ -51,9 +51,7 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """What is between two words of the source: comments, and whether an empty line is before the
-    second.
-    """
+    """The comments between two words, and whether an empty line is before the second word."""
 
     notes: tuple[_Note, ...] = ()
     ends_blank: bool = False
@@ -82,8 +80,9 @@ def _with_comments(source: Source, comments: Sequence[Comment], layout: str) -> 
 
 
 def _text(written: Token, read: Token | None) -> str:
-    """How a word is written: as the printer does; an expression in a string with comments stays as
-    it is.
+    """How a word is written: as the printer does.
+
+    An expression in a string with comments stays as it is.
     """
     if read is None or {read.type, written.type} != {"STRING_LITERAL"} or read.content == written.content:
         return written.span.text
@@ -199,8 +198,9 @@ class _Lines:
         return "".join(self._parts)
 
     def _line(self, before: Token | None, token: Token, between: str, gap: _Gap, indent: str) -> None:
-        """Add a word that begins a line; comments are on lines before it, or after the word before
-        it.
+        """Add a word that begins a line.
+
+        Comments are on lines before it, or after the word before it.
         """
         wants_blank = between.count("\n") > 1
         may_be_blank = before is not None and before.type != "LBRACE"

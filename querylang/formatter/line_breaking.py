@@ -39,8 +39,9 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """A part of a line, and how many levels its first line (`first`) and further ones (`rest`) are
-    indented.
+    """A part of a line.
+
+    `first`, `rest`: by how many levels its first line and further lines are indented.
     """
 
     text: str
@@ -54,8 +55,9 @@ class _Segment:
 
 
 def wrapped(line: str) -> list[str]:
-    """The line without marks, or its parts. After a head of several lines the block's brace gets
-    its own line.
+    """The line without marks, or its parts.
+
+    After a head of several lines the block's brace gets its own line.
     """
     text = line.lstrip(" ")
     level = (len(line) - len(text)) // len(INDENT)
@@ -118,8 +120,9 @@ def _filled(texts: list[str], segment: _Segment) -> list[str]:
 
 
 def _at_brackets(segment: _Segment) -> list[_Segment]:
-    """The segment with the inside of its widest brackets on lines of its own; empty without
-    brackets.
+    """The segment with the inside of its widest brackets on lines of its own.
+
+    Empty without brackets.
     """
     depth, opened = 0, 0
     widest = (0, 0)

@@ -29,9 +29,7 @@ from querylang.plan.value_types import Type
 
 
 class InstanceError(InputError):
-    """An instance with a value that is missing, unknown, of a wrong type, or makes a window or wait
-    impossible.
-    """
+    """A value that is missing, unknown, of a wrong type, or makes a window or wait impossible."""
 
 
 class StoppedError(InstanceError):
@@ -42,8 +40,7 @@ class StoppedError(InstanceError):
 
 
 def instances_of(query: QueryPlan) -> tuple[QueryPlan, ...]:
-    """The instances of a query without given values: one if each parameter has a default, else
-    none.
+    """The instances of a query without given values: one if each parameter has a default.
 
     Raises InstanceError if the defaults make a window or a wait impossible.
     """
@@ -107,8 +104,9 @@ def _float(given: Any) -> float:
 
 
 def _decimal(given: Any) -> Decimal:
-    """Numbers as they are written: 0.1 is a tenth. Text may be a decimal literal of queries:
-    `1.5d`.
+    """Numbers as they are written: 0.1 is a tenth.
+
+    Text may be a decimal literal of queries: `1.5d`.
     """
     if isinstance(given, bool) or not isinstance(given, int | float | str | Decimal):
         raise TypeError

@@ -25,13 +25,13 @@ _NAME = re.compile(r"[\w-][\w.-]*")
 
 
 def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False) -> Plan:
-    """The plan with each query replaced by its instances; without a name if no parameter needs a
-    value.
+    """The plan with each query replaced by its instances.
 
-    A query whose parameters need values and get none has no instance and is left out. An instance
-    whose values leave a window or a wait without length is stopped (`Plan.stopped`), and the others
-    run. With `is_check` that is a mistake like others. Raises FileErrors for values that no query
-    takes, and if no instance is left.
+    An instance has no name if no parameter needs a value. A query whose parameters need values and
+    get none has no instance and is left out. An instance whose values leave a window or a wait
+    without length is stopped (`Plan.stopped`), and the others run. With `is_check` that is a
+    mistake like others. Raises FileErrors for values that no query takes, and if no instance is
+    left.
     """
     mistakes: Mistakes = []
     wanted = _by_query(plan.queries, given.values, mistakes)

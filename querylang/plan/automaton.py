@@ -25,8 +25,9 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What may be bound next, going back in time; for the same event earlier transitions are
-    preferred.
+    """What may be bound next, going back in time.
+
+    For the same event earlier transitions are preferred.
     """
 
     transitions: tuple[Transition, ...]

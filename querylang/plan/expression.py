@@ -89,9 +89,7 @@ class EventOf:
 
 @dataclass(frozen=True, slots=True)
 class SelectOf:
-    """The value of the `select` clause at this position, in `having` and in the block of a `find
-    every`.
-    """
+    """The value of the `select` clause at this position, for `having` and the block."""
 
     type: Type
     index: int
@@ -144,8 +142,9 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a built-in method: `receiver.method(arguments)`; events have `toString getTime
-    clone`.
+    """A call of a built-in method: `receiver.method(arguments)`.
+
+    Events have `toString getTime clone`.
 
     A method of a type has the type's name before a dot, `integer.parse`, and its first argument as
     receiver.

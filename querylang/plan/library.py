@@ -128,8 +128,9 @@ _SELF = Type.event("self")
 
 
 def _row(kinds: str, signature: str, summary: str) -> Method:
-    """A row from text: the kinds of receivers, `name(parameters) result`; `?` marks an optional
-    parameter.
+    """A row from text: the kinds of receivers, `name(parameters) result`.
+
+    `?` marks an optional parameter.
     """
     name, _, rest = signature.partition("(")
     inside, _, result = rest.rpartition(")")

@@ -225,8 +225,9 @@ class TimelineKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimePolicy:
-    """The ordering policy of a source, if one was chosen (docs/time.md). Durations are
-    microseconds.
+    """The ordering policy of a source, if one was chosen (docs/time.md).
+
+    Durations are microseconds.
 
     The bound of a timeline is the largest of these: its heartbeats, the arrival clock less
     `max_delay`, the newest time less `disorder`, one microsecond after the newest time once it is
@@ -339,8 +340,9 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A part of a `where` clause between its outer `and`s. `mentions`: the terms in the whole
-    clause.
+    """A part of a `where` clause between its outer `and`s.
+
+    `mentions`: the terms in the whole clause.
     """
 
     condition: Expression
@@ -357,8 +359,9 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """No event of the input that fulfils `condition` is in the range; `between` None: the whole
-    pattern.
+    """No event of the input that fulfils `condition` is in the range.
+
+    `between` None: the whole pattern.
 
     In `condition` the event is the term after the last one of the pattern.
     """
@@ -446,9 +449,7 @@ class QueryPlan:
 
     @property
     def within(self) -> int | None:
-        """The shortest `within` over the whole pattern of an instance, in microseconds; None: no
-        limit.
-        """
+        """The shortest `within` over the whole pattern in microseconds; None: no limit."""
         whole = [item.duration for item in self.conditions if isinstance(item, Within) and item.between is None]
         return min((known(duration) for duration in whole), default=None)
 

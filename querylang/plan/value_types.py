@@ -64,9 +64,7 @@ class Type:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether values are booleans, integers, floats or strings, so that numeric columns can
-        hold them.
-        """
+        """Whether numeric columns can hold the values: booleans, integers, floats, strings."""
         return self in SCALARS
 
     def __str__(self) -> str:

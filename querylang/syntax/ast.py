@@ -40,8 +40,9 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """A type as written: `float`, `sequence<float>`, `com.example.A`. `of`: the types in `<` and
-    `>`.
+    """A type as written: `float`, `sequence<float>`, `com.example.A`.
+
+    `of`: the types in `<` and `>`.
     """
 
     span: Span = field(compare=False)
@@ -54,8 +55,9 @@ class TypeName:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal. An integer may still be too large; a minus sign before it decides. Decimals:
-    `1.5d`.
+    """A literal.
+
+    An integer may still be too large; a minus sign before it decides. Decimals: `1.5d`.
     """
 
     span: Span = field(compare=False)
@@ -94,9 +96,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`receiver.name(arguments)`, or `name(arguments)` without a receiver, where `name` may be
-    qualified.
-    """
+    """`receiver.name(arguments)`; without a receiver `name` may be qualified."""
 
     span: Span = field(compare=False)
     receiver: Expression | None
@@ -106,8 +106,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class TypeCall:
-    """`integer.parse(text)`, `sequence<float>()`, `location(1.0, 2.0, 3.0, 4.0)` (the latter
-    without a name).
+    """`integer.parse(text)`, `sequence<float>()`.
+
+    `name` None: a constructor, `location(1.0, 2.0, 3.0, 4.0)`.
     """
 
     span: Span = field(compare=False)
@@ -245,10 +246,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class VendorSend:
-    r"""`%send("eventType":"T", ..., "channel":"\"c\"", "fields":{"f":"expression"});`, from the
-    vendor's editor.
+    r"""`%send("eventType":"T", ..., "channel":"\"c\"", "fields":{"f":"expression"});`.
 
-    - the expressions in the strings are parsed, with places in the strings
+    The vendor's editor writes it. The expressions in the strings are parsed, with places in the
+    strings.
+
     - `channel`: None: not given.
     - `extra`: the other items as written, for the printer.
     """
@@ -298,8 +300,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`if condition { ... } else { ... }`; `else if` is an else part with one `If`; None: no else
-    part.
+    """`if condition { ... } else { ... }`.
+
+    `else if` is an else part with one `If`; None: no else part.
     """
 
     span: Span = field(compare=False)
@@ -310,8 +313,9 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class IfPresent:
-    """`ifpresent a as b, c { ... } else { ... }`: unpacks optionals; without `as` a name keeps its
-    own.
+    """`ifpresent a as b, c { ... } else { ... }`: unpacks optionals.
+
+    Without `as` a name keeps its own.
     """
 
     span: Span = field(compare=False)
@@ -522,8 +526,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`field [as name]`, or `action(...) as name` with `arguments`; also of `with unique`, without
-    `as`.
+    """`field [as name]`, or `action(...) as name` with `arguments`.
+
+    Also of `with unique`, without `as`.
     """
 
     span: Span = field(compare=False)
@@ -663,8 +668,9 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query; a bare body has no name. A missing part is None; one that could not be parsed is
-    Broken.
+    """One query; a bare body has no name.
+
+    A missing part is None; one that could not be parsed is Broken.
     """
 
     span: Span = field(compare=False)

@@ -62,8 +62,9 @@ def _event(source: Source, tokens: list[Token]) -> Iterator[Token]:
 
 
 def _after_member(tokens: list[Token], position: int) -> int:
-    """The position after a member: an action's block, or the next `;`. A field may have an action's
-    type.
+    """The position after a member: an action's block, or the next `;`.
+
+    A field may have an action's type.
     """
     kinds = [token.type for token in tokens[position : position + 3]]
     is_action = kinds[:1] == ["ACTION"] and kinds[1:2] != ["LT"]

@@ -42,9 +42,7 @@ _FIRST_NAMES = frozenset({"stream", *_STATEMENT_WORDS})
 
 
 def folded(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens, each foreign construct as one REFUSED (with its `;` or block) or REFUSED_VALUE
-    (without).
-    """
+    """The tokens with each foreign construct as one REFUSED (a statement) or REFUSED_VALUE."""
     kept: list[Token] = []
     position = 0
     while position < len(tokens):

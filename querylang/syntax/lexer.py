@@ -154,11 +154,10 @@ def _report_at(t: Any, mistake: Mistake, start: int, end: int, **facts: str) -> 
 
 
 def _end_on_later_line(text: str, position: int) -> int | None:
-    """The position after a string of several lines, which are legal but rare; None if its end is
-    missing.
+    """The position after a string of several lines; None if its end is missing.
 
-    The next quote ends the string if it is the only unpaired one in its line, and if what follows
-    can follow a string.
+    Such strings are legal but rare. The next quote ends the string if it is the only unpaired one
+    in its line, and if what follows can follow a string.
     """
     found = _NEXT_QUOTE.match(text, position)
     if found is None:

@@ -195,9 +195,7 @@ class Parser(Grammar):
         return is_name
 
     def _is_meant_as_name(self, token: Token) -> bool:
-        """Whether a keyword was meant as a name: a name is accepted here, and the next token after
-        it.
-        """
+        """Whether a keyword was meant as a name: a name and the next token are accepted here."""
         before = self.tokens[max(0, self.position - 3) : self.position]
         after = [item.type for item in self.tokens[self.position + 1 : self.position + 2]]
         return self._accepts(len(self.states), (), ("NAME", *after)) and is_meant_as_name(token, before)
@@ -215,9 +213,7 @@ class Parser(Grammar):
         return False
 
     def _give_up_part(self) -> bool:
-        """Give up the smallest part around the mistake: replace it on the stack and skip its
-        remaining tokens.
-        """
+        """Give up the smallest part around the mistake, on the stack and in the next tokens."""
         self._enter_list()
         if self._partners is None:
             self._partners = paired(self.tokens)
@@ -266,10 +262,10 @@ class Parser(Grammar):
                 return
 
     def _search_start(self, partners: dict[int, int]) -> int:
-        """Where to search for the end of a part: after the braces, if the mistake is the first
-        token in them.
+        """Where to search for the end of a part.
 
-        `while { print "x"; }`: the brace was taken for a dictionary's.
+        That is after the braces if the mistake is the first token in them. `while { print "x"; }`:
+        the brace was taken for a dictionary's.
         """
         last = self.position - 1
         is_first = bool(self.values) and last >= 0 and self.values[-1] is self.tokens[last]
@@ -313,8 +309,9 @@ def _items(parser: Parser) -> tuple[ast.EventDefinition | ast.Query, ...]:
 
 
 def _query(parser: Parser, parts: QueryParts) -> ast.Query:
-    """A query with its sections; reports sections that are missing, duplicate or in the wrong
-    order.
+    """A query with its sections.
+
+    Reports sections that are missing, duplicate or in the wrong order.
     """
     found: dict[str, Section] = {}
     for section in (item for item in parts.sections if item.keyword):

@@ -31,8 +31,9 @@ _CLOSING = frozenset(PAIRS.values())
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the text that may be given up, and how its end is found. Brackets are skipped
-    whole.
+    """A part of the text that may be given up, and how its end is found.
+
+    Brackets are skipped whole.
 
     - `before`: kinds of tokens that follow it.
     - `through`: kinds that are its last token (`RBRACE`: of a block).

@@ -47,8 +47,7 @@ _MOST_NAMED = 6
 def unexpected(
     source: Source, token: Token | None, expected: Iterable[str], before: Sequence[Token], *, is_name: bool
 ) -> QueryError:
-    """The mistake of this token (None: the end of the text) where only `expected` kinds are
-    accepted.
+    """The mistake of a token where only `expected` kinds are accepted; None: the text's end.
 
     `before`: the tokens before it, of which the last two count. `is_name`: a keyword meant as a
     name.
@@ -92,9 +91,7 @@ def _begins_part(token: Token, before: Sequence[Token]) -> bool:
 
 
 def _misspelt_statement(before: Sequence[Token]) -> QueryError | None:
-    """`prnt "x";`: the word before the token begins a statement and is near to a statement's
-    keyword.
-    """
+    """The mistake if the word before the token is nearly a statement's keyword: `prnt "x";`."""
     match before[-2:]:
         case [Token(type="LBRACE" | "RBRACE" | "SEMICOLON"), Token(type="NAME") as word]:
             keyword = nearest(word.content, _STATEMENT_WORDS)
@@ -117,8 +114,9 @@ def _found(token: Token) -> str:
 
 
 def _in_words(kinds: list[str]) -> str:
-    """`;`, a name or an expression: a handful at most; keywords that structure a file only if
-    nothing else fits.
+    """`;`, a name or an expression: a handful at most.
+
+    Keywords that structure a file only if nothing else fits.
     """
     left = set(kinds)
     left -= set() if left >= _ARITHMETIC else {"PLUS"}

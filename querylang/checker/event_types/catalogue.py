@@ -66,8 +66,9 @@ class Catalogue:
         self._add(file, None)
 
     def add_definitions(self, file: ast.File, found: Iterable[QueryError]) -> None:
-        """Add a definition file. Mistakes in it, `found` too, are reported only if a query uses the
-        type.
+        """Add a definition file.
+
+        Mistakes in it, `found` too, are reported only if a query uses the type.
         """
         self._add(file, list(found))
 
@@ -146,9 +147,7 @@ class Catalogue:
         return list(known.values())
 
     def _give_names(self, definitions: list[_Definition]) -> None:
-        """Give plan names: short, or with the package if types of two packages share the short
-        name.
-        """
+        """Give plan names: with the package if types of two packages share the short name."""
         qualified: dict[str, list[str]] = {}
         for name in (*self.data, *(item.qualified_name for item in definitions)):
             names = qualified.setdefault(name.rpartition(".")[2], [])
@@ -164,9 +163,7 @@ class Catalogue:
             item.plan_name = plan_names[item.qualified_name]
 
     def _with_reported_mistakes(self, schema: EventSchema, item: _Definition) -> EventSchema:
-        """Report mistakes in actions: of a query text at once, of a definition file when they are
-        called.
-        """
+        """Report mistakes in actions of a query text; keep those of a definition file."""
         if item.is_separate:
             usable = {action.name for action in schema.actions if not action.problems}
             return replace(schema, bodies=tuple(body for body in schema.bodies if body.name in usable))

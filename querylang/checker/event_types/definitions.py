@@ -33,8 +33,9 @@ _CONSTANT_TYPES = (Type.BOOLEAN, Type.STRING, *NUMBERS)
 def with_members(
     node: ast.EventDefinition, plan_name: str, namespace: Namespace, columns: Mapping[str, Type] | None
 ) -> EventSchema:
-    """The fields, constants and signatures of a definition. `columns`: the fields that the data
-    has.
+    """The fields, constants and signatures of a definition.
+
+    `columns`: the fields that the data has.
     """
     diagnostics = namespace.diagnostics
     section = diagnostics.section()
@@ -176,9 +177,7 @@ def _names_twice(node: ast.EventDefinition) -> Iterator[ast.Name]:
 
 
 def _annotation_name(annotation: ast.Annotation, namespace: Namespace) -> str | None:
-    """The name of a query annotation; None if it is another's, or if it is unknown, which is
-    reported.
-    """
+    """The name of a query annotation; None for others, and for unknown ones, which are reported."""
     package, _, name = annotation.name.text.rpartition(".")
     if package not in ("", ANNOTATION_PACKAGE):
         return None

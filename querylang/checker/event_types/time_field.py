@@ -13,8 +13,7 @@ _SECONDS = (Type.FLOAT, Type.INTEGER)
 
 
 def source_time(schema: EventSchema, name: ast.Name, namespace: Namespace) -> Expression | None:
-    """The source time of an event: an action without arguments or a field, float or integer
-    seconds.
+    """The source time of an event in seconds: an action without arguments, or a field.
 
     None if it is neither, which is reported, or if its type is open.
     """

@@ -32,8 +32,9 @@ _CONVERSIONS = ("toString", "toInteger", "toFloat", "toDecimal")
 
 
 def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) -> Expression | None:
-    """Check `receiver.name(arguments)` or `name(arguments)`; the receiver may be the start of a
-    qualified name.
+    """Check `receiver.name(arguments)` or `name(arguments)`.
+
+    The receiver may be the start of a qualified name.
     """
     if node.receiver is None:
         return _function(inferring, node, is_statement=is_statement)
@@ -57,9 +58,7 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
 
 
 def type_call(inferring: Inferring, node: ast.TypeCall) -> Expression | None:
-    """Check `integer.parse(text)`, `location(0.0, 0.0, 1.0, 1.0)`, `optional<float>(1.0)`,
-    `sequence<float>()`.
-    """
+    """Check `integer.parse(text)`, `location(0.0, 0.0, 1.0, 1.0)`, `sequence<float>()`."""
     type_ = inferring.namespace.type_of(node.type)
     if type_ is None:
         return None
@@ -121,9 +120,7 @@ def invoked(
 
 
 def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Expression | None:
-    """Check `name(...)`: an action of the same query or event, an aggregate, an event's
-    constructor.
-    """
+    """Check `name(...)`: an action, an aggregate, or an event's constructor."""
     name, scope = node.name, inferring.scope
     if name.text in scope.actions:
         signature = scope.actions[name.text]

@@ -29,8 +29,9 @@ class Inferring(Protocol):
         """The meaning of names of types."""
 
     def typed(self, node: ast.Expression, wanted: Type | None = None) -> Expression | None:
-        """The typed expression. `wanted`: the type of an empty `[]` or `{}`; it converts or refuses
-        nothing.
+        """The typed expression.
+
+        `wanted`: the type of an empty `[]` or `{}`; it converts or refuses nothing.
         """
 
     def of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:

@@ -55,9 +55,7 @@ def _returned(action: Action) -> Expression | None:
 
 
 def _form(action: Action, forms: Mapping[str, Expression]) -> Expression | None:
-    """The action's expression over the event as term 0; None if it calls an action that is not
-    inlined (yet).
-    """
+    """The action's expression over the event as term 0; None if it cannot be inlined (yet)."""
 
     def over_the_event(node: Expression) -> Expression:
         match node:

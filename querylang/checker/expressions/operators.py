@@ -28,8 +28,9 @@ def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
 
 
 def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
-    """Check `left operator right`; both sides have one type. An empty literal gets the type of the
-    other side.
+    """Check `left operator right`; both sides have one type.
+
+    An empty literal gets the type of the other side.
     """
     left, right = _sides(inferring, node)
     if left is None or right is None:
@@ -53,9 +54,7 @@ def _sides(inferring: Inferring, node: ast.Binary) -> tuple[Expression | None, E
 
 
 def _hint(operator: str, left: Type, right: Type) -> str | None:
-    """How to make both sides one type: convert the narrower number, or next to text convert to
-    text.
-    """
+    """A hint how to convert one side to the other's type."""
     for found, wanted in ((left, right), (right, left)):
         if found.kind is Kind.OPTIONAL and found.of[0] == wanted:
             return "what may be unset is read in `ifpresent` or with `.getOrThrow()`"

@@ -99,9 +99,7 @@ class Namespace:
         return QueryError.of(Mistake.UNKNOWN_EVENT, name.span, name=name.text).suggesting(name.text, self.types.names)
 
     def candidates(self, text: str) -> list[str]:
-        """The qualified names that a name may mean here: one, none, or several with the same
-        precedence.
-        """
+        """The qualified names that a name may mean: one, none, or several with equal precedence."""
         known = self.types.plan_names
         if text.startswith("."):
             return [text[1:]] if text[1:] in known else []
@@ -171,9 +169,7 @@ class Namespace:
 
 
 def path_of(node: ast.Expression | None) -> ast.Name | None:
-    """The qualified name that a dotted expression spells, `com.example.A`; None if it is something
-    else.
-    """
+    """The name that a dotted expression spells, `com.example.A`; None for other expressions."""
     words: list[ast.Name] = []
     while isinstance(node, ast.Member):
         words.append(node.name)

@@ -46,8 +46,9 @@ Remainder = TermOf | Sequence["Remainder"] | Both["Remainder"] | Either["Remaind
 
 
 class Step(NamedTuple):
-    """One event of `input` is bound to the terms `binds`; `remainder` None: the pattern is
-    complete.
+    """One event of `input` is bound to the terms `binds`.
+
+    `remainder` None: the pattern is complete.
     """
 
     input: int

@@ -39,8 +39,9 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
 
 
 class _Checking:
-    """The parts of one query in the order in which they are checked; each sees the names of those
-    before.
+    """The parts of one query in the order in which they are checked.
+
+    Each sees the names of those before.
     """
 
     def __init__(self, query: ast.Query, namespace: Namespace) -> None:

@@ -50,8 +50,9 @@ class Clauses:
         return tuple(found)
 
     def _where(self, node: ast.Expression) -> Iterator[Condition]:
-        """One condition per part between the outer `and`s; all are ignored if one of the names is
-        unset.
+        """One condition per part between the outer `and`s.
+
+        All are ignored if one of the names is unset.
         """
         names = list(names_in(node))
         self._refuse_both_sides(names)

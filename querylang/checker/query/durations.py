@@ -55,8 +55,9 @@ class Constants:
         return Scope(self.parameters, forbidden, unknown=mistake, is_whole=self.is_whole)
 
     def duration(self, node: ast.Duration, what: str) -> Duration | None:
-        """A duration greater than 0; a number without a unit is in seconds. `what`: how messages
-        call it.
+        """A duration greater than 0; a number without a unit is in seconds.
+
+        `what`: how messages call it.
         """
         if isinstance(node, ast.TimeLiteral):
             length = self._of_units(node)
@@ -110,9 +111,7 @@ class Constants:
         return None
 
     def _of_units(self, node: ast.TimeLiteral) -> Fraction | None:
-        """The sum of a time literal's parts; None if a unit is unknown, a duplicate or after a
-        smaller one.
-        """
+        """The sum of a time literal's parts; None if a unit is wrong, which is reported."""
         total = Fraction(0)
         before: ast.Name | None = None
         is_right = True

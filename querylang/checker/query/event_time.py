@@ -70,9 +70,7 @@ class Clock:
         return None if signature is None else event_value(schema, key.source, key.arguments, self.constants)
 
     def _time_of(self, schema: EventSchema, place: ast.Name) -> Expression | None:
-        """The time of a type's events: by the input's name for it, otherwise by their own
-        `@TimeFrom`.
-        """
+        """The time of a type's events: by the input's name for it, else by their `@TimeFrom`."""
         written = self._written.text if self._written is not None else self.schema.time_from
         for name in (written, schema.time_from):
             if name is not None and (schema.action(name) is not None or schema.type_of(name) is not None):

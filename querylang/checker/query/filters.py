@@ -120,8 +120,9 @@ class _Filters:
         return Binary(Type.BOOLEAN, operator, FieldOf(type_, 0, name), right)
 
     def _range(self, item: ast.Filter, test: ast.Range, name: str) -> list[Expression]:
-        """Both ends of a range. With parameters either end may be the greater one (Apama 10.15
-        help).
+        """Both ends of a range.
+
+        With parameters either end may be the greater one (Apama 10.15 help).
         """
         above, below = ">=" if test.includes_low else ">", "<=" if test.includes_high else "<"
         low, high = (self._right(name, above, end, item) for end in (test.low, test.high))

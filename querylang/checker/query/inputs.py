@@ -77,9 +77,7 @@ class CheckedInputs:
         return self.items[0].keys if self.items else ()
 
     def find(self, name: ast.Name) -> tuple[int | None, EventSchema | None]:
-        """The input of an event type, by index, and its schema; None if there is none, which is
-        reported.
-        """
+        """The index and schema of an event type's input; None: not an input, which is reported."""
         if name.text not in self._found:
             self._found[name.text] = self._index(name.text)
         index = self._found[name.text]

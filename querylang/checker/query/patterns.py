@@ -84,8 +84,9 @@ class CheckedPattern:
         return next((index for index, term in enumerate(self.terms) if term.name.text == name), None)
 
     def events(self, *, with_optionals: bool = False) -> dict[str, Expression | None]:
-        """What the terms' names mean. `with_optionals`: one under an `or` is an optional, as in a
-        block.
+        """What the terms' names mean.
+
+        `with_optionals`: one under an `or` is an optional, as in a block.
         """
         found: dict[str, Expression | None] = {}
         for index, term in enumerate(self.terms):
@@ -191,9 +192,7 @@ def _joined(operator: str, parts: list[Pattern | None]) -> Pattern | None:
 
 
 def _chained(pattern: ast.Pattern) -> list[ast.Pattern]:
-    """The parts between all `->` that are not under another operator: `(a -> b) -> c` is `a -> b ->
-    c`.
-    """
+    """The parts of a `->` chain: `(a -> b) -> c` is `a -> b -> c`."""
     parts: list[ast.Pattern] = []
     waiting = [pattern]
     while waiting:

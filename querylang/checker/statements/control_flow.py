@@ -17,14 +17,16 @@ def declared_names(block: ast.Block) -> list[str]:
 
 def changed_names(block: ast.Block) -> list[str]:
     """The names whose values the block may change: by assignment, by a call, or as an argument.
+
     Each once.
     """
     return list(dict.fromkeys(name for node in _touched(block) for name in _roots(node)))
 
 
 def always_returns(block: ast.Block, level: int = 1) -> bool:
-    """Whether no path reaches the block's end. Parts that could not be parsed, or are too deep, may
-    return.
+    """Whether no path reaches the block's end.
+
+    Parts that could not be parsed, or are too deep, may return.
     """
     return level > DEEPEST or any(_returns(statement, level + 1) for statement in block.statements)
 

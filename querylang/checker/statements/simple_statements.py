@@ -87,8 +87,9 @@ def _evaluation(node: ast.Expression, inference: Inference) -> plan.Statement | 
 
 
 def _vendor_send(node: ast.VendorSend, inference: Inference) -> plan.Statement | None:
-    """`%send(...)`: fields by name, all others with their defaults; without a channel, to the
-    default one.
+    """`%send(...)`: fields by name, all others with their defaults.
+
+    Without a channel, to the default one.
     """
     channel = DEFAULT_CHANNEL if node.channel is None else _text(node.channel, "a channel", inference)
     schema = inference.namespace.find(node.event)

@@ -16,8 +16,9 @@ Parts = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a query with its keyword; `node`: Metadata, Parameters, Inputs, Find,
-    ActionDefinition, Broken.
+    """A part of a query with its keyword.
+
+    `node`: Metadata, Parameters, Inputs, Find, ActionDefinition, Broken.
     """
 
     keyword: str
