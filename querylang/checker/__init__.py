@@ -1,1 +1,1 @@
-"""Syntax tree to checked query: names, types, every mistake with its place."""
+"""Check syntax trees: names, types, every mistake with its place; the result is a plan per query."""

@@ -135,7 +135,7 @@ def tokenize(source: Source) -> Lexed:
     tokens: list[Token] = []
     before = ""
     while (item := lexer.token()) is not None:
-        # After a point every word is a name: a field may be called like a keyword.
+        # After a dot every word is a name: a field may have the name of a keyword.
         kind = "NAME" if before == "DOT" and item.type in _KEYWORD_KINDS else item.type
         tokens.append(Token(kind, item.value, source, item.lexpos, lexer.lexpos))
         before = kind

@@ -223,7 +223,7 @@ class Parser(Grammar):
         for depth in range(len(self.states), 0, -1):
             closed += self._closed_by(depth)
             if closed > 0:
-                continue  # its bracket is closed already: it was read well
+                continue  # its bracket is closed, so this part was parsed
             for part, state in self.tables.parts[self.states[depth - 1]]:
                 if part.symbol not in ends:
                     ends[part.symbol] = end_of(part, self.tokens, self._partners, start)

@@ -158,7 +158,7 @@ def paired(tokens: Sequence[Token]) -> dict[int, int]:
             braces += token.type == "LBRACE"
         elif token.type in _CLOSING and (braces if token.type == "RBRACE" else awaited):
             while token.type == "RBRACE" and awaited[-1][0] != "RBRACE":
-                awaited.pop()  # a bracket that nobody closed within the braces
+                awaited.pop()  # not closed within the braces
             if awaited[-1][0] == token.type:
                 partners[awaited.pop()[1]] = position
                 braces -= token.type == "RBRACE"

@@ -61,7 +61,7 @@ def grown(p: Parts) -> list[Any]:
         case 2:
             return [p[1]]
         case length:
-            # The list has this one owner; a copy for each element would make long lists slow.
+            # Extended in place: a copy per element would make long lists slow.
             p[1].append(p[length - 1])
             longer: list[Any] = p[1]
             return longer

@@ -86,7 +86,7 @@ class ExpressionRules(Rules):
         """pair : expression COLON expression"""
         p[0] = (p[1], p[3])
 
-    # What may stand before a point, an index, an assignment
+    # What may come before a dot, an index, an assignment
 
     def p_postfix_member(self, p: Parts) -> None:
         """postfix : postfix DOT NAME"""
@@ -208,6 +208,6 @@ class ExpressionRules(Rules):
     def _decimal(self, token: Token) -> ast.Expression:
         try:
             return ast.Constant(token.span, Decimal(token.content.removesuffix("d")))
-        except InvalidOperation:  # an exponent of more digits than Python's decimals take
+        except InvalidOperation:  # the exponent has too many digits for decimals
             self.report(Mistake.NUMBER_RANGE, token.span, type="decimal")
             return ast.Broken(token.span)

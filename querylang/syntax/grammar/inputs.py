@@ -134,7 +134,7 @@ class InputRules(Rules):
         | key_source"""
         p[0] = grown(p)
 
-    # Windows and clocks
+    # Windows and times
 
     def p_window(self, p: Parts) -> None:
         """window : WITHIN duration RETAIN sum

@@ -76,7 +76,7 @@ class StatementRules(Rules):
         """statement : postfix SEMICOLON"""
         p[0] = ast.Evaluation(p[1].span, p[1])
 
-    # Ways
+    # Control flow
 
     def p_if(self, p: Parts) -> None:
         """if : IF expression then block
