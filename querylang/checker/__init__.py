@@ -1,1 +1,1 @@
-"""Check syntax trees: names, types, every mistake with its place; the result is a plan per query."""
+"""Check syntax trees: names, types, every mistake with its place; make a plan per query."""

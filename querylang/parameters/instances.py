@@ -50,8 +50,8 @@ def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False
     if not made and not mistakes:
         mistakes = [((), missing(query)) for query in plan.queries]
     if mistakes:
-        told = [(given.line_of(path), message) for path, message in mistakes]
-        raise FileErrors(given.origin, sorted(told, key=lambda mistake: mistake[0] or 0))
+        found = [(given.line_of(path), message) for path, message in mistakes]
+        raise FileErrors(given.origin, sorted(found, key=lambda mistake: mistake[0] or 0))
     return replace(plan, queries=tuple(made), stopped=tuple(item for _, item in stopped))
 
 

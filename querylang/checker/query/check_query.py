@@ -7,8 +7,9 @@ from the first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.schema import ActionSignature
 from querylang.checker.names.scope import Scope
@@ -19,7 +20,7 @@ from querylang.checker.query.find_every import CheckedEvery, check_every, select
 from querylang.checker.query.inputs import CheckedInputs, check_inputs
 from querylang.checker.query.lint import warn_of_unused
 from querylang.checker.query.parameters import check_metadata, check_parameters
-from querylang.checker.query.pattern_tree import Pattern, pattern_text
+from querylang.checker.query.pattern_tree import pattern_text
 from querylang.checker.query.patterns import CheckedPattern, check_pattern, parts_of
 from querylang.checker.statements.actions import check_actions, signatures
 from querylang.checker.statements.blocks import CheckedBlock, check_block
@@ -27,165 +28,166 @@ from querylang.errors import Mistake
 from querylang.plan.automaton import Automaton
 from querylang.plan.expression import Expression
 from querylang.plan.model import Condition, Parameter, QueryPlan
+from querylang.source import Span
 from querylang.syntax import ast
 
 
 def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan | None:
     """One query under its name; None if it has a mistake, which is reported."""
-    plan = _Checking(query, namespace).plan(name)
-    if plan is not None:
-        warn_of_unused(query, plan, namespace.diagnostics)
+    section = namespace.diagnostics.section()
+    find = query.find if isinstance(query.find, ast.Find) else None
+    clauses = () if find is None else find.clauses
+    parameters, values = _parameters(query, namespace)
+    constants = Constants(namespace, values, _has_all_parameters(query), _pattern_names(find))
+    inputs = _inputs(query, constants)
+    pattern = CheckedPattern() if find is None else check_pattern(find.pattern, inputs, constants)
+    scopes = _Scopes(find, constants, inputs, pattern, signatures(query.actions, namespace))
+    _refuse_clashes(scopes, namespace.diagnostics)
+    conditions = Clauses(pattern, inputs, constants, scopes.where).conditions(clauses)
+    every = None if find is None else check_every(find, pattern, scopes.where, constants)
+    block = CheckedBlock((), 0)
+    if find is not None and find.block is not None:
+        block = check_block(find.block, scopes.block(every), namespace)
+    actions = check_actions(query.actions, scopes.signatures, scopes.actions, namespace)
+    metadata = _metadata(query, namespace)
+    if not section.is_clean or find is None or pattern.tree is None or not pattern.has_all_inputs:
+        return None
+    decided_late = automaton_builder.decided_late(conditions, has_trailing=pattern.trailing is not None)
+    automaton = _automaton(pattern, conditions, decided_late, find.pattern.span, namespace.diagnostics)
+    if automaton is None:
+        return None
+    plan = QueryPlan(
+        name=name,
+        keys=inputs.keys,
+        inputs=inputs.plan_inputs,
+        terms=pattern.plan_terms,
+        automaton=automaton,
+        conditions=conditions,
+        block=block.statements,
+        slots=block.slots,
+        actions=actions,
+        leading=pattern.leading,
+        trailing=pattern.trailing,
+        decided_late=decided_late,
+        every=None if every is None else every.plan,
+        parameters=parameters,
+        metadata=metadata,
+        pattern=pattern_text(pattern.tree, pattern.plan_terms, inputs.plan_inputs),
+    )
+    warn_of_unused(query, plan, namespace.diagnostics)
     return plan
 
 
-class _Checking:
-    """The parts of one query in the order in which they are checked.
-
-    Each sees the names of those before.
-    """
-
-    def __init__(self, query: ast.Query, namespace: Namespace) -> None:
-        self.query = query
-        self.namespace = namespace
-        self.section = namespace.diagnostics.section()
-        self.find = query.find if isinstance(query.find, ast.Find) else None
-        self.clauses = () if self.find is None else self.find.clauses
-        self.parameters, names = _parameters(query, namespace)
-        self.constants = Constants(namespace, names, _has_all_parameters(query), _pattern_names(self.find))
-        self.inputs = CheckedInputs(namespace)
-        if isinstance(query.inputs, ast.Inputs):
-            self.inputs = check_inputs(query.inputs, self.constants)
-        self.pattern = CheckedPattern()
-        if self.find is not None:
-            self.pattern = check_pattern(self.find.pattern, self.inputs, self.constants)
-        self.actions: Mapping[str, ActionSignature] = signatures(query.actions, namespace)
-
-    def plan(self, name: str) -> QueryPlan | None:
-        """The whole query; None if it has a mistake, or a part that could not be parsed."""
-        self._refuse_clashes()
-        scope = self._where_scope()
-        clauses = Clauses(self.pattern, self.inputs, self.constants, scope)
-        conditions = clauses.conditions(self.clauses)
-        every = None if self.find is None else check_every(self.find, self.pattern, scope, self.constants)
-        block = self._block(every)
-        actions = check_actions(self.query.actions, self.actions, self._action_scope(), self.namespace)
-        metadata = _metadata(self.query, self.namespace)
-        pattern, terms = self.pattern.tree, self.pattern.plan_terms
-        if not self.section.is_clean or pattern is None or len(terms) < len(self.pattern.terms):
-            return None
-        late = automaton_builder.decided_late(conditions, has_trailing=self.pattern.trailing is not None)
-        automaton = self._automaton(pattern, conditions, late)
-        if automaton is None:
-            return None
-        inputs = tuple(item.input for item in self.inputs.items)
-        return QueryPlan(
-            name=name,
-            keys=self.inputs.keys,
-            inputs=inputs,
-            terms=terms,
-            automaton=automaton,
-            conditions=conditions,
-            block=block.statements,
-            slots=block.slots,
-            actions=actions,
-            leading=self.pattern.leading,
-            trailing=self.pattern.trailing,
-            decided_late=late,
-            every=None if every is None else every.plan,
-            parameters=self.parameters,
-            metadata=metadata,
-            pattern=pattern_text(pattern, terms, inputs),
+def _automaton(
+    pattern: CheckedPattern,
+    conditions: tuple[Condition, ...],
+    decided_late: tuple[int, ...],
+    span: Span,
+    diagnostics: Diagnostics,
+) -> Automaton | None:
+    """The automaton; None if it is too large, which is reported at `span`."""
+    assert pattern.tree is not None, "the pattern has been checked"
+    has_leading = pattern.leading is not None
+    try:
+        return automaton_builder.build(
+            pattern.tree, pattern.plan_terms, conditions, decided_late, has_leading=has_leading
         )
+    except automaton_builder.TooLargeError:
+        diagnostics.report(Mistake.PATTERN_TOO_LARGE, span)
+        return None
 
-    def _automaton(
-        self, pattern: Pattern, conditions: tuple[Condition, ...], decided_late: tuple[int, ...]
-    ) -> Automaton | None:
-        """The automaton; None if it is too large, which is reported."""
-        has_leading = self.pattern.leading is not None
-        try:
-            return automaton_builder.build(
-                pattern, self.pattern.plan_terms, conditions, decided_late, has_leading=has_leading
-            )
-        except automaton_builder.TooLargeError:
-            assert self.find is not None, "a query with a pattern has a `find`"
-            self.namespace.diagnostics.report(Mistake.PATTERN_TOO_LARGE, self.find.pattern.span)
-            return None
 
-    # Scopes
+@dataclass(frozen=True, slots=True)
+class _Scopes:
+    """Which names each part of a query sees. `find` None: it is missing or could not be parsed."""
 
-    def _query_names(self) -> dict[str, Expression | None]:
+    find: ast.Find | None
+    constants: Constants
+    inputs: CheckedInputs
+    pattern: CheckedPattern
+    signatures: Mapping[str, ActionSignature]
+
+    @property
+    def where(self) -> Scope:
+        """The scope of conditions, with the names of the pattern."""
+        selected = {} if self.find is None else select_names(self.find)
+        forbidden = {**self._forbidden, **dict.fromkeys(selected, Mistake.SELECT_NAME)}
+        return self._scope({**self._everywhere, **self.pattern.events()}, forbidden, Mistake.UNKNOWN_NAME)
+
+    def block(self, every: CheckedEvery | None) -> Scope:
+        """The scope of the block, with the pattern's names, or with `every` the selected names."""
+        forbidden = self._forbidden
+        if every is None:
+            names = {**self._everywhere, **self.pattern.events(with_optionals=True)}
+        else:
+            forbidden = {**forbidden, **dict.fromkeys(self.pattern.events(), Mistake.EVERY_NAME)}
+            names = {**self._everywhere, **every.names}
+        scope = self._scope(names, forbidden, Mistake.UNKNOWN_HERE)
+        if self.find is not None and any(isinstance(clause, ast.Broken) for clause in self.find.clauses):
+            scope = replace(scope, is_whole=False)
+        return scope
+
+    @property
+    def actions(self) -> Scope:
+        """The scope of the query's actions; they get events only as arguments."""
+        forbidden = dict.fromkeys(self.pattern.events(), Mistake.ACTION_NAME)
+        return self._scope(self._everywhere, forbidden, Mistake.UNKNOWN_HERE)
+
+    @property
+    def without_names(self) -> dict[str, ast.Name]:
+        """The names of the `without` clauses, each at its first place."""
+        names: dict[str, ast.Name] = {}
+        for clause in () if self.find is None else self.find.clauses:
+            if isinstance(clause, ast.Without):
+                names.setdefault(clause.name.text, clause.name)
+        return names
+
+    @property
+    def _everywhere(self) -> dict[str, Expression | None]:
         """The names that everything after the inputs sees: parameters and keys."""
         return {**self.inputs.key_names, **self.constants.parameters}
 
+    @property
     def _forbidden(self) -> dict[str, Mistake]:
         """In a `find`: names of waits and of `without`s, usable only in certain clauses."""
-        forbidden = dict.fromkeys(self._without_names(), Mistake.WITHOUT_NAME)
+        forbidden = dict.fromkeys(self.without_names, Mistake.WITHOUT_NAME)
         return {**forbidden, **dict.fromkeys(self.pattern.wait_names, Mistake.WAIT_NAME)}
 
     def _scope(
         self, names: Mapping[str, Expression | None], forbidden: Mapping[str, Mistake], unknown: Mistake
     ) -> Scope:
         is_whole = self.constants.is_whole and self.inputs.is_whole and self.pattern.is_whole
-        return Scope(names, forbidden, self.actions, unknown=unknown, is_whole=is_whole)
+        return Scope(names, forbidden, self.signatures, unknown=unknown, is_whole=is_whole)
 
-    def _where_scope(self) -> Scope:
-        """The scope of conditions, with the names of the pattern."""
-        selected = {} if self.find is None else select_names(self.find)
-        forbidden = {**self._forbidden(), **dict.fromkeys(selected, Mistake.SELECT_NAME)}
-        return self._scope({**self._query_names(), **self.pattern.events()}, forbidden, Mistake.UNKNOWN_NAME)
 
-    def _block(self, every: CheckedEvery | None) -> CheckedBlock:
-        """The block; it sees the pattern's names, or with `every` the selected names."""
-        if self.find is None or self.find.block is None:
-            return CheckedBlock((), 0)
-        forbidden = self._forbidden()
-        if every is None:
-            names = {**self._query_names(), **self.pattern.events(with_optionals=True)}
-        else:
-            forbidden = {**forbidden, **dict.fromkeys(self.pattern.events(), Mistake.EVERY_NAME)}
-            names = {**self._query_names(), **every.names}
-        scope = self._scope(names, forbidden, Mistake.UNKNOWN_HERE)
-        if any(isinstance(clause, ast.Broken) for clause in self.clauses):
-            scope = replace(scope, is_whole=False)
-        return check_block(self.find.block, scope, self.namespace)
+def _refuse_clashes(scopes: _Scopes, diagnostics: Diagnostics) -> None:
+    """Report names of the pattern that are in use already; several `without`s may share one."""
+    seen: set[str] = set()
 
-    def _action_scope(self) -> Scope:
-        """The scope of the query's actions; they get events only as arguments."""
-        forbidden = dict.fromkeys(self.pattern.events(), Mistake.ACTION_NAME)
-        return self._scope(self._query_names(), forbidden, Mistake.UNKNOWN_HERE)
-
-    def _without_names(self) -> dict[str, ast.Name]:
-        names: dict[str, ast.Name] = {}
-        for clause in self.clauses:
-            if isinstance(clause, ast.Without):
-                names.setdefault(clause.name.text, clause.name)
-        return names
-
-    # Duplicate names
-
-    def _refuse_clashes(self) -> None:
-        """Report names of the pattern that are in use already; several `without`s may share one."""
-        waits = [wait.name for wait in self.pattern.waits if wait.name is not None]
-        names = sorted([*(term.name for term in self.pattern.terms), *waits], key=lambda name: name.span.start)
-        seen: set[str] = set()
-        for name in names:
-            self._refuse_clash(name, seen, "the pattern")
-            seen.add(name.text)
-        for name in self._without_names().values():
-            self._refuse_clash(name, seen, "the `without`")
-        seen.update(self._without_names())
-        if self.find is not None and self.find.is_every:
-            for name in select_names(self.find).values():
-                self._refuse_clash(name, seen, "the `select`")
-
-    def _refuse_clash(self, name: ast.Name, seen: set[str], what: str) -> None:
-        diagnostics = self.namespace.diagnostics
+    def refuse(name: ast.Name, what: str) -> None:
         if name.text in seen:
             diagnostics.report(Mistake.DUPLICATE_NAME, name.span, name=name.text)
-        elif name.text in self.constants.parameters:
+        elif name.text in scopes.constants.parameters:
             diagnostics.report(Mistake.NAME_IS_PARAMETER, name.span, name=name.text, what=what)
-        elif name.text in self.inputs.key_names:
+        elif name.text in scopes.inputs.key_names:
             diagnostics.report(Mistake.NAME_IS_KEY, name.span, name=name.text, what=what)
+
+    waits = [wait.name for wait in scopes.pattern.waits if wait.name is not None]
+    terms = [term.name for term in scopes.pattern.terms]
+    for name in sorted([*terms, *waits], key=lambda name: name.span.start):
+        refuse(name, "the pattern")
+        seen.add(name.text)
+    for name in scopes.without_names.values():
+        refuse(name, "the `without`")
+    seen.update(scopes.without_names)
+    if scopes.find is not None and scopes.find.is_every:
+        for name in select_names(scopes.find).values():
+            refuse(name, "the `select`")
+
+
+def _inputs(query: ast.Query, constants: Constants) -> CheckedInputs:
+    section = query.inputs
+    return check_inputs(section, constants) if isinstance(section, ast.Inputs) else CheckedInputs(constants.namespace)
 
 
 def _parameters(

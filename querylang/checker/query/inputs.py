@@ -68,6 +68,11 @@ class CheckedInputs:
         return tuple(Key(key.name, key.type) for key in self._keys if key.type is not None)
 
     @property
+    def plan_inputs(self) -> tuple[Input, ...]:
+        """The inputs for the plan."""
+        return tuple(item.input for item in self.items)
+
+    @property
     def key_names(self) -> dict[str, Expression | None]:
         """What the names of keys mean."""
         return {key.name: None if key.type is None else KeyOf(key.type, index) for index, key in enumerate(self._keys)}

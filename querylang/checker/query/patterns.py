@@ -75,6 +75,11 @@ class CheckedPattern:
         )
 
     @property
+    def has_all_inputs(self) -> bool:
+        """Whether each term has an input."""
+        return all(term.input is not None for term in self.terms)
+
+    @property
     def wait_names(self) -> dict[str, ast.PatternWait]:
         """The named waits."""
         return {wait.name.text: wait for wait in self.waits if wait.name is not None}
@@ -122,7 +127,7 @@ def check_pattern(pattern: ast.Pattern | ast.Broken, inputs: CheckedInputs, cons
         waits=(*waits, *builder.misplaced),
         is_whole=True,
     )
-    if tree is not None and None not in [term.input for term in builder.terms] and _is_too_large(tree, checked):
+    if tree is not None and checked.has_all_inputs and _is_too_large(tree, checked):
         diagnostics.report(Mistake.PATTERN_TOO_LARGE, pattern.span)
     return checked
 
