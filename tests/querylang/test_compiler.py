@@ -35,7 +35,7 @@ from querylang.plan.model import (
     Within,
     Without,
 )
-from querylang.plan.text import OWN, expression_text
+from querylang.plan.text import INPUT_NAMES, expression_text
 
 A = "event A { integer id; integer x; boolean b; }\nevent B { integer id; integer x; }\n"
 
@@ -419,7 +419,7 @@ FILTERS = {
 @pytest.mark.parametrize(("text", "expected"), FILTERS.items())
 def test_filters(text: str, expected: str | None) -> None:
     found = one_input(f"{text} within 3", "integer n;").filter
-    assert (None if found is None else expression_text(found, OWN)) == expected
+    assert (None if found is None else expression_text(found, INPUT_NAMES)) == expected
 
 
 def test_parameters_and_metadata() -> None:

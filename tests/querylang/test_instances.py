@@ -11,7 +11,7 @@ import pytest
 from querylang import InputError, InstanceError, bind, compile_text, instances_of
 from querylang.plan.expression import Literal, ParameterOf, walk
 from querylang.plan.model import Plan, QueryPlan, Within, to_dict
-from querylang.plan.text import OWN, Names, expression_text, statement_lines
+from querylang.plan.text import INPUT_NAMES, Names, expression_text, statement_lines
 from querylang.plan.value_types import Type
 
 
@@ -147,7 +147,7 @@ def test_expressions_and_statements_hold_the_values() -> None:
     query = template("float p; float q; integer n; boolean c; string name;", EVERYTHING)
     bound = bind(query, {"p": 1.0, "q": 2.5, "n": 3, "c": False, "name": "x"})
     assert bound.inputs[0].filter is not None
-    assert expression_text(bound.inputs[0].filter, OWN) == "x > 3 and (v >= 1.0 and v < 2.5) and b = false"
+    assert expression_text(bound.inputs[0].filter, INPUT_NAMES) == "x > 3 and (v >= 1.0 and v < 2.5) and b = false"
     assert statement_lines(bound.block, Names.of(bound)) == ['print "x"', "if false {", "    f(3)", "}"]
     assert statement_lines(bound.actions[0].body, Names()) == ["print (v1 + 3).toString()"]
 
@@ -157,7 +157,7 @@ def test_a_reversed_range_is_turned_round(low: float, high: float) -> None:
     query = template("float p; float q;", "inputs { A(v in [p : q)) within 3; } find A as a")
     found = bind(query, {"p": low, "q": high}).inputs[0].filter
     assert found is not None
-    assert expression_text(found, OWN) == "v >= 1.0 and v < 2.5"
+    assert expression_text(found, INPUT_NAMES) == "v >= 1.0 and v < 2.5"
     assert not any(isinstance(node, ParameterOf) for node in walk(found))
 
 
