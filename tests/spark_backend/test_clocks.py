@@ -1,4 +1,4 @@
-"""One clock for all sources: records have their turn in order of arrival, however unevenly the sources are read."""
+"""One clock for all sources: records are released in order of arrival, however unevenly the sources are read."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_records_of_a_fast_source_wake_their_bucket_when_the_slow_one_has_been_s
     stream, arrivals = Stream(program), arrivals_of(100)
     first, last = (Arrivals(arrivals.table.slice(at, 50)) for at in (0, 50))
     (step,) = stream.take({"a": last, "b": first}, 1_000)
-    # the clock stands at record 49; record 51, the next that a query takes, has its turn when more than 0.2 s have passed
+    # the clock is at record 49; record 51, the next that a query takes, is releasable after more than 0.2 s
     assert step.wake == 201
     stream.take({}, 1_200)
     stream.take({}, 1_201)

@@ -38,7 +38,7 @@ INSTANCES = {"Above": {"low": {"least": 30.0}, "high": {"least": 70.0, "period":
 
 
 def event_table(seed: int = 3) -> pd.DataFrame:
-    """Events a second or two apart, told late by up to 6 s, of few keys; one key goes quiet after a third."""
+    """Events a second or two apart, up to 6 s late, of few keys; one key is idle after a third."""
     draw = random.Random(seed)
     rows: list[dict[str, Any]] = []
     at = START
@@ -56,7 +56,7 @@ def event_table(seed: int = 3) -> pd.DataFrame:
 
 
 def composite(draw: random.Random) -> dict[str, Any]:
-    """Values of the types that are no plain columns."""
+    """Values of the types that are not plain columns."""
     return {
         "price": Decimal(draw.randrange(300)) / 100,
         "tags": draw.sample(["red", "green", "blue"], draw.randrange(4)),

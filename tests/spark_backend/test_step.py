@@ -185,7 +185,7 @@ def waiting(program: Program, rows: list[dict[str, object]], state: bytes | None
 
 
 def points(step: StepResult) -> list[tuple[object, object]]:
-    """Each match's `a.n`, and the second at which its wait was over."""
+    """Each match's `a.n`, and the second at which its wait ended."""
     return [
         (row["members"]["a"]["fields"]["n"], row["points"]["over"].timestamp())  # type: ignore[index]
         for row in rows_of(list(step.rows), Tag.MATCH)
