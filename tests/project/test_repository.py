@@ -26,7 +26,7 @@ def text_files() -> list[Path]:
 
 def laid_out_files() -> list[Path]:
     """All but those that show what a layout changes."""
-    shown = ROOT / "tests" / "querylang" / "fmt"
+    shown = ROOT / "tests" / "querylang" / "formatter" / "fmt"
     return [path for path in tracked_files() if path.suffix in {".query", ".mon"} and path.parent != shown]
 
 

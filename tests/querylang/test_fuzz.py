@@ -32,7 +32,7 @@ def corpus() -> list[str]:
         re.sub(r"^//~.*\n", "", path.read_text(), flags=re.MULTILINE) for path in sorted(HERE.glob("errors/*.cases"))
     ]
     parts = [part for text in cases for part in re.split(r"^// case: .*\n", text, flags=re.MULTILINE) if part]
-    written = [path.read_text() for path in sorted(HERE.glob("fmt/*"))]
+    written = [path.read_text() for path in sorted(HERE.glob("formatter/fmt/*"))]
     drawn = [Texts(random.Random(seed), size=2).text() for seed in range(60)]
     return [*parts, *written, *[text for text in drawn if len(text) < 3000]]
 

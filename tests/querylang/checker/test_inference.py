@@ -10,7 +10,7 @@ from querylang.checker.expressions.inference import DEEPEST
 from querylang.checker.names.scope import Scope
 from querylang.plan.expression import Call, EventOf, FieldOf, Invoke, Items, Literal, MemberOf, New
 from querylang.plan.value_types import Type
-from tests.querylang.probe import EVERY, NAMES, infer, reported
+from tests.querylang.checker.probe import EVERY, NAMES, infer, reported
 
 TYPES = {
     # literals

@@ -20,7 +20,7 @@ from querylang.plan.expression import (
     ParameterOf,
 )
 from querylang.plan.value_types import Type
-from tests.querylang.probe import check
+from tests.querylang.checker.probe import check
 
 A, B = Type.event("A"), Type.event("B")
 

@@ -16,7 +16,7 @@ from querylang.source import Source
 from querylang.syntax import ast, build_tables
 from querylang.syntax.parser import parse
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
 from runtime.replay.replay import in_order
 
-SAMPLES = Path(__file__).parents[1] / "snapshots"
+SAMPLES = Path(__file__).parents[2] / "snapshots"
 ROWS = [
     {"at": "10:00:20", "event": "A", "k": 1, "v": 1.0, "ts": "10:00:10"},
     {"at": "10:00:21", "event": "A", "k": 2, "v": 5.0, "ts": "10:00:05"},
