@@ -42,7 +42,7 @@ NAMES: dict[str, Expression | None] = {
 
 EVERY = Scope(
     {"k": NAMES["k"], "p": NAMES["p"]},
-    refused={"a": Mistake.EVERY_NAME},
+    forbidden={"a": Mistake.EVERY_NAME},
     aggregates=Scope(NAMES, aggregates=Mistake.AGGREGATE_NESTED),
 )
 """What `select` and `having` see."""
