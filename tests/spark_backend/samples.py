@@ -1,16 +1,22 @@
-"""A plan made by hand and records for it: `A as a -> B as b where b.v > a.v within 30 seconds`, keyed, wait 10 seconds."""
+"""Plans made by hand and records for them: `A as a -> B as b where b.v > a.v within 30 seconds`, keyed, wait 10 seconds."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
 
 from querylang.plan.automaton import ACCEPT, Automaton, State, Transition
 from querylang.plan.expression import Binary, FieldOf, Literal, Type
-from querylang.plan.model import EventType, Field, Input, Key, Plan, Print, QueryPlan, Term, Where
-from runtime.columns.arrivals import Arrivals, arrivals_schema
+from querylang.plan.model import EventType, Field, Input, Key, Plan, Print, QueryPlan, Term, TimePolicy, Where
+from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
+from runtime.policies.plan_policies import SourceOrdering, with_ordering
+from runtime.policies.presets import stream_analytics, streaminsight
 
 SECOND = 1_000_000
+BEGIN = 1_000_000 * SECOND
 
 FIELDS = (Field("k", Type.STRING), Field("v", Type.FLOAT), Field("ts", Type.FLOAT))
 
@@ -68,3 +74,57 @@ def arrivals_of(count: int, *, keys: int = 20, seed: int = 1, plan: Plan = PLAN,
         "ts:float": at / SECOND - random.random(count) * 5,
     }
     return Arrivals(pa.table(columns, schema=arrivals_schema(plan)))
+
+
+def with_system_rows(arrivals: Arrivals) -> Arrivals:
+    """Some rows become control events (one of them wrong), ticks and unreadable records."""
+    kinds = arrivals.system("kind").copy()
+    text = [None] * len(arrivals)
+    for row, kind, words in [
+        (10, RecordKind.CONTROL, "SetDelayedEventsLeeway(2.0, 3.0)"),
+        (40, RecordKind.CONTROL, "SetDelayedEventsLeeway(nonsense)"),
+        (60, RecordKind.TICK, None),
+        (70, RecordKind.MALFORMED, "line 70: wrong"),
+        (71, RecordKind.UNKNOWN_TYPE, "Zebra"),
+    ]:
+        kinds[row], text[row] = kind, words  # type: ignore[call-overload]
+    table = arrivals.table.set_column(0, "_kind", [kinds]).set_column(6, "_text", [text])
+    return Arrivals(table.cast(arrivals.table.schema))
+
+
+def places(count: int, partitions: int = 2, seed: int = 3) -> Arrivals:
+    """Records of sources `a` and `b` with two partitions each, many at the same moments; offsets count by partition."""
+    arrivals, random = arrivals_of(count, plan=SEVERAL), np.random.default_rng(seed)
+    at = BEGIN + np.sort(random.integers(0, count // 8, count)) * SECOND // 4
+    partition = random.integers(0, partitions, count).astype(np.int32)
+    table = arrivals.table
+    for name, values in [
+        ("_arrival", pa.array(at)),
+        ("_source", pa.array(random.choice(["a", "b"], count)).dictionary_encode()),
+        ("_partition", pa.array(partition)),
+        ("ts:float", pa.array(at / SECOND - random.random(count) * 5)),
+    ]:
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(place), values)
+    return Arrivals(table)
+
+
+POLICIES = {
+    "by source partition": stream_analytics(late=3 * SECOND, out_of_order=SECOND),
+    "by source partition, of which some are never heard of": stream_analytics(late=3 * SECOND, partitions=3),
+    "what is late is dropped": stream_analytics(late=2 * SECOND, out_of_order=SECOND, action="drop"),
+    "by substreams that are no keys": stream_analytics(late=3 * SECOND, over=("v",)),
+    "by substreams inside the key": stream_analytics(late=3 * SECOND, out_of_order=SECOND, over=("k",)),
+    "by event type": streaminsight(every=5, delay=SECOND, final=True),
+    "by event type, after quiet": streaminsight(every=timedelta(seconds=2), idle=SECOND),
+}
+
+
+def ordered(policy: TimePolicy, plan: Plan = SEVERAL, sources: tuple[str, ...] = ("a", "b")) -> Plan:
+    """The plan with a policy for each source; its inputs say nothing of their own."""
+    queries = [
+        replace(query, inputs=tuple(replace(item, wait=None, out_of_order=False) for item in query.inputs))
+        for query in plan.queries
+    ]
+    given = [SourceOrdering(name, policy, ("A", "B")) for name in sources]
+    return with_ordering(replace(plan, queries=tuple(queries)), given)

@@ -7,96 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
 from spark_backend.operator.bucket_state import STATE_VERSION, open_state
 from spark_backend.operator.job_clock import JobClock
-from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.container import pack
-from spark_backend.wire.packed_rows import Signal, SourceProgress, pack_arrivals
+from spark_backend.wire.packed_rows import Signal, SourceProgress
 from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import Tag, TaggedRow
-from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
-from tests.spark_backend.test_step import embedded, ledger_of, rows_of
-
-BEGIN = 1_000_000 * SECOND
-
-
-def places(count: int, partitions: int = 2, seed: int = 3) -> Arrivals:
-    """Records of sources `a` and `b` with two partitions each, many at the same moments; offsets count by partition."""
-    arrivals, random = arrivals_of(count, plan=SEVERAL), np.random.default_rng(seed)
-    at = BEGIN + np.sort(random.integers(0, count // 8, count)) * SECOND // 4
-    partition = random.integers(0, partitions, count).astype(np.int32)
-    table = arrivals.table
-    for name, values in [
-        ("_arrival", pa.array(at)),
-        ("_source", pa.array(random.choice(["a", "b"], count)).dictionary_encode()),
-        ("_partition", pa.array(partition)),
-        ("ts:float", pa.array(at / SECOND - random.random(count) * 5)),
-    ]:
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(place), values)
-    return Arrivals(table)
-
-
-def rows_by_place(arrivals: Arrivals) -> dict[tuple[str, int], NDArray[np.int64]]:
-    """The rows of each source partition, in order of arrival."""
-    names = np.array(arrivals.table.column("_source").to_pylist())
-    partition = arrivals.system("partition")
-    return {
-        (name, number): np.flatnonzero((names == name) & (partition == number))
-        for name in ("a", "b")
-        for number in np.unique(partition).tolist()
-    }
-
-
-class Stream:
-    """A program's buckets over micro-batches; each is called anew from its state, as after a restart."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.states: dict[int, bytes] = {}
-        self.tagged: list[TaggedRow] = []
-
-    def take(self, parts: dict[str, Arrivals], timestamp: int, signal: Signal | None = None) -> list[StepResult]:
-        """A micro-batch of these records by source; `control` is the control stream."""
-        packed = [
-            pack_arrivals(part, self.program.groups(), self.program.buckets, source=name, is_control=name == "control")
-            for name, part in parts.items()
-            if len(part)
-        ]
-        steps = []
-        for bucket in range(self.program.buckets):
-            rows = [batch.column(1)[bucket].as_py() for batch in packed]
-            step = run_step(self.program, bucket, self.states.get(bucket), rows, timestamp, signal=signal)
-            self.states[bucket] = step.state
-            self.tagged.extend(step.rows)
-            steps.append(step)
-        return steps
-
-    def answer(self) -> tuple[list[str], list[str], dict[tuple[object, ...], int], int]:
-        """As `test_step.embedded` gives it."""
-        matches = sorted(str(row["match_id"]) for row in rows_of(self.tagged, Tag.MATCH))
-        outputs = sorted(str(row["text"]) for row in rows_of(self.tagged, Tag.OUTPUT))
-        return matches, outputs, ledger_of(rows_of(self.tagged, Tag.LEDGER)), len(rows_of(self.tagged, Tag.DISCARDED))
-
-
-def unevenly(arrivals: Arrivals, seed: int) -> list[dict[str, Arrivals]]:
-    """Micro-batches that take of each source partition as much as chance says, and a little of each in the first."""
-    random, left = np.random.default_rng(seed), rows_by_place(arrivals)
-    batches: list[dict[str, Arrivals]] = []
-    while any(len(rows) for rows in left.values()):
-        taken: dict[str, list[NDArray[np.int64]]] = {"a": [], "b": []}
-        for place, rows in left.items():
-            most = len(rows) if random.random() < 0.1 else int(random.integers(0, 200)) * int(random.integers(0, 2))
-            count = max(most, 1 if not batches else 0)
-            taken[place[0]].append(rows[:count])
-            left[place] = rows[count:]
-        batches.append({name: arrivals.take(random.permutation(np.concatenate(rows))) for name, rows in taken.items()})
-    return batches
+from spark_backend.wire.tagged_rows import Tag
+from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of, places
+from tests.support.buckets import Stream, rows_by_place, rows_of, unevenly
+from tests.support.embedded import embedded, ledger_of, summary
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -107,7 +30,7 @@ def test_uneven_reading_gives_what_all_records_merged_by_arrival_give(seed: int)
     for number, parts in enumerate(batches):
         stream.take(parts, number, Signal.FLUSH if number == len(batches) - 1 else None)
     assert len(batches) > 5
-    assert stream.answer() == embedded(SEVERAL, arrivals)
+    assert stream.summary() == summary(embedded(SEVERAL, arrivals))
 
 
 def test_the_account_balances_after_every_micro_batch_and_tells_what_waits_as_pending() -> None:
@@ -118,8 +41,8 @@ def test_the_account_balances_after_every_micro_batch_and_tells_what_waits_as_pe
         stream.take(parts, number)
         received += sum(map(len, parts.values()))
         for query in ("Rise", "High", "All"):
-            account = {what: 0 for _, _, what in stream.answer()[2]}
-            for (name, _, what), count in stream.answer()[2].items():
+            account = {what: 0 for _, _, what in stream.summary()[2]}
+            for (name, _, what), count in stream.summary()[2].items():
                 account[what] += count if name == query else 0
             assert account.pop("received") == received == sum(account.values())
         waited = max(waited, *(row["held"] for row in rows_of(stream.tagged, Tag.METRIC)))  # type: ignore[call-overload]
@@ -138,7 +61,7 @@ def test_what_waits_is_taken_when_all_that_was_there_is_read() -> None:
     assert ledger_of(rows_of(stream.tagged, Tag.LEDGER)) == ledger_of(engine.ledger().to_pylist())
     again = Stream(Program.of(SEVERAL, buckets=1))
     again.take(parts, 0, Signal.CATCH_UP)
-    assert again.answer() == stream.answer()
+    assert again.summary() == stream.summary()
 
 
 def test_control_events_have_their_turn_among_sources_read_unevenly() -> None:
@@ -160,9 +83,9 @@ def test_control_events_have_their_turn_among_sources_read_unevenly() -> None:
     stream = Stream(Program.of(plan, buckets=2))
     stream.take({"a": arrivals.take(rows["a", 0]), "b": arrivals.take(rows["b", 0][:100]), "control": control}, 0)
     stream.take({"b": arrivals.take(rows["b", 0][100:])}, 1, Signal.FLUSH)
-    found = stream.answer()[0]
-    assert found == embedded(plan, Arrivals.concat([arrivals, control]))[0]
-    assert found != embedded(plan, arrivals)[0]
+    found = stream.summary()[0]
+    assert found == summary(embedded(plan, Arrivals.concat([arrivals, control])))[0]
+    assert found != summary(embedded(plan, arrivals))[0]
 
 
 def test_one_source_alone_never_waits_and_holds_nothing() -> None:

@@ -29,7 +29,7 @@ from spark_backend.frames.verify import Case, run_bounded, run_streams
 from spark_backend.job.job import run
 from spark_backend.wire.decode import decode, spread_matches
 from spark_backend.wire.tagged_rows import Tag, without_order
-from tests.spark_backend.test_verify import plain
+from tests.support.embedded import plain
 
 QUERIES = Path(__file__).with_name("constructs.query")
 ROWS = 240

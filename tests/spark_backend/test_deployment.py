@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import duckdb
@@ -12,121 +11,15 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-import querylang
 from querylang.errors import InputError
-from runtime.engine.engine import Engine
-from runtime.reading.tables import read_arrivals
 from spark_backend.job.job import deploy, run
 from spark_backend.job.reports import BatchReport
 from spark_backend.job.settings import Source
 from spark_backend.job.source_streams import file_prefixes
 from tests.spark_backend.samples import PLAN
+from tests.support.sensors import QUERY, ROWS, add_files, expected, project, streamed, table, totals
 
-QUERY = """\
-@TimeFrom("getTime")
-@OutOfOrder()
-event Reading { string sensor; float value; float ts; action getTime() returns float { return ts; } }
-
-query Rise {
-    inputs { Reading() key sensor within 20.0 wait 5.0; }
-    find Reading as first -> Reading as second where second.value > first.value + 50.0 {
-        send Reading(second.sensor, second.value - first.value, second.ts) to "rises";
-    }
-}
-query Jump {
-    inputs { Reading(value > 80.0) within 3.0 wait 5.0; }
-    find Reading as first -> Reading as second { print first.sensor + second.sensor; }
-}
-"""
-
-DEPLOYMENT = """\
-name: sensors
-queries: [sensors.query]
-sources:
-  readings: {{format: {format}, path: data, options: {{maxFilesPerTrigger: {files}}}}}
-control: {{format: json, path: control}}
-sinks:
-  matches:   {{format: {sink}, path: out/matches}}
-  output:    {{format: {sink}, path: out/output}}
-  discarded: {{format: {sink}, path: out/discarded}}
-  ledger:    {{format: {sink}, path: out/ledger}}
-buckets: {buckets}
-checkpoint: state
-"""
-
-ROWS = 3000
 KNOWN_CONTROLS = "SetDelayedEventsLeeway(delayLeeway, reorderBuffer) or Heartbeat(event, time)"
-
-
-def table(rows: int = ROWS, seed: int = 7) -> pd.DataFrame:
-    random = np.random.default_rng(seed)
-    at = 1_700_000_000 + np.arange(rows) * 0.1
-    return pd.DataFrame(
-        {
-            "at": pd.to_datetime(at, unit="s", utc=True).round("us"),
-            "event": "Reading",
-            "sensor": [f"s{number}" for number in random.integers(0, 30, rows)],
-            "value": random.random(rows) * 100,
-            "ts": at - random.random(rows) * 8,
-        }
-    )
-
-
-def project(folder: Path, *, kind: str = "parquet", sink: str = "parquet", files: int = 1, buckets: int = 3) -> Path:
-    (folder / "data").mkdir(exist_ok=True)
-    (folder / "control").mkdir(exist_ok=True)
-    (folder / "sensors.query").write_text(QUERY)
-    text = DEPLOYMENT.format(format=kind, sink=sink, files=files, buckets=buckets)
-    (folder / "sensors.yaml").write_text(text)
-    return folder / "sensors.yaml"
-
-
-def add_files(folder: Path, rows: pd.DataFrame, count: int, first: int = 0, kind: str = "parquet") -> None:
-    for number, part in enumerate(np.array_split(np.arange(len(rows)), count), first):
-        path = folder / "data" / f"{number:03}.{kind}"
-        piece = rows.iloc[part]
-        match kind:
-            case "parquet":
-                piece.to_parquet(path)
-            case "csv":
-                piece.to_csv(path, index=False)
-            case "json":
-                piece.to_json(
-                    path, orient="records", lines=True, date_format="iso", date_unit="us", double_precision=15
-                )
-        os.utime(path, (1e9 + number, 1e9 + number))
-
-
-def embedded(folder: Path, *, flush: bool = True) -> dict[str, set[str]]:
-    """Match ids by query, from one engine in this process over the same files."""
-    plan = querylang.compile_paths([folder / "sensors.query"]).plan
-    engine = Engine(plan)
-    found: dict[str, set[str]] = {query.name: set() for query in plan.queries}
-    files = sorted((folder / "data").iterdir()) + sorted((folder / "control").iterdir())
-    parts = [read_arrivals(path, plan) for path in files]
-    results = [engine.process(type(parts[0]).concat(parts)), *([engine.flush()] if flush else [])]
-    for result in results:
-        for query, matches in result.matches.items():
-            found[query] |= set(matches.column("match_id").to_pylist())
-    return found
-
-
-def streamed(folder: Path) -> dict[str, list[str]]:
-    base = folder / "out" / "matches"
-    names = sorted(path.name for path in base.iterdir())
-    return {name: sorted(pd.read_parquet(base / name)["match_id"]) for name in names}
-
-
-def as_lists(found: dict[str, set[str]]) -> dict[str, list[str]]:
-    return {query: sorted(ids) for query, ids in found.items() if ids}
-
-
-def totals(ledger: dict[tuple[str, str, str], int], query: str) -> dict[str, int]:
-    result: dict[str, int] = {}
-    for (name, _, what), count in ledger.items():
-        if name == query:
-            result[what] = result.get(what, 0) + count
-    return result
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
@@ -142,7 +35,7 @@ def test_files_in_several_batches_and_runs_give_what_one_engine_gives(
     assert first.records == 1500
     add_files(tmp_path, rows[1500:], 2, first=2, kind=kind)
     last = run(path, once=True, flush=True)
-    wanted = as_lists(embedded(tmp_path))
+    wanted = expected(tmp_path)
     assert min(len(ids) for ids in wanted.values()) > 50
     assert streamed(tmp_path) == wanted
     for query in ("Rise", "Jump"):
@@ -212,7 +105,7 @@ def test_sinks_of_other_formats_hold_the_same_matches(spark: SparkSession, tmp_p
     files = sorted(folder.glob(f"*.{sink}"))
     frames = [pd.read_csv(file) if sink == "csv" else pd.read_json(file, lines=True) for file in files]
     found = pd.concat(frames)
-    assert sorted(found["match_id"]) == sorted(embedded(tmp_path)["Rise"])
+    assert sorted(found["match_id"]) == expected(tmp_path)["Rise"]
     if sink == "csv":
         assert (found["second.fields.value"] > found["first.fields.value"]).all()
 
@@ -228,7 +121,7 @@ def test_control_events_reach_every_bucket_once_in_order_of_arrival(spark: Spark
     ]
     (tmp_path / "control" / "one.json").write_text("\n".join(map(json.dumps, events)))
     report = run(path, once=True, flush=True)
-    assert streamed(tmp_path) == as_lists(embedded(tmp_path))
+    assert streamed(tmp_path) == expected(tmp_path)
     output = pd.read_parquet(tmp_path / "out" / "output")
     assert sorted(output[output["kind"] == "error"]["text"]) == [
         "'SetDelayedEventsLeeway(soon, 1.0)' is not a control event: 'soon' is not a value; strings are written in double quotes",
@@ -347,7 +240,7 @@ def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Pa
         assert not any(what == "pending" for _, _, what in status.ledger)
     finally:
         handle.stop()
-    assert streamed(tmp_path) == as_lists(embedded(tmp_path))
+    assert streamed(tmp_path) == expected(tmp_path)
 
 
 def test_sources_of_one_type_each_need_no_name_before_their_files() -> None:

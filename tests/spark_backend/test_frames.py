@@ -20,7 +20,8 @@ from spark_backend.sources.reading import Reading
 from spark_backend.wire.decode import decode
 from spark_backend.wire.tagged_rows import Tag
 from spark_backend.wire.worker_calls import on_worker
-from tests.spark_backend.test_deployment import QUERY, table
+from tests.support.embedded import embedded, match_ids
+from tests.support.sensors import QUERY, table
 
 
 def plan_of(*names: str) -> Plan:
@@ -33,9 +34,7 @@ def with_places(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def ids(plan: Plan, rows: pd.DataFrame, query: str) -> list[str]:
-    engine = Engine(plan)
-    results = [engine.process(read_arrivals(rows, plan)), engine.flush()]
-    return sorted(m for r in results if query in r.matches for m in r.matches[query].column("match_id").to_pylist())
+    return match_ids(embedded(plan, read_arrivals(rows, plan)))[query]
 
 
 def column(frame: DataFrame, name: str) -> list[str]:

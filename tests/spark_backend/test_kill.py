@@ -14,8 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.spark_backend import test_status as uneven
-from tests.spark_backend.test_deployment import add_files, as_lists, embedded, project, streamed, table, totals
+from tests.support.sensors import add_files, expected, project, project_of_two, streamed, table, totals
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,9 +62,9 @@ def one_source(folder: Path) -> Path:
 
 def two_sources(folder: Path) -> Path:
     """Of which one is read twice as fast: its records wait in the state."""
-    path = uneven.project(folder, ledger=True)
-    uneven.add(folder / "north", table().iloc[::2], 3)
-    uneven.add(folder / "south", table().iloc[1::2], 6)
+    path = project_of_two(folder, ledger=True)
+    add_files(folder, table().iloc[::2], 3, source="north")
+    add_files(folder, table().iloc[1::2], 6, source="south")
     return path
 
 
@@ -90,8 +89,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str, made
     output, _ = again.communicate(timeout=240)
     assert again.returncode == 0
     assert "batch 0" not in output
-    wanted = as_lists(embedded(tmp_path)) if made is one_source else uneven.embedded(tmp_path)
-    assert streamed(tmp_path) == wanted
+    assert streamed(tmp_path) == expected(tmp_path)
     ledger = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
     account = totals(ledger, "Rise")
     assert account.pop("received") == len(table()) == sum(account.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -14,17 +14,17 @@ from pyspark.sql import SparkSession
 from ensue.rendering.status_text import status_text
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
-from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
+from runtime.results.schemas import Results
 from spark_backend.frames.verify import Case, run_streams
 from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.job import run
 from spark_backend.job.reports import RunReport
 from spark_backend.job.settings import load_deployment
-from spark_backend.job.status import status_of
-from tests.spark_backend.test_clocks import places
-from tests.spark_backend.test_shared_clocks import POLICIES, ordered
-from tests.spark_backend.test_verify import embedded, plain
+from spark_backend.job.status import Status, status_of
+from tests.spark_backend.samples import POLICIES, ordered, places
+from tests.support.embedded import embedded, ledger_of, match_ids, plain
+from tests.support.sensors import add_files
 
 QUERY = """\
 event Reading { string sensor; float value; }
@@ -86,71 +86,73 @@ def rows() -> pd.DataFrame:
     return frame[(frame["partition"] == 0) | (frame.index < 450)]
 
 
-@pytest.fixture(scope="module")
-def job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("ordering")
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A job after two runs; its last file came between them."""
+
+    deployment: Path
+    report: RunReport
+    status: Status
+
+
+def project(folder: Path) -> Path:
     (folder / "meters").mkdir()
     (folder / "rise.query").write_text(QUERY)
     (folder / "readings.yaml").write_text(DEPLOYMENT)
-    table = rows()
-    for number, part in enumerate(np.array_split(np.arange(len(table)), 3)):
-        path = folder / "meters" / f"{number:03}.csv"
-        table.iloc[part].to_csv(path, index=False)
-        os.utime(path, (1e9 + number, 1e9 + number))
     return folder / "readings.yaml"
 
 
 @pytest.fixture(scope="module")
-def report(job: Path) -> RunReport:
-    """Two runs: the last file comes between them."""
-    last = job.parent / "meters" / "002.csv"
-    content = last.read_bytes()
-    last.unlink()
-    run(job, once=True)
-    last.write_bytes(content)
-    return run(job, once=True, flush=True)
+def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("ordering")
+    path, table = project(folder), rows()
+    add_files(folder, table[:-200], 2, kind="csv", source="meters")
+    run(path, once=True)
+    add_files(folder, table[-200:], 1, first=2, kind="csv", source="meters")
+    report = run(path, once=True, flush=True)
+    return Finished(path, report, status_of(path))
 
 
-def engine_of(job: Path) -> tuple[Engine, list[str]]:
+def of_one_engine(job: Path) -> Results:
     plan = compile_deployment(load_deployment(job), None).plan
     files = sorted((job.parent / "meters").iterdir())
-    engine = Engine(plan)
-    parts = [read_arrivals(path, plan, source=f"meters/{path.name}") for path in files]
-    found = [engine.process(Arrivals.concat(parts)), engine.flush()]
-    return engine, sorted(m for r in found for t in r.matches.values() for m in t.column("match_id").to_pylist())
+    return embedded(plan, Arrivals.concat([read_arrivals(path, plan, source=f"meters/{path.name}") for path in files]))
 
 
-def test_a_deployment_gives_the_matches_and_the_account_of_one_engine(job: Path, report: RunReport) -> None:
-    engine, wanted = engine_of(job)
-    found = pd.read_parquet(job.parent / "out" / "matches")
+def test_a_deployment_gives_the_matches_of_one_engine(finished: Finished) -> None:
+    wanted = match_ids(of_one_engine(finished.deployment))["Rise"]
+    found = pd.read_parquet(finished.deployment.parent / "out" / "matches")
     assert sorted(found["match_id"]) == wanted
     assert len(wanted) > 50
-    account = {(row["query"], row["source"], row["what"]): row["count"] for row in engine.ledger().to_pylist()}
-    assert report.ledger == account
+
+
+def test_a_deployment_gives_the_account_of_one_engine(finished: Finished) -> None:
+    account = ledger_of(of_one_engine(finished.deployment).ledger.to_pylist())
+    assert finished.report.ledger == account
     assert {"early", "late", "out_of_order"} < {what for _, _, what in account}
-    written = f"select query, source, what, sum(count)::int from '{job.parent}/out/ledger/*.parquet' group by all"
+    folder = finished.deployment.parent / "out" / "ledger"
+    written = f"select query, source, what, sum(count)::int from '{folder}/*.parquet' group by all"
     assert {tuple(row[:3]): row[3] for row in duckdb.sql(written).fetchall() if row[3]} == account
 
 
-def test_the_status_names_the_timeline_that_holds_definitive_time_back(job: Path, report: RunReport) -> None:
-    (query,) = status_of(job).queries
+def test_the_status_names_the_timeline_that_holds_definitive_time_back(finished: Finished) -> None:
+    (query,) = finished.status.queries
     assert query.order == "ordered by source partition"
     assert [(line.timeline, line.holds_back) for line in query.timelines] == [("meters/0", False), ("meters/1", True)]
-    assert "one task: ordered by source partition" in status_text(status_of(job))
+    assert "one task: ordered by source partition" in status_text(finished.status)
 
 
 def test_what_parallelism_is_left_is_told_at_the_start(
-    job: Path, report: RunReport, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(job, once=True)
+    path = project(tmp_path)
+    add_files(tmp_path, rows()[:100], 1, kind="csv", source="meters")
+    run(path, once=True)
     assert caplog.messages == ["query Rise: ordered by source partition, runs as one task"]
 
 
-def test_another_ordering_on_the_same_checkpoint_is_refused(job: Path, report: RunReport) -> None:
-    good = job.read_text()
-    try:
-        job.write_text(good.replace("late: 4s", "late: 5s"))
-        with pytest.raises(InputError, match="orderings or values of parameters have changed"):
-            run(job, once=True)
-    finally:
-        job.write_text(good)
+def test_another_ordering_on_the_same_checkpoint_is_refused(finished: Finished) -> None:
+    other = finished.deployment.with_name("other.yaml")
+    other.write_text(DEPLOYMENT.replace("late: 4s", "late: 5s"))
+    with pytest.raises(InputError, match="orderings or values of parameters have changed"):
+        run(other, once=True)

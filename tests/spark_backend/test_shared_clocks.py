@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from querylang.plan.model import Plan, TimePolicy
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.policies.plan_policies import SourceOrdering, with_ordering
-from runtime.policies.presets import stream_analytics, streaminsight
 from spark_backend.sources.pushdown import describe_pushdown
 from spark_backend.wire.packed_rows import Signal, pack_arrivals, unpack_row
 from spark_backend.wire.partition_groups import partition_groups, shared_order
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
-from tests.spark_backend.samples import SECOND, SEVERAL, arrivals_of
-from tests.spark_backend.test_clocks import Stream, places, unevenly
-from tests.spark_backend.test_step import embedded, rows_of
-
-POLICIES = {
-    "by source partition": stream_analytics(late=3 * SECOND, out_of_order=SECOND),
-    "by source partition, of which some are never heard of": stream_analytics(late=3 * SECOND, partitions=3),
-    "what is late is dropped": stream_analytics(late=2 * SECOND, out_of_order=SECOND, action="drop"),
-    "by substreams that are no keys": stream_analytics(late=3 * SECOND, over=("v",)),
-    "by substreams inside the key": stream_analytics(late=3 * SECOND, out_of_order=SECOND, over=("k",)),
-    "by event type": streaminsight(every=5, delay=SECOND, final=True),
-    "by event type, after quiet": streaminsight(every=timedelta(seconds=2), idle=SECOND),
-}
-
-
-def ordered(policy: TimePolicy, plan: Plan = SEVERAL, sources: tuple[str, ...] = ("a", "b")) -> Plan:
-    """The plan with a policy for each source; its inputs say nothing of their own."""
-    queries = [
-        replace(query, inputs=tuple(replace(item, wait=None, out_of_order=False) for item in query.inputs))
-        for query in plan.queries
-    ]
-    given = [SourceOrdering(name, policy, ("A", "B")) for name in sources]
-    return with_ordering(replace(plan, queries=tuple(queries)), given)
+from tests.spark_backend.samples import POLICIES, SECOND, SEVERAL, arrivals_of, ordered, places
+from tests.support.buckets import Stream, rows_of, unevenly
+from tests.support.embedded import embedded, summary
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -51,8 +28,8 @@ def test_every_policy_gives_what_one_engine_gives(name: str) -> None:
     batches = unevenly(arrivals, 5)
     for number, parts in enumerate(batches):
         stream.take(parts, number, Signal.FLUSH if number == len(batches) - 1 else None)
-    wanted = embedded(plan, arrivals)
-    assert stream.answer() == wanted
+    wanted = summary(embedded(plan, arrivals))
+    assert stream.summary() == wanted
     assert len(wanted[0]) > 20
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,14 +10,15 @@ import querylang
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
 from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import Signal, pack_arrivals, unpack_row
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
-from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of
+from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of, with_system_rows
+from tests.support.buckets import rows_of
+from tests.support.embedded import embedded, ledger_of, summary
 
 
 def run(program: Program, parts: list[Arrivals], *, flush: bool = True) -> list[TaggedRow]:
@@ -37,42 +36,6 @@ def run(program: Program, parts: list[Arrivals], *, flush: bool = True) -> list[
     return out
 
 
-def rows_of(tagged: list[TaggedRow], tag: Tag) -> list[dict[str, object]]:
-    return [row for item in tagged if item.tag is tag for row in item.table.to_pylist()]
-
-
-def ledger_of(rows: list[dict[str, object]]) -> dict[tuple[object, ...], int]:
-    total: Counter[tuple[object, ...]] = Counter()
-    for row in rows:
-        total[row["query"], row["source"], row["what"]] += row["count"]  # type: ignore[assignment, operator]
-    return {key: count for key, count in total.items() if count}
-
-
-def embedded(plan: Plan, arrivals: Arrivals) -> tuple[list[str], list[str], dict[tuple[object, ...], int], int]:
-    engine = Engine(plan)
-    results = [engine.process(arrivals), engine.flush()]
-    matches = sorted(m for r in results for t in r.matches.values() for m in t.column("match_id").to_pylist())
-    outputs = sorted(str(o["text"]) for r in results for o in r.outputs.to_pylist())
-    discarded = sum(0 if r.discarded is None else len(r.discarded) for r in results)
-    return matches, outputs, ledger_of(engine.ledger().to_pylist()), discarded
-
-
-def with_system_rows(arrivals: Arrivals) -> Arrivals:
-    """Some rows become control events (one of them wrong), ticks and unreadable records."""
-    kinds = arrivals.system("kind").copy()
-    text = [None] * len(arrivals)
-    for row, kind, words in [
-        (10, RecordKind.CONTROL, "SetDelayedEventsLeeway(2.0, 3.0)"),
-        (40, RecordKind.CONTROL, "SetDelayedEventsLeeway(nonsense)"),
-        (60, RecordKind.TICK, None),
-        (70, RecordKind.MALFORMED, "line 70: wrong"),
-        (71, RecordKind.UNKNOWN_TYPE, "Zebra"),
-    ]:
-        kinds[row], text[row] = kind, words  # type: ignore[call-overload]
-    table = arrivals.table.set_column(0, "_kind", [kinds]).set_column(6, "_text", [text])
-    return Arrivals(table.cast(arrivals.table.schema))
-
-
 @pytest.mark.parametrize("plan", [PLAN, SEVERAL], ids=["one query", "three queries, two groups"])
 @pytest.mark.parametrize("buckets", [1, 5])
 @pytest.mark.parametrize("cuts", [1, 3])
@@ -80,7 +43,7 @@ def test_buckets_and_batches_give_what_one_engine_gives(plan: Plan, buckets: int
     arrivals = with_system_rows(arrivals_of(2000, plan=plan))
     parts = [arrivals.take(rows) for rows in np.array_split(np.arange(len(arrivals)), cuts)]
     tagged = run(Program.of(plan, buckets=buckets), parts)
-    matches, outputs, ledger, discarded = embedded(plan, arrivals)
+    matches, outputs, ledger, discarded = summary(embedded(plan, arrivals))
     assert matches
     assert sorted(str(row["match_id"]) for row in rows_of(tagged, Tag.MATCH)) == matches
     printed = rows_of(tagged, Tag.OUTPUT) + rows_of(tagged, Tag.ERROR)
@@ -122,7 +85,7 @@ def test_control_events_wait_for_the_events_that_arrive_before_them() -> None:
             )
             states[bucket] = step.state
             tagged.extend(step.rows)
-    matches, outputs, ledger, discarded = embedded(PLAN, arrivals)
+    matches, outputs, ledger, discarded = summary(embedded(PLAN, arrivals))
     assert sorted(str(row["match_id"]) for row in rows_of(tagged, Tag.MATCH)) == matches
     assert sorted(str(row["text"]) for row in rows_of(tagged, Tag.OUTPUT) + rows_of(tagged, Tag.ERROR)) == outputs
     assert ledger_of(rows_of(tagged, Tag.LEDGER)) == ledger

@@ -4,52 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.engine.engine import Engine
-from runtime.replay.replay import in_order
-from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 from spark_backend.frames.verify import Case, run_bounded, run_streams
-from tests.spark_backend.samples import PLAN, SEVERAL, arrivals_of
-from tests.spark_backend.test_step import with_system_rows
-
-
-def embedded(plan: Plan, arrivals: Arrivals, *, flush: bool) -> Results:
-    engine = Engine(plan)
-    found = [engine.process(arrivals), *([engine.flush()] if flush else [])]
-    matches = {
-        query.name: pa.concat_tables(result.matches[query.name] for result in found if query.name in result.matches)
-        for query in plan.queries
-        if any(query.name in result.matches for result in found)
-    }
-    discarded = [result.discarded for result in found if result.discarded is not None]
-    return in_order(
-        plan,
-        Results(
-            matches=matches,
-            outputs=pa.concat_tables([OUTPUT_SCHEMA.empty_table(), *(result.outputs for result in found)]),
-            discarded=pa.concat_tables([discard_schema(plan).empty_table(), *discarded]),
-            ledger=engine.ledger(),
-        ),
-    )
-
-
-def plain(results: Results) -> dict[str, object]:
-    return {
-        "matches": {name: without_rank(table) for name, table in results.matches.items()},
-        "outputs": without_rank(results.outputs),
-        "discarded": [] if results.discarded is None else results.discarded.to_pylist(),
-        "ledger": results.ledger.to_pylist(),
-    }
-
-
-def without_rank(table: pa.Table) -> list[dict[str, object]]:
-    return table.drop_columns("_rank").to_pylist()
-
+from tests.spark_backend.samples import PLAN, SEVERAL, arrivals_of, with_system_rows
+from tests.support.embedded import embedded, plain
 
 CASES = [
     Case(plan, with_system_rows(arrivals_of(120, keys=3, plan=plan, seed=seed)), splits, flush)

@@ -1,0 +1,74 @@
+"""A program's buckets without Spark: packed micro-batches in, tagged rows out, sources read unevenly."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.columns.arrivals import Arrivals
+from spark_backend.operator.step import StepResult, run_step
+from spark_backend.wire.packed_rows import Signal, pack_arrivals
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag, TaggedRow
+from tests.support.embedded import Summary, ledger_of
+
+
+def rows_of(tagged: list[TaggedRow], tag: Tag) -> list[dict[str, object]]:
+    return [row for item in tagged if item.tag is tag for row in item.table.to_pylist()]
+
+
+class Stream:
+    """A program's buckets over micro-batches; each is called anew from its state, as after a restart."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.states: dict[int, bytes] = {}
+        self.tagged: list[TaggedRow] = []
+
+    def take(self, parts: dict[str, Arrivals], timestamp: int, signal: Signal | None = None) -> list[StepResult]:
+        """A micro-batch of these records by source; `control` is the control stream."""
+        packed = [
+            pack_arrivals(part, self.program.groups(), self.program.buckets, source=name, is_control=name == "control")
+            for name, part in parts.items()
+            if len(part)
+        ]
+        steps = []
+        for bucket in range(self.program.buckets):
+            rows = [batch.column(1)[bucket].as_py() for batch in packed]
+            step = run_step(self.program, bucket, self.states.get(bucket), rows, timestamp, signal=signal)
+            self.states[bucket] = step.state
+            self.tagged.extend(step.rows)
+            steps.append(step)
+        return steps
+
+    def summary(self) -> Summary:
+        """The results of all micro-batches so far."""
+        matches = sorted(str(row["match_id"]) for row in rows_of(self.tagged, Tag.MATCH))
+        outputs = sorted(str(row["text"]) for row in rows_of(self.tagged, Tag.OUTPUT))
+        return matches, outputs, ledger_of(rows_of(self.tagged, Tag.LEDGER)), len(rows_of(self.tagged, Tag.DISCARDED))
+
+
+def unevenly(arrivals: Arrivals, seed: int) -> list[dict[str, Arrivals]]:
+    """Micro-batches that take of each source partition as much as chance says, and a little of each in the first."""
+    random, left = np.random.default_rng(seed), rows_by_place(arrivals)
+    batches: list[dict[str, Arrivals]] = []
+    while any(len(rows) for rows in left.values()):
+        taken: dict[str, list[NDArray[np.int64]]] = {"a": [], "b": []}
+        for place, rows in left.items():
+            most = len(rows) if random.random() < 0.1 else int(random.integers(0, 200)) * int(random.integers(0, 2))
+            count = max(most, 1 if not batches else 0)
+            taken[place[0]].append(rows[:count])
+            left[place] = rows[count:]
+        batches.append({name: arrivals.take(random.permutation(np.concatenate(rows))) for name, rows in taken.items()})
+    return batches
+
+
+def rows_by_place(arrivals: Arrivals) -> dict[tuple[str, int], NDArray[np.int64]]:
+    """The rows of each source partition, in order of arrival."""
+    names = np.array(arrivals.table.column("_source").to_pylist())
+    partition = arrivals.system("partition")
+    return {
+        (name, number): np.flatnonzero((names == name) & (partition == number))
+        for name in ("a", "b")
+        for number in np.unique(partition).tolist()
+    }
