@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,18 @@ def test_what_is_taken_from_packages_before(package: str) -> None:
     assert taken <= BORROWED[package]
 
 
+def from_test_modules(source: str) -> list[str]:
+    """Imports from test modules: what tests share is in modules that hold no tests."""
+    return [name for name in imported_names(source) if re.search(r"(?:^|\.)test_", name)]
+
+
+def test_no_test_module_is_imported() -> None:
+    found = {
+        str(path.relative_to(ROOT)): from_test_modules(path.read_text()) for path in (ROOT / "tests").rglob("*.py")
+    }
+    assert {path: names for path, names in found.items() if names} == {}
+
+
 def test_wrong_imports_are_noticed() -> None:
     assert refused("querylang", "def f():\n    import runtime.columns\n") == ["runtime"]
     assert refused("runtime", "from pyspark.sql import SparkSession\n") == ["pyspark"]
@@ -110,6 +123,10 @@ def test_wrong_imports_are_noticed() -> None:
     assert upward("runtime", LAYERS["runtime"], wrong) == ["runtime.columns.keys imports runtime.engine.engine"]
     assert through_walls("runtime.matching", DOORS["runtime.matching"], wrong) == [
         "ensue.verify imports runtime.matching.kernel.search"
+    ]
+    assert from_test_modules("from tests.support import sensors\nfrom tests.a import test_b, c\nimport test_d\n") == [
+        "tests.a.test_b",
+        "test_d",
     ]
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
 
