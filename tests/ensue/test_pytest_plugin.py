@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import ensue.testing.case_run  # noqa: F401  numpy cannot be loaded twice: pytester unloads what a run imports
+
 pytest_plugins = ["pytester"]
 
 CASE = """# a comment that stays
