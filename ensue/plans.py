@@ -32,8 +32,7 @@ def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) 
         return queries.template()
     inputs = queries.input_types
     event = inputs[0] if len(inputs) == 1 else ""
-    named = {"arrival": columns.arrival, "type": columns.type, "source_time": columns.source_time}
-    schemas = infer_schemas(*tables, **named, event=event)
+    schemas = infer_schemas(*tables, names=columns, event=event)
     if not schemas and not event:
         raise InputError(
             f"no table has rows with {columns.type or 'event'!r}, and the queries need {', '.join(inputs)}"

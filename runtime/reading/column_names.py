@@ -33,6 +33,9 @@ class ColumnNames:
     source_time: str | None = None
 
 
+STANDARD = ColumnNames()
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """The columns of one table that are not fields; None = the table has no such column.

@@ -15,7 +15,7 @@ from querylang.plan.library import DECIMAL_PLACES
 from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
-from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, TYPE
+from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, STANDARD, TYPE, ColumnNames
 from runtime.reading.conversion import NO_PLAN, convert, is_time
 from runtime.reading.files import read_raw
 from runtime.reading.formats.raw_table import RawTable
@@ -23,29 +23,22 @@ from runtime.reading.formats.raw_table import RawTable
 _WHOLE_DIGITS = 38 - DECIMAL_PLACES
 
 
-def infer_schemas(
-    *tables: Any,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
-    event: str = "",
-) -> Mapping[str, Mapping[str, Type]]:
+def infer_schemas(*tables: Any, names: ColumnNames = STANDARD, event: str = "") -> Mapping[str, Mapping[str, Type]]:
     """By event type in the tables: its fields and their types.
 
-    arrival, type, source_time: names of columns, instead of `at`, `event`, `ts`
+    names: names of columns, instead of `at`, `event`, `ts`
     event: the event type of the rows of tables without a column of types; empty = these are skipped
 
     A column is a field of a type if some row of the type has a value in it. Timestamps are float
     seconds. Raises InputError if two tables disagree on the type of a field.
     """
     found: dict[str, dict[str, Type]] = {}
+    declared = _declared({ARRIVAL: names.arrival, TYPE: names.type, SOURCE_TIME: names.source_time})
     for table in tables:
         raw = read_raw(table)
-        for name, rows in _rows_by_type(raw, type or TYPE, event):
+        for name, rows in _rows_by_type(raw, names.type or TYPE, event):
             fields = found.setdefault(name, {})
-            for field, type_ in _inferred(
-                raw, rows, _declared({ARRIVAL: arrival, TYPE: type, SOURCE_TIME: source_time})
-            ):
+            for field, type_ in _inferred(raw, rows, declared):
                 if fields.setdefault(field, type_) != type_:
                     raise InputError(
                         f"{raw.name}: field {field!r} of {name!r} is {type_} here and {fields[field]} before"

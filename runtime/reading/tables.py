@@ -25,7 +25,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_table, in_order_of_time
-from runtime.reading.column_names import TYPE, ColumnNames, find_roles
+from runtime.reading.column_names import STANDARD, TYPE, ColumnNames, find_roles
 from runtime.reading.field_columns import check_columns, read_fields
 from runtime.reading.files import iter_raw, read_raw
 from runtime.reading.formats.raw_table import RawTable
@@ -52,25 +52,17 @@ class TableRecords:
     warning: str | None = None
 
 
-def read_arrivals(
-    table: Any,
-    plan: Plan,
-    *,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
-    source: str | None = None,
-) -> Arrivals:
+def read_arrivals(table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None) -> Arrivals:
     """Read a whole table for a plan.
 
     table: a path, a pandas, Polars or Arrow table, or a list of mappings
-    arrival, type, source_time: names of columns, instead of `at`, `event`, `ts`
+    names: names of columns, instead of `at`, `event`, `ts`
     source: the source's name if the table has no such column; None = the file's name
 
     Without an arrival column the table is history: rows arrive at their source time, in its order.
     Raises InputError for anything that is not a table, and for a column that is missing.
     """
-    return read_table(table, plan, ColumnNames(arrival, type, source_time), source).arrivals
+    return read_table(table, plan, names, source).arrivals
 
 
 def read_table(table: Any, plan: Plan, names: ColumnNames, source: str | None = None) -> TableRecords:
@@ -79,21 +71,15 @@ def read_table(table: Any, plan: Plan, names: ColumnNames, source: str | None = 
 
 
 def iter_arrivals(
-    table: Any,
-    plan: Plan,
-    *,
-    arrival: str | None = None,
-    type: str | None = None,  # noqa: A002  the word that users write
-    source_time: str | None = None,
-    source: str | None = None,
+    table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None
 ) -> Iterator[Arrivals]:
     """As `read_arrivals`, in parts: a Parquet file's row groups, anything else at once.
 
     Arrival never decreases from part to part, except that parts of a history are sorted one by one.
     """
     floor = NO_TIME
-    for part in iter_raw(table, source, few_values=(type or TYPE,)):
-        read = _read(part, plan, ColumnNames(arrival, type, source_time), floor)
+    for part in iter_raw(table, source, few_values=(names.type or TYPE,)):
+        read = _read(part, plan, names, floor)
         if len(read.arrivals) and not read.is_history:
             floor = max(floor, int(read.arrivals.system("arrival").max()))
         yield read.arrivals

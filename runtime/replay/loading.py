@@ -56,9 +56,7 @@ def plan_for_files(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orde
         for part in iter_arrivals(
             path,
             _for_table(plan, orderings, name),
-            arrival=columns.arrival,
-            type=columns.type,
-            source_time=columns.source_time,
+            columns,
             source=name,
         )
     )

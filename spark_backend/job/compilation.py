@@ -11,6 +11,7 @@ import querylang
 from querylang.errors import QueryErrors
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
+from runtime.reading.column_names import ColumnNames
 from runtime.reading.schema_inference import infer_schemas
 from spark_backend.job.checkpoint_record import Schemas
 from spark_backend.job.settings import Deployment
@@ -69,9 +70,7 @@ def schemas_from_data(deployment: Deployment) -> Schemas:
         if sample is not None:
             inferred = infer_schemas(
                 sample,
-                arrival=source.arrival,
-                type=source.type_field,
-                source_time=source.source_time,
+                names=ColumnNames(source.arrival, source.type_field, source.source_time),
                 event=source.event or "",
             )
             for name, fields in inferred.items():

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import iter_arrivals
 from spark_backend.wire.packed_rows import pack_arrivals
 from spark_backend.wire.program import Program
@@ -64,9 +65,7 @@ class Reading:
         return iter_arrivals(
             table,
             plan if self.event is None else plan_for_event(plan, self.event),
-            arrival=self.arrival,
-            type=self.type_field,
-            source_time=self.source_time,
+            ColumnNames(self.arrival, self.type_field, self.source_time),
             source=self.source,
         )
 

@@ -20,6 +20,7 @@ from querylang.plan.model import Plan, plain_field
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
 from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME
+from runtime.reading.column_names import ColumnNames
 from runtime.reading.schema_inference import infer_schemas
 from runtime.reading.tables import iter_arrivals, read_arrivals
 
@@ -230,7 +231,7 @@ def test_other_columns_can_be_named() -> None:
     table = pd.DataFrame(
         {"landed": [20], "kind": ["A"], "left": [10], "id": [1], "name": ["x"], "v": [1.0], "ok": [True]}
     )
-    arrivals = read_arrivals(table, ONE, arrival="landed", type="kind", source_time="left", source="flights")
+    arrivals = read_arrivals(table, ONE, ColumnNames("landed", "kind", "left"), source="flights")
     assert rows(arrivals)[0]["_arrival"] == 20_000_000
     assert rows(arrivals)[0]["_source_time"] == 10_000_000
     assert rows(arrivals)[0]["_source"] == "flights"
