@@ -63,11 +63,11 @@ def _rows(node: Node) -> tuple[Row, ...]:
 
 def _row(node: Node) -> Row:
     entries = node.mapping()
-    if "at" not in entries and isinstance(node.raw, yaml.MappingNode):
+    if isinstance(node.raw, yaml.MappingNode) and ("at" not in entries or entries["at"].is_empty()):
         node.wrong(f"'{node.name}' has no 'at'")
     given = {key: _value(entry) for key, entry in entries.items()}
     for key in ("at", "dt"):
-        if key in given and not (key == "dt" and given[key] is None):
+        if given.get(key) is not None:
             _check_time(entries[key], given[key])
     if not isinstance(given.get("out") or [], list):
         entries["out"].expected("a list")

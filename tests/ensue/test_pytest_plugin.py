@@ -91,7 +91,7 @@ def test_all_mistakes_of_a_case_file_are_reported(pytester: pytest.Pytester) -> 
         pytester, CASE.replace("wait: 20", "wait: soon").replace("within", "withn").replace("out: [[1, 3]]", "out: 5")
     )
     lines = [line.partition("x.case.yaml:")[2][:2] for line in pytester.runpytest().outlines if "x.case.yaml:" in line]
-    assert lines == ["3:", "4:", "4:", "8:"]
+    assert lines == ["2:", "3:", "4:", "8:"]
 
 
 @pytest.mark.parametrize(("found", "altered"), ALTERED)
