@@ -161,7 +161,7 @@ def _policy(policy: TimePolicy) -> Iterator[str]:
     if policy.every is not None or policy.every_span is not None:
         yield _pace(policy)
     if policy.idle is not None:
-        yield f"complete after {duration_text(policy.idle)} of quiet"
+        yield f"complete after {duration_text(policy.idle)} idle"
     if policy.max_delay is not None:
         yield f"at most {duration_text(policy.max_delay)} late"
     if policy.early is not None:

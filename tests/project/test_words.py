@@ -1,6 +1,6 @@
 """The repository is in plain English and in the words of `docs/glossary.md`: phrases to avoid, and what to write instead.
 
-Checked are the documents, and all docstrings and comments; not code, inline code and messages.
+Checked are the documents, all docstrings and comments, and the messages of the packages; not code and inline code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.repository import PACKAGES, ROOT
-from tests.support.prose import Passage, passages_of
+from tests.support.prose import Passage, messages_of, passages_of
 
 EACH = (
     "key|row|record|timeline|group|query|batch|micro-batch|bucket|input|source|partition|file|term|call|step|task|type"
@@ -28,7 +28,7 @@ AVOID = {
     r"\bshel(?:f|ves)\b": "cold store",
     r"\b(?:that|which) rests?\b|\bresting\b": "idle; of keys: cold",
     r"\blessons?\b": "dead ends",
-    r"\b(?:is|are|was) over\b(?! (?:an?|all|the|terms|\d))": "has ended, has expired",
+    r"\b(?:is|are|was) over\b(?! (?:an?|all|the|terms|parameters|\d))": "has ended, has expired",
     r"\b(?:comes?|brings?|brought) to hand\b": "load",
     r"\btold\b(?! (?:apart|otherwise)\b)": "reported",
     r"\b(?:lets?|letting) go\b": "release",
@@ -72,10 +72,11 @@ def modules() -> list[Path]:
 
 
 def offenders_of(path: Path) -> list[Offender]:
-    """Phrases everywhere; long lines in the packages only."""
+    """Phrases everywhere; messages and long lines in the packages only."""
     place, passages = path.relative_to(ROOT), passages_of(path)
     found = [offender for passage in passages for offender in phrases_to_avoid(str(place), passage)]
     if place.parts[0] in PACKAGES:
+        found += [offender for message in messages_of(path) for offender in phrases_to_avoid(str(place), message)]
         found += [offender for passage in passages for offender in long_lines(str(place), passage)]
     return sorted(found)
 
@@ -123,6 +124,13 @@ def test_phrases_are_found_in_documents_outside_of_code(tmp_path: Path) -> None:
     path.write_text("# A page\n\n```text\ntime goes on\n```\n\nWith `goes on` time\ngoes on.\n")
     found = [str(offender) for passage in passages_of(path) for offender in phrases_to_avoid("p", passage)]
     assert found == ["p:8: “goes on”: write “continue; of time: advance”"]
+
+
+def test_phrases_are_found_in_messages(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text('"""It is no docstring."""\nlimit = 3\nraise ValueError(f"{limit} is no type")\n')
+    found = [str(offender) for message in messages_of(path) for offender in phrases_to_avoid("m", message)]
+    assert found == ["m:3: “is no”: write “is not a”"]
 
 
 def test_long_lines_are_those_of_docstrings_and_comments(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Prose of the repository: docstrings and comments of a module, running text of a Markdown document."""
+"""Prose of the repository: docstrings, comments and messages of a module, running text of a Markdown document."""
 
 from __future__ import annotations
 
@@ -67,6 +67,16 @@ def _docstrings(source: str) -> Iterator[Passage]:
                 case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=last):
                     part = lines[first - 1 : last]
                     yield Passage(first, _prose(part), tuple(map(len, part)))
+
+
+def messages_of(path: Path) -> Iterator[Passage]:
+    """Strings of a module that have a space in them and are not docstrings; of an f-string each fixed part."""
+    tree = ast.parse(path.read_text())
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text), lineno=line) if " " in text and node not in docstrings:
+                yield Passage(line, _prose([" ".join(text.split())]))
 
 
 def _comments(source: str) -> Iterator[Passage]:
