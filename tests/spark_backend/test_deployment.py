@@ -230,7 +230,7 @@ def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Pa
     handle = deploy(path, progress=seen.append)
     try:
         # The last readings wait 5 s for others; then time has gone on by itself, and nothing is pending any more.
-        for _ in range(60):
+        for _ in range(600):
             handle.await_termination(0.5)
             ledger = handle.status().ledger
             if ledger and not any(what == "pending" for _, _, what in ledger):

@@ -50,7 +50,7 @@ def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
     add_files(folder, south[:750], 3, source="south")
     handle = deploy(path)
     try:
-        for _ in range(100):
+        for _ in range(600):
             handle.await_termination(0.5)
             if (handle.status().batch or 0) >= 2:
                 break
