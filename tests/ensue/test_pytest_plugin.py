@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import ensue.testing.case_run  # noqa: F401  numpy cannot be loaded twice: pytester unloads what a run imports
+import ensue
 
 pytest_plugins = ["pytester"]
 
@@ -28,6 +28,14 @@ ALTERED = [
     (", discard: late", ""),
     ('    - {at: "10:00:35", dt: "10:00:15", out: [[1, 3]]}\n', ""),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """Runs a query: numpy and numba cannot be loaded twice, and pytester unloads what its runs import."""
+    text = "event A { integer v; } inputs { A() within 9.0; } find A as a -> A as b"
+    for ordering in (None, "stream_analytics"):
+        ensue.replay(text, [{"at": 1, "ts": 1, "v": 1}, {"at": 2, "ts": 2, "v": 2}], ordering=ordering)
 
 
 def write(pytester: pytest.Pytester, text: str) -> Path:
