@@ -8,6 +8,9 @@ python := .venv/bin/python
 workers := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 sources := querylang runtime spark_backend ensue tests benchmarks tools
 
+# Packages are installed without bytecode: a process that may not write it compiles all that it imports, every time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint bench docs lock format clean
 .DELETE_ON_ERROR:
 

@@ -71,12 +71,15 @@ def test_nothing_is_written_and_nothing_but_ply_is_needed(tmp_path: Path) -> Non
 
 
 @pytest.mark.timing
-def test_one_check_as_a_process_costs_little() -> None:
+def test_one_check_as_a_process_costs_little(tmp_path: Path) -> None:
+    # Modules are compiled in the first run, as for every user, whatever the environment says of bytecode.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(tmp_path)
     program = "import querylang; querylang.check_text('inputs { A() within 3; } find A as a')"
     seconds = []
     for _attempt in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.5, "seconds of processor time"

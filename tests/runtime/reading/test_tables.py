@@ -241,32 +241,32 @@ GOOD: dict[str, Any] = {"at": 1, "event": "A", "ts": 1, "id": 1, "name": "x", "v
 
 
 @pytest.mark.parametrize(
-    ("table", "options", "told"),
+    ("table", "names", "message"),
     [
-        (Path("none.csv"), {}, "none.csv: no such file"),
-        (5, {}, "a int is not a table; give a path or a pandas, Polars or Arrow table"),
-        ([GOOD], {"arrival": "att"}, "table: has no column 'att'; did you mean 'at'?"),
+        (Path("none.csv"), ColumnNames(), "none.csv: no such file"),
+        (5, ColumnNames(), "a int is not a table; give a path or a pandas, Polars or Arrow table"),
+        ([GOOD], ColumnNames(arrival="att"), "table: has no column 'att'; did you mean 'at'?"),
         (
             [{**GOOD, "names": "x", "name": None} | {"nam": 1}],
-            {"source_time": "tss"},
+            ColumnNames(source_time="tss"),
             "table: has no column 'tss'; did you mean 'ts'?",
         ),
         (
             [{"at": 1, "idd": 1, "ts": 1, "name": "", "v": 1.0, "ok": True}],
-            {},
+            ColumnNames(),
             "table: has no column 'id', a field of 'A'; did you mean 'idd'?",
         ),
         (
             [{key: value for key, value in GOOD.items() if key != "ts"}],
-            {},
+            ColumnNames(),
             "table: has no column 'ts', the source time of 'A'; another column can be named as the source time",
         ),
     ],
 )
-def test_what_cannot_be_a_table_is_one_clear_line(table: Any, options: dict[str, str], told: str) -> None:
+def test_what_cannot_be_a_table_is_one_clear_line(table: Any, names: ColumnNames, message: str) -> None:
     with pytest.raises(InputError) as raised:
-        read_arrivals(table, ONE, **options)
-    assert str(raised.value) == told
+        read_arrivals(table, ONE, names)
+    assert str(raised.value) == message
 
 
 def test_a_table_without_types_for_several_inputs_is_refused() -> None:
