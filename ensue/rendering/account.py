@@ -1,6 +1,7 @@
 """The account in words: what became of the received records, per query and source.
 
-All numbers add up: received = used + adjusted + filtered + ... + discarded + pending.
+All numbers add up: received = used + adjusted + filtered + ... + discarded + pending. What is
+counted beside the sum follows it.
 `runtime.results.ledger` defines the words.
 """
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from ensue.rendering.text_table import text_table
 from runtime.admission.outcomes import Group, Outcome
-from runtime.results.ledger import RECEIVED, WORDS
+from runtime.results.ledger import BESIDE, RECEIVED, WORDS
 
 Counts = Mapping[str, int]
 
@@ -42,7 +43,12 @@ def _line(counts: Counts) -> str:
             what, _, reason = label(word).partition(": ")
             reasons.setdefault(what, []).append((reason, counts[word]))
     parts = [f"{sum(count for _, count in found)} {what}{_reasons(found)}" for what, found in reasons.items()]
-    return f"{counts['received']} received = {' + '.join(parts)}"
+    beside = [f"{counts[word]} {word}" for word in BESIDE if counts.get(word)]
+    return f"{counts.get(RECEIVED, 0)} received = {' + '.join(parts) or '0'}{_beside(beside)}"
+
+
+def _beside(parts: Sequence[str]) -> str:
+    return f"; beside the sum: {', '.join(parts)}" if parts else ""
 
 
 def _reasons(found: Sequence[tuple[str, int]]) -> str:
@@ -60,7 +66,7 @@ def _table(accounts: Mapping[tuple[str, str], Counts]) -> str:
 
     Words that do not occur are left out; the query or source too, if there is only one.
     """
-    words = [word for word in WORDS if any(counts.get(word) for counts in accounts.values())]
+    words = [word for word in (*WORDS, *BESIDE) if any(counts.get(word) for counts in accounts.values())]
     places = [place for place in (0, 1) if len({names[place] for names in accounts}) > 1]
     header = [*(("query", "source")[place] for place in places), *map(label, words)]
     rows = [
@@ -72,7 +78,7 @@ def _table(accounts: Mapping[tuple[str, str], Counts]) -> str:
 
 def label(word: str) -> str:
     """A word of the ledger as it is printed: `discarded: late`, `adjusted: late`, `used`."""
-    if word == RECEIVED:
+    if word == RECEIVED or word in BESIDE:
         return word
     match Outcome[word.upper()].group:
         case Group.DISCARDED:

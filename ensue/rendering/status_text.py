@@ -32,6 +32,8 @@ def _parts(status: Status) -> Iterator[str]:
         if query.timelines:
             yield f"{query.query}, {query.order}:\n{_timelines(query)}"
     yield account_text(_by_query(status))
+    if status.reports:
+        yield _reports(status)
     yield "\n".join(_sizes(status))
 
 
@@ -102,6 +104,14 @@ def _by_query(status: Status) -> pa.Table:
     for (query, _, what), count in status.ledger.items():
         account[query, "", what] += count
     return ledger_table(account)
+
+
+def _reports(status: Status) -> str:
+    rows = [
+        [item.cause, item.source, str(item.count), repr(item.example) if item.example else ""]
+        for item in status.reports
+    ]
+    return text_table(["report", "source", "count", "last example"], rows, right=frozenset({"count"}))
 
 
 def _sizes(status: Status) -> Iterator[str]:

@@ -40,10 +40,12 @@ class Outcome(IntEnum):
     CONTROL = 10
     TICK = 11
     UNRELATED = 12
+    AHEAD = 16  # arrived further in the future than a job allows
     EARLY = 3  # further ahead of its arrival than the limit
     LATE = 1  # further behind its arrival than the largest delay
     OUT_OF_ORDER = 2  # below the bound for another reason
     MALFORMED = 13
+    MALFORMED_FILE = 17  # a whole file of a job, counted as one record
     UNKNOWN_TYPE = 14
     NULL_KEY = 4
     NULL_TIME = 5
@@ -69,10 +71,12 @@ _GROUPS = {
     Outcome.CONTROL: Group.SIGNAL,
     Outcome.TICK: Group.SIGNAL,
     Outcome.UNRELATED: Group.UNRELATED,
+    Outcome.AHEAD: Group.DISCARDED,
     Outcome.EARLY: Group.DISCARDED,
     Outcome.LATE: Group.DISCARDED,
     Outcome.OUT_OF_ORDER: Group.DISCARDED,
     Outcome.MALFORMED: Group.DISCARDED,
+    Outcome.MALFORMED_FILE: Group.DISCARDED,
     Outcome.UNKNOWN_TYPE: Group.DISCARDED,
     Outcome.NULL_KEY: Group.DISCARDED,
     Outcome.NULL_TIME: Group.DISCARDED,

@@ -2,7 +2,7 @@
 
 At every moment received = used + adjusted + filtered + heartbeat + control + tick + unrelated +
 discarded + pending: each record has exactly one outcome. Counts are changes, of one call or of all
-calls so far; `pending` may go down.
+calls so far; `pending` may go down. Words in BESIDE are not part of the sum.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ RECEIVED = "received"
 
 WORDS = (RECEIVED, *(outcome.word for outcome in Outcome))
 """All words of the ledger, in the order in which it is printed."""
+
+BESIDE = ("before_clock", "late_by_idle", "lost", "forgotten_keys")
+"""Words that say more about records, or about keys; they are counted beside the sum."""
 
 DISCARDS = tuple(outcome.word for outcome in Outcome if outcome.group is Group.DISCARDED)
 """The reasons for which a record is discarded."""
@@ -62,7 +65,8 @@ def count_pending(query: str, events: pa.Table, change: int) -> Account:
 
 
 def ledger_table(account: Account) -> pa.Table:
-    """The account as a table without zeros, by query, source, then the order of `WORDS`."""
-    rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], WORDS.index(key[2])))
+    """The account as a table without zeros, by query, source, then the order of words."""
+    order = {word: place for place, word in enumerate((*WORDS, *BESIDE))}
+    rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], order[key[2]]))
     columns: Sequence[list[str]] = [[key[part] for key in rows] for part in range(3)]
     return pa.table([*columns, [account[key] for key in rows]], schema=LEDGER_SCHEMA)

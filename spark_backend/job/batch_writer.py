@@ -10,11 +10,20 @@ from pyspark.sql import DataFrame
 
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.progress import JobProgress
-from spark_backend.job.reports import BatchReport, OnBatch, batch_report, driver_tables, ledger_changes
+from spark_backend.job.reporting import Reporter
+from spark_backend.job.reports import (
+    BatchReport,
+    OnBatch,
+    batch_report,
+    batch_reports,
+    driver_tables,
+    ledger_changes,
+)
 from spark_backend.sinks.formats import Sink
 from spark_backend.sinks.micro_batch import Written, remove_leftovers, write_batch
 from spark_backend.wire.partition_groups import shared_order
 from spark_backend.wire.program import Program
+from spark_backend.wire.reports import Report
 
 
 @dataclass(slots=True)
@@ -24,6 +33,7 @@ class BatchWriter:
     program: as the run has it
     identity: names the checkpoint
     on_batch: called after each micro-batch
+    reporter: warns of what micro-batches report
     is_first: whether the next micro-batch may be a repeated one
     """
 
@@ -32,6 +42,7 @@ class BatchWriter:
     identity: str
     folder: JobFolder
     on_batch: OnBatch
+    reporter: Reporter
     is_first: bool = field(default=True)
 
     def write(self, tagged: DataFrame, batch: int) -> None:
@@ -44,10 +55,14 @@ class BatchWriter:
         changes = ledger_changes(written)
         self.folder.ledger.add(batch, changes)
         report = batch_report(self.program.plan(), batch, written, changes, time.monotonic() - started)
-        self._write_progress(batch, written, report)
+        reports = batch_reports(written, changes)
+        self._write_progress(batch, written, report, reports)
+        self.reporter.add(reports)
         self.on_batch(report)
 
-    def _write_progress(self, batch: int, written: Sequence[Written], report: BatchReport) -> None:
+    def _write_progress(
+        self, batch: int, written: Sequence[Written], report: BatchReport, reports: Sequence[Report]
+    ) -> None:
         files = self.folder.progress
         before = files.latest(before=batch)
         progress = JobProgress.from_plain(None if before is None else before[1]["progress"]).after(
@@ -55,6 +70,7 @@ class BatchWriter:
             idle=self.program.idle,
             records=report.records,
             matches=sum(report.matches.values()),
+            reports=reports,
         )
         queries = {query.title: shared_order(query) for query in self.program.plan().queries}
         files.write(batch, {"queries": queries, "progress": progress.to_plain()})

@@ -25,6 +25,7 @@ from spark_backend.job.checkpoint_record import write_record
 from spark_backend.job.job_folder import JobFolder, RunLock
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.progress import JobProgress
+from spark_backend.job.reporting import Reporter
 from spark_backend.job.reports import BatchReport, OnBatch, RunReport, run_report
 from spark_backend.job.settings import load_deployment
 from spark_backend.job.source_streams import packed_sources
@@ -62,10 +63,11 @@ class _Job:
 class Handle:
     """A deployment that runs in the background."""
 
-    def __init__(self, job: _Job, query: StreamingQuery, lock: RunLock) -> None:
+    def __init__(self, job: _Job, query: StreamingQuery, lock: RunLock, reporter: Reporter) -> None:
         self._job = job
         self._query = query
         self._lock = lock
+        self._reporter = reporter
 
     def await_termination(self, seconds: float | None = None) -> bool:
         """Wait for the end, at most `seconds`; False = it still runs.
@@ -75,16 +77,20 @@ class Handle:
         try:
             ended = self._query.awaitTermination(None if seconds is None else max(1, round(seconds)))
         except StreamingQueryException as error:
-            self._lock.release()
+            self._ended()
             raise plain_error(error) from error
         if ended is not False:
-            self._lock.release()
+            self._ended()
         return ended is not False
 
     def stop(self) -> None:
         """Stop after what is being written; the next run continues from there."""
         self._query.stop()
+        self._ended()
+
+    def _ended(self) -> None:
         self._lock.release()
+        self._reporter.finish()
 
     def status(self) -> Status:
         """What runs, how far time has advanced, and counts of all records."""
@@ -190,5 +196,6 @@ def _start(job: _Job, report: OnBatch, *, is_bounded: bool) -> Handle:
         writer = writer.trigger(processingTime=f"{deployment.trigger // 1000} milliseconds")
     lock = job.folder.lock()
     lock.acquire()
-    batches = BatchWriter(program, deployment.sinks, job.checked.record.identity, job.folder, report)
-    return Handle(job, writer.foreachBatch(batches.write).start(), lock)
+    reporter = Reporter()
+    batches = BatchWriter(program, deployment.sinks, job.checked.record.identity, job.folder, report, reporter)
+    return Handle(job, writer.foreachBatch(batches.write).start(), lock, reporter)

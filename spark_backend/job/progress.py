@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from spark_backend.operator.job_clock import JobClock
+from spark_backend.wire.reports import Report, added_up, reports_to_plain
 from spark_backend.wire.tagged_rows import Tag
 
-PROGRESS_VERSION = 1
+PROGRESS_VERSION = 2
 RECENT = 10
 """Number of micro-batches that rates are computed over."""
 
@@ -78,6 +79,7 @@ class JobProgress:
     queries: by title
     buckets: by number
     recent: the last micro-batches, oldest first
+    reports: sums since the checkpoint's beginning, by cause and source
     """
 
     timestamp: int = 0
@@ -86,6 +88,7 @@ class JobProgress:
     queries: Mapping[str, QueryTime] = field(default_factory=dict)
     buckets: Mapping[int, BucketSize] = field(default_factory=dict)
     recent: tuple[Recent, ...] = ()
+    reports: tuple[Report, ...] = ()
 
     @property
     def held(self) -> int:
@@ -93,10 +96,20 @@ class JobProgress:
         return sum(size.held for size in self.buckets.values())
 
     def after(
-        self, tables: Iterable[tuple[Tag, pa.Table]], *, idle: int | None, records: int, matches: int
+        self,
+        tables: Iterable[tuple[Tag, pa.Table]],
+        *,
+        idle: int | None,
+        records: int,
+        matches: int,
+        reports: Sequence[Report] = (),
     ) -> JobProgress:
-        """The progress after one more micro-batch; `tables`: what its buckets reported."""
-        next_ = replace(self, idle=idle)
+        """The progress after one more micro-batch.
+
+        tables: sizes, clocks and timelines of its buckets
+        reports: of this micro-batch
+        """
+        next_ = replace(self, idle=idle, reports=added_up((*self.reports, *reports)))
         for tag, table in tables:
             rows = table.to_pylist()
             match tag:
@@ -123,6 +136,7 @@ class JobProgress:
             "queries": {title: _query_to_plain(query) for title, query in self.queries.items()},
             "buckets": [[number, *asdict(size).values()] for number, size in sorted(self.buckets.items())],
             "recent": [list(asdict(item).values()) for item in self.recent],
+            "reports": reports_to_plain(self.reports),
         }
 
     @staticmethod
@@ -137,6 +151,7 @@ class JobProgress:
             queries={title: _query_from_plain(query) for title, query in data["queries"].items()},
             buckets={number: BucketSize(*sizes) for number, *sizes in data["buckets"]},
             recent=tuple(Recent(*item) for item in data["recent"]),
+            reports=tuple(Report(*item) for item in data["reports"]),
         )
 
 

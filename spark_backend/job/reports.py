@@ -10,6 +10,7 @@ import pyarrow as pa
 from querylang.plan.model import Plan, QueryPlan
 from spark_backend.job.job_folder import Ledger
 from spark_backend.sinks.micro_batch import Written
+from spark_backend.wire.reports import Report, added_up, reports_from_ledger
 from spark_backend.wire.tagged_rows import Tag, read_table
 
 
@@ -112,6 +113,13 @@ def ledger_changes(written: Sequence[Written]) -> Ledger:
             key = (row["query"], row["source"], row["what"])
             changes[key] = changes.get(key, 0) + row["count"]
     return changes
+
+
+def batch_reports(written: Sequence[Written], changes: Ledger) -> tuple[Report, ...]:
+    """What one micro-batch reports, of itself and by its changes of the ledger."""
+    tables = (table for tag, table in driver_tables(written) if tag is Tag.REPORT)
+    own = [Report(**row) for table in tables for row in table.to_pylist()]
+    return added_up((*own, *reports_from_ledger(changes)))
 
 
 def driver_tables(written: Sequence[Written]) -> list[tuple[Tag, pa.Table]]:

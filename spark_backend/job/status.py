@@ -19,6 +19,7 @@ from spark_backend.job.progress import JobProgress, QueryTime, Timeline
 from spark_backend.job.settings import Deployment, load_deployment
 from spark_backend.operator.job_clock import SourceWatermark
 from spark_backend.wire.clock import Clock
+from spark_backend.wire.reports import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class Status:
     held: number of records that slower sources hold back
     kept: number of events in windows or pending
     ledger: counts since the checkpoint's beginning
+    reports: of what was lost, moved or is suspicious since then, by cause and source
     message: what Spark says that the job is doing; "" = asked from another process
     """
 
@@ -112,6 +114,7 @@ class Status:
     state_bytes: int
     rates: Rates | None
     ledger: Ledger
+    reports: tuple[Report, ...] = ()
     message: str = ""
 
     def to_plain(self) -> dict[str, Any]:
@@ -158,6 +161,7 @@ def read_status(deployment: Deployment, message: str = "", *, is_active: bool | 
         state_bytes=sum(size.state_bytes for size in progress.buckets.values()),
         rates=_rates(progress),
         ledger=ledger,
+        reports=progress.reports,
         message=message,
     )
 

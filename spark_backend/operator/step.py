@@ -26,7 +26,8 @@ from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import HOME, BucketInput, GroupRecords, Signal, unpack_row
 from spark_backend.wire.partition_groups import PartitionGroup, count_uses
 from spark_backend.wire.program import Program
-from spark_backend.wire.tagged_rows import TaggedRow, tagged_rows
+from spark_backend.wire.reports import added_up, report_table
+from spark_backend.wire.tagged_rows import Tag, TaggedRow, tagged_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,13 @@ def run_step(
     tagged = [row for result in results for row in tagged_rows(result)]
     data = close_state(program, after).to_bytes()
     metrics = measures(program, bucket, after, timestamp, state_bytes=len(data), seconds=perf_counter() - started)
-    return StepResult(data, (*tagged, *metrics), _wake(program, after, timestamp))
+    return StepResult(data, (*tagged, *_reports(inputs), *metrics), _wake(program, after, timestamp))
+
+
+def _reports(inputs: Sequence[BucketInput]) -> Iterator[TaggedRow]:
+    reports = added_up(report for item in inputs for report in item.reports)
+    if reports:
+        yield TaggedRow(Tag.REPORT, "", report_table(reports))
 
 
 def _advanced(clock: JobClock, inputs: Sequence[BucketInput], timestamp: int, *, is_caught_up: bool) -> JobClock:

@@ -27,7 +27,7 @@ SINK_OF = {
 }
 """The sink that each kind of tagged row goes to, by its name in a deployment file."""
 
-FOR_DRIVER = {Tag.LEDGER, Tag.METRIC, Tag.SOURCE, Tag.TIMELINE}
+FOR_DRIVER = {Tag.LEDGER, Tag.METRIC, Tag.SOURCE, Tag.TIMELINE, Tag.REPORT}
 """Kinds whose tables are sent to the driver; of the others it gets the number of rows."""
 
 WRITTEN_DDL = "kind string, query string, rows long, file string, data binary"

@@ -69,7 +69,7 @@ def schema_of(plan: Plan, tag: Tag, query: str = "") -> pa.Schema:
             return without_empty_structs(without_order(discard_schema(plan).empty_table())).schema
         case Tag.LEDGER:
             return LEDGER_SCHEMA
-        case Tag.METRIC | Tag.SOURCE | Tag.TIMELINE:
+        case Tag.METRIC | Tag.SOURCE | Tag.TIMELINE | Tag.REPORT:
             raise ValueError(f"tables of kind '{tag}' are for the driver, not for users")
 
 

@@ -22,8 +22,9 @@ from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.wire.compact_columns import from_bytes, split_constants, to_bytes
 from spark_backend.wire.container import pack, unpack
 from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route
+from spark_backend.wire.reports import Report, reports_to_plain
 
-PACKED_VERSION = 3
+PACKED_VERSION = 4
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
 PACKED_DDL = "bucket int, data binary"
 _USE = "packed"
@@ -86,12 +87,14 @@ class BucketInput:
     signal: None = the row carries records
     records: per partition group
     ledger: counts of records that were not sent (LEDGER_SCHEMA); only in bucket HOME
+    reports: of the reader; only in bucket HOME
     """
 
     progress: tuple[SourceProgress, ...]
     signal: Signal | None
     records: tuple[GroupRecords, ...]
     ledger: pa.Table
+    reports: tuple[Report, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,12 @@ def pack_signal(buckets: int, signal: Signal) -> pa.RecordBatch:
     return _batch([_row({"source": "", "rank": 0, "progress": [], "signal": str(signal)}, [])] * buckets)
 
 
+def pack_reports(reports: Sequence[Report]) -> pa.RecordBatch:
+    """A row for bucket HOME that holds reports and no records."""
+    header = {"source": "", "rank": 0, "progress": [], "signal": None}
+    return _batch([_row(header | {"reports": reports_to_plain(reports)}, [])])
+
+
 def unpack_row(data: bytes, plan: Plan) -> BucketInput:
     """The content of one row; raises ContainerError for a row of another release."""
     header, parts = unpack(_USE, PACKED_VERSION, data)
@@ -148,7 +157,9 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
     )
     ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
     signal = None if header["signal"] is None else Signal(header["signal"])
-    return BucketInput(tuple(SourceProgress(*item) for item in header["progress"]), signal, records, ledger)
+    progress = tuple(SourceProgress(*item) for item in header["progress"])
+    reports = tuple(Report(*item) for item in header.get("reports", ()))
+    return BucketInput(progress, signal, records, ledger, reports)
 
 
 def _progress(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[int | None, int]]:

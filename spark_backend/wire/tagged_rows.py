@@ -38,6 +38,7 @@ class Tag(StrEnum):
     METRIC = "metric"
     SOURCE = "source"
     TIMELINE = "timeline"
+    REPORT = "report"
 
 
 @dataclass(frozen=True, slots=True)
