@@ -178,7 +178,8 @@ _ACTIONS = {
 
 def _pace(policy: TimePolicy) -> str:
     side = "before" if policy.disorder > 0 else "after"
-    place = f"{duration_text(abs(policy.disorder))} {side} the newest event" if policy.disorder else "the newest event"
+    event = "the newest event" if policy.every == 1 else "the event received last"
+    place = f"{duration_text(abs(policy.disorder))} {side} {event}" if policy.disorder else event
     if policy.every_span is not None:
         return f"complete up to {place}, after each {duration_text(policy.every_span)} of event time"
     return f"complete up to {place}" + ("" if policy.every == 1 else f", after each {policy.every} events")

@@ -230,8 +230,8 @@ class TimePolicy:
     Durations are microseconds.
 
     The bound of a timeline is the largest of these: its heartbeats, the arrival clock less
-    `max_delay`, the newest time less `disorder`, one microsecond after the newest time once it is
-    idle, and the bound of the event type `imports`.
+    `max_delay`, the times of the records that advance it less `disorder`, one microsecond after the
+    newest time once it is idle, and the bound of the event type `imports`.
 
     - `timeline`: what has a watermark of its own (a decoded plan may give its value).
     - `over`: the fields that divide substreams.

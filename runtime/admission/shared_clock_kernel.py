@@ -208,7 +208,9 @@ def _advance_by_record(timelines: Timelines, settings: Settings, generates: bool
         return False
     timelines.counted[timeline] = 0
     timelines.since[timeline] = time
-    bound = timelines.newest[timeline] - settings.disorder
+    # Stamped by this record, not by the newest: a bound that is ahead of it stays. Where every
+    # record advances the bound, both are the same.
+    bound = time - settings.disorder
     if bound <= timelines.bound[timeline]:
         return False
     timelines.bound[timeline] = bound

@@ -245,10 +245,11 @@ def streaminsight(
     imports: str | None = None,
     early: int | None = None,
 ) -> TimePolicy:
-    """Time increments: at intervals, the watermark advances to the newest source time less `delay`.
+    """Time increments: at intervals, the watermark advances to an event's source time less `delay`.
 
     every: after so many events, or so much event time; None = only by heartbeats
-    delay: how far the watermark stays behind the newest source time, µs; may be negative
+    delay: how far the watermark stays behind the latest event that was received, µs; may be
+        negative
     action: what happens to events below the watermark: "drop", or "adjust", which clips intervals
     idle: idle timeout after which the watermark advances past the newest event, µs; None = never
     final: whether the watermark advances beyond all times at the end of the input

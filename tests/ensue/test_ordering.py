@@ -214,8 +214,8 @@ def test_check_tells_an_ordering_that_cannot_be(folder: Path, text: str, message
     [
         ("stream_analytics late=5s out_of_order=2s over=card", "in the order of stream_analytics, a clock for each card, complete up to 2 seconds before the newest event, at most 5 seconds late, at most 5 minutes early, the rest is adjusted"),
         ("stream_analytics late=-1 early=none action=drop", "in the order of stream_analytics, a clock for each partition of a source, complete up to the newest event, the rest is discarded"),
-        ("streaminsight every=5 delay=-1s idle=1s action=adjust", "in the order of streaminsight, one clock, complete up to 1 second after the newest event, after each 5 events, complete after 1 second idle, the rest is clipped or discarded"),
-        ("streaminsight every=5s", "in the order of streaminsight, one clock, complete up to the newest event, after each 5 seconds of event time, the rest is discarded"),
+        ("streaminsight every=5 delay=-1s idle=1s action=adjust", "in the order of streaminsight, one clock, complete up to 1 second after the event received last, after each 5 events, complete after 1 second idle, the rest is clipped or discarded"),
+        ("streaminsight every=5s", "in the order of streaminsight, one clock, complete up to the event received last, after each 5 seconds of event time, the rest is discarded"),
         ("streaminsight every=none", "in the order of streaminsight, one clock, the rest is discarded"),
     ],
 )  # fmt: skip

@@ -3,7 +3,8 @@
 Plain Python, written from the rules' text with no thought for speed: at every moment at which anything could become due,
 everything is looked at again. Uses nothing of `runtime`. Where the rules leave something open:
 
-- newest time: "the last time" of a timeline is the largest of its admitted times, not that of the latest record;
+- newest time: that behind which an idle timer stamps its punctuation is the largest of the admitted times; what is generated
+  is stamped by the event that brings it, the one received last;
 - a source partition exists once a record of it was judged, even if that was refused; so does a substream;
 - a new timeline starts at least at the least bound of the others under the same policy (that is the query's definitive time
   if all inputs have it), so that no key's definitive time goes backwards;
@@ -468,7 +469,7 @@ class TimeOracle:
             is_due = own.reference is None or time - own.reference >= policy.every_span
         if is_due:
             own.count, own.reference = 0, time
-            own.level = max(own.level, own.newest - policy.disorder)
+            own.level = max(own.level, time - policy.disorder)
 
 
 SHARED = (TimelineKind.PARTITION, TimelineKind.SUBSTREAM)
