@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
 from typing import Any
 
-from querylang.errors import InputError, counted, did_you_mean
+from querylang.errors import InputError, counted, did_you_mean, listed
 from querylang.plan import model as plans
 from querylang.plan.constant_folding import (
     NoValueError,
@@ -26,6 +27,8 @@ from querylang.plan.expression import NODES, Binary, Expression, Literal, Parame
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import Input, Parameter, QueryPlan, Wait, Within
 from querylang.plan.value_types import Type
+
+NONE_HIDDEN: Mapping[str, str] = MappingProxyType({})
 
 
 class InstanceError(InputError):
@@ -48,17 +51,24 @@ def instances_of(query: QueryPlan) -> tuple[QueryPlan, ...]:
     return (bind(query, {}),) if is_complete else ()
 
 
-def bind(query: QueryPlan, values: Mapping[str, Any], instance: str = "") -> QueryPlan:
-    """The instance of that name; the values become its defaults. Raises InstanceError."""
+def bind(
+    query: QueryPlan, values: Mapping[str, Any], instance: str = "", hidden: Mapping[str, str] = NONE_HIDDEN
+) -> QueryPlan:
+    """The instance of that name; the values become its defaults.
+
+    hidden: by parameter, what messages show instead of a value that may be secret
+
+    Raises InstanceError.
+    """
     where = f"query '{query.name}'" + (f", instance '{instance}'" if instance else "")
     known = [parameter.name for parameter in query.parameters]
     for name in values:
         if name not in known:
             raise InstanceError(f"{where}: {_unknown(str(name), known)}")
-    literals = {item.name: _literal(item, values, where) for item in query.parameters}
+    literals = {item.name: _literal(item, values, where, hidden.get(item.name)) for item in query.parameters}
     bound = _with_values(query, literals) if literals else query
     parameters = tuple(replace(item, default=literals[item.name]) for item in query.parameters)
-    return replace(_with_numbers(bound, where), parameters=parameters, instance=instance)
+    return replace(_with_numbers(bound, where, hidden), parameters=parameters, instance=instance)
 
 
 def _unknown(name: str, known: list[str]) -> str:
@@ -66,7 +76,7 @@ def _unknown(name: str, known: list[str]) -> str:
     return f"unknown parameter '{name}'{hint}"
 
 
-def _literal(parameter: Parameter, values: Mapping[str, Any], where: str) -> Literal:
+def _literal(parameter: Parameter, values: Mapping[str, Any], where: str, hidden: str | None) -> Literal:
     if parameter.name not in values:
         if parameter.default is None:
             raise InstanceError(f"{where}: parameter '{parameter.name}' has no value; it is {parameter.type}")
@@ -75,6 +85,9 @@ def _literal(parameter: Parameter, values: Mapping[str, Any], where: str) -> Lit
     try:
         return Literal(parameter.type, _CONVERSIONS[parameter.type](given))
     except (TypeError, ValueError, OverflowError, InvalidOperation) as error:
+        if hidden is not None:
+            reason = f"{parameter.type}, not what '{hidden}' stands for"
+            raise InstanceError(f"{where}: parameter '{parameter.name}' must be {reason}") from None
         found = _found(given)
         reason = f"{parameter.type}, not {found}" if isinstance(error, TypeError) else f"{parameter.type}: {error}"
         raise InstanceError(f"{where}: parameter '{parameter.name}' must be {reason}") from None
@@ -178,8 +191,9 @@ def _decided(node: Expression) -> Expression:
             return node
 
 
-def _with_numbers(query: QueryPlan, where: str) -> QueryPlan:
+def _with_numbers(query: QueryPlan, where: str, hidden: Mapping[str, str]) -> QueryPlan:
     """All durations and counts as numbers."""
+    shown = f"is not possible with what {listed(repr(text) for text in hidden.values())} stands for"
 
     def number(value: int | Expression | None, what: str, read: Callable[[Expression], int]) -> Any:
         if value is None or isinstance(value, int):
@@ -188,9 +202,9 @@ def _with_numbers(query: QueryPlan, where: str) -> QueryPlan:
         try:
             return read(value)
         except WrongNumberError as error:
-            raise StoppedError(f"{where}: {what} {error}") from None
+            raise StoppedError(f"{where}: {what} {shown if hidden else error}") from None
         except NoValueError as error:
-            raise StoppedError(f"{where}: {what} has no value: {error}") from None
+            raise StoppedError(f"{where}: {what} {shown if hidden else f'has no value: {error}'}") from None
 
     def of_input(item: Input) -> Input:
         of = f"of '{item.event}'"

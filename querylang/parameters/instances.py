@@ -40,7 +40,7 @@ def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False
     for query in plan.queries:
         for path, name, values in wanted.get(query.name, [] if needed(query) else [DEFAULT]):
             try:
-                made.append(bind(query, values, name))
+                made.append(bind(query, values, name, given.hidden_in(path)))
             except StoppedError as error:
                 stopped.append((path, Stopped(query.name, name, str(error))))
             except InstanceError as error:

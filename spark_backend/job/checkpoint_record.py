@@ -16,10 +16,13 @@ from typing import Any
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from spark_backend.job.atomic_files import write_atomically
+from spark_backend.job.fixed_settings import FixedValues, Kept, differences
 from spark_backend.job.settings import Deployment, Source
 from spark_backend.wire.program import Program
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
+"""Every later version reads this one. Version 1, of release 0.1, is refused."""
+
 _FILE = "ensue.json"
 
 Schemas = Mapping[str, Mapping[str, Type]]
@@ -31,30 +34,28 @@ class Record:
     """What a checkpoint was made for.
 
     identity: names the checkpoint; every new one has a new name
-    sources: descriptions, in the order of the union
+    settings: the job's own fixed settings
+    sources: the fixed settings of each source, in order of their ranks
     plan: fingerprint of the program's plans
     queries: titles
     schemas: inferred event types, as text
-    version: of this file's format
     """
 
     identity: str
-    sources: tuple[str, ...]
-    buckets: int
-    clock: str
+    settings: Mapping[str, Kept]
+    sources: Mapping[str, Mapping[str, Kept]]
     plan: str
     queries: tuple[str, ...]
-    schemas: dict[str, dict[str, str]]
-    version: int = RECORD_VERSION
+    schemas: Mapping[str, Mapping[str, str]]
 
     @staticmethod
     def of(deployment: Deployment, program: Program, schemas: Schemas) -> Record:
         """The record of a new checkpoint."""
+        identity = uuid.uuid4().hex[:12]
         return Record(
-            identity=uuid.uuid4().hex[:12],
-            sources=tuple(_described(source) for source in all_sources(deployment)),
-            buckets=deployment.buckets,
-            clock=str(deployment.clock),
+            identity=identity,
+            settings=_kept(deployment.fixed, identity),
+            sources={source.name: _kept(source.fixed, identity) for source in all_sources(deployment)},
             plan=program.fingerprint(),
             queries=tuple(query.title for query in program.plan().queries),
             schemas={name: {field: str(type_) for field, type_ in fields.items()} for name, fields in schemas.items()},
@@ -87,41 +88,51 @@ def read_record(checkpoint: Path) -> Record | None:
         return None
     try:
         data: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        if data["version"] != RECORD_VERSION:
-            raise InputError(
-                f"{checkpoint}: was written in version {data['version']} of the record; this release reads version"
-                f" {RECORD_VERSION}"
-            )
-        return Record(**data | {"sources": tuple(data["sources"]), "queries": tuple(data["queries"])})
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file}: is damaged: {error}") from error
+        version = data.pop("version")
+        if version != RECORD_VERSION:
+            raise InputError(f"{checkpoint}: {_of_other_version(version)}")
+        return Record(**data | {"queries": tuple(data["queries"])})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{file}: is damaged: {error}. Restore it from a copy, or choose another checkpoint"
+        ) from error
+
+
+def _of_other_version(version: object) -> str:
+    if version == 1:
+        return "was made by release 0.1, which this one cannot continue; choose a new checkpoint and new sinks"
+    return (
+        f"was written in version {version} of the record; this release reads version {RECORD_VERSION};"
+        " continue it with the release that made it, or a later one"
+    )
 
 
 def write_record(checkpoint: Path, record: Record) -> None:
     """Write the record, before the first micro-batch."""
     checkpoint.mkdir(parents=True, exist_ok=True)
-    write_atomically(checkpoint / _FILE, json.dumps(asdict(record), indent=2) + "\n")
+    write_atomically(checkpoint / _FILE, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
 
 
-def refuse_difference(checkpoint: Path, kept: Record, wanted: Record) -> None:
+def refuse_difference(checkpoint: Path, kept: Record, wanted: Record, deployment: Deployment) -> None:
     """Raise InputError if a run is not what the checkpoint was made for."""
-    differences = [*_lists("sources", kept.sources, wanted.sources), *_values(kept, wanted)]
-    if not differences and kept.plan != wanted.plan:
+    found = [*_lists("sources", tuple(kept.sources), tuple(wanted.sources))]
+    found += differences(kept.settings, deployment.fixed, kept.identity)
+    for source in all_sources(deployment):
+        if source.name in kept.sources:
+            own = differences(kept.sources[source.name], source.fixed, kept.identity)
+            found += [f"in '{source.name}' {difference}" for difference in own]
+    if not found and kept.plan != wanted.plan:
         changed = list(_lists("queries", kept.queries, wanted.queries))
-        differences = changed or ["the queries, event types, orderings or values of parameters have changed"]
-    if differences:
+        found = changed or ["the queries, event types, orderings or values of parameters have changed"]
+    if found:
         raise InputError(
-            f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(differences)}."
+            f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(found)}."
             " Restore the deployment, or choose another checkpoint; nothing was changed"
         )
 
 
-def _values(kept: Record, wanted: Record) -> list[str]:
-    return [
-        f"'{name}' was {getattr(kept, name)} and is {getattr(wanted, name)}"
-        for name in ("buckets", "clock")
-        if getattr(kept, name) != getattr(wanted, name)
-    ]
+def _kept(values: FixedValues, identity: str) -> dict[str, Kept]:
+    return {key: value.kept(identity) for key, value in values.items()}
 
 
 def _lists(word: str, kept: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:
@@ -131,7 +142,3 @@ def _lists(word: str, kept: tuple[str, ...], wanted: tuple[str, ...]) -> list[st
     new = [item for item in wanted if item not in kept]
     parts = [f"without {', '.join(removed)}"] * bool(removed) + [f"with {', '.join(new)}"] * bool(new)
     return [f"{word} {' and '.join(parts) or 'in another order'}"]
-
-
-def _described(source: Source) -> str:
-    return f"{source.name} ({source.format} {source.path.resolve()})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import yaml
@@ -25,6 +26,20 @@ def read_ordering(node: Node) -> TimePolicy | None:
         for setting, message in error.found:
             _report(entries.get(setting or "", node), message)
     return None
+
+
+def ordering_text(policy: TimePolicy | None) -> str:
+    """The settings of a policy that are not its defaults; equal for equal policies."""
+    if policy is None:
+        return ""
+    own = [(item.name, getattr(policy, item.name)) for item in fields(policy) if item.name != "name"]
+    defaults = {item.name: item.default for item in fields(policy)}
+    settings = [f"{name}={_setting_text(value)}" for name, value in own if value != defaults[name]]
+    return " ".join([policy.name, *settings])
+
+
+def _setting_text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(getattr(value, "value", value))
 
 
 def _value(node: Node) -> Any:

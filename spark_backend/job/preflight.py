@@ -43,7 +43,7 @@ def checked(deployment: Deployment) -> Checked:
     program = Program.of(compiled.plan, buckets=deployment.buckets, clock=deployment.clock, idle=deployment.idle)
     wanted = Record.of(deployment, program, compiled.schemas)
     if kept is not None:
-        refuse_difference(deployment.checkpoint, kept, wanted)
+        refuse_difference(deployment.checkpoint, kept, wanted, deployment)
     return Checked(deployment, program, kept or wanted, kept is None, compiled.idle)
 
 

@@ -16,7 +16,9 @@ from querylang.errors import did_you_mean, listed
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
-from spark_backend.job.ordering_settings import read_ordering
+from spark_backend.job.fixed_settings import FixedValue, FixedValues, fixed_value, fixed_values
+from spark_backend.job.ordering_settings import ordering_text, read_ordering
+from spark_backend.job.setting_keys import CONTROL_KEYS, JOB_KEYS, SINK_KEYS, SOURCE_KEYS
 from spark_backend.job.yaml_document import Mistakes, Node, read_document, read_given
 from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
 from spark_backend.sinks.formats import SINKS, Sink
@@ -28,30 +30,6 @@ UNSUPPORTED_FORMATS = ("kafka", "delta", "rate", "orc", "avro", "text", "console
 
 DEFAULT_BUCKETS = 16
 MAX_BUCKETS = 10_000
-_DEPLOYMENT_KEYS = (
-    "name",
-    "queries",
-    "sources",
-    "control",
-    "sinks",
-    "clock",
-    "idle",
-    "buckets",
-    "trigger",
-    "checkpoint",
-    "parameters",
-)
-_SOURCE_KEYS = (
-    "format",
-    "path",
-    "event",
-    "type_field",
-    "source_time",
-    "arrival",
-    "options",
-    "decode",
-    "ordering",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +43,7 @@ class Source:
     options: Spark's options of the format
     ordering: the ordering policy of its records; None = as the queries say
     ordering_line: its line in the deployment file
+    fixed: its settings that may not change on a checkpoint
     """
 
     name: str
@@ -77,6 +56,7 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     ordering: TimePolicy | None = None
     ordering_line: int | None = field(default=None, compare=False)
+    fixed: FixedValues = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +73,8 @@ class Deployment:
     trigger: µs between the starts of micro-batches
     checkpoint: the folder of Spark's checkpoint
     parameters: values by query and instance, not yet compared with the queries
+    fixed: the settings beside its sources that may not change on a checkpoint
+    environment: the variables that values were read from, and their values
     """
 
     file: Path
@@ -107,6 +89,8 @@ class Deployment:
     trigger: int
     checkpoint: Path
     parameters: Given = NOTHING
+    fixed: FixedValues = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 DEFAULT_TRIGGER = 1_000_000
@@ -136,11 +120,12 @@ class _Reader:
         self.mistakes = mistakes
 
     def deployment(self, root: Node) -> Deployment:
-        found = root.mapping(_DEPLOYMENT_KEYS)
+        found = root.mapping(JOB_KEYS)
         for key in ("name", "queries", "sources", "sinks", "checkpoint"):
             if key not in found:
                 root.wrong(f"'{key}' is missing")
         clock = found["clock"].one_of({str(clock): clock for clock in Clock}) if "clock" in found else None
+        buckets = self._buckets(found)
         result = Deployment(
             file=self.file,
             name=self._name(found),
@@ -150,10 +135,15 @@ class _Reader:
             sinks=self._sinks(found["sinks"]) if "sinks" in found else {},
             clock=clock or Clock.ARRIVAL,
             idle=self._idle(found, clock or Clock.ARRIVAL),
-            buckets=self._buckets(found),
+            buckets=buckets,
             trigger=self._duration(found, "trigger", DEFAULT_TRIGGER) or 0,
             checkpoint=self._path(found["checkpoint"]) if "checkpoint" in found else Path(),
             parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
+            fixed={
+                key: fixed_value(found[key], text) if key in found else FixedValue(text)
+                for key, text in (("clock", str(clock or Clock.ARRIVAL)), ("buckets", str(buckets)))
+            },
+            environment=self.mistakes.used,
         )
         self.mistakes.raise_if_any()
         return result
@@ -203,14 +193,16 @@ class _Reader:
         return tuple(self._source(name, entry) for name, entry in sorted(entries.items()))
 
     def _source(self, name: str, node: Node) -> Source:
-        found = node.mapping(_SOURCE_KEYS)
+        found = node.mapping(SOURCE_KEYS)
         self._refuse_other_decoding(found)
         if "event" in found and "type_field" in found:
             found["type_field"].wrong(f"'{name}' has both 'event' and 'type_field'; expected one of them")
         source = self._base_source(name, node, found)
         if "ordering" not in found:
             return source
-        return replace(source, ordering=read_ordering(found["ordering"]), ordering_line=found["ordering"].line)
+        ordering = read_ordering(found["ordering"])
+        fixed = {**source.fixed, "ordering": fixed_value(found["ordering"], ordering_text(ordering))}
+        return replace(source, ordering=ordering, ordering_line=found["ordering"].line, fixed=fixed)
 
     def _refuse_other_decoding(self, found: Mapping[str, Node]) -> None:
         if "decode" in found:
@@ -235,7 +227,19 @@ class _Reader:
             source_time=words.get("source_time"),
             arrival=words.get("arrival"),
             options=self._options(found, format_),
+            fixed=self._fixed(found, path, format_),
         )
+
+    def _fixed(self, found: Mapping[str, Node], path: Path, format_: str | None) -> dict[str, FixedValue]:
+        """The fixed settings of a source, with its options that choose records."""
+        own = fixed_values(found, SOURCE_KEYS)
+        if "path" in own:
+            own["path"] = fixed_value(found["path"], str(path.resolve()))
+        if "options" not in found or format_ is None:
+            return own
+        options = found["options"].mapping(SOURCE_FORMATS[format_].options)
+        chosen = SOURCE_FORMATS[format_].fixed
+        return own | {f"options.{key}": fixed_value(node) for key, node in options.items() if key in chosen}
 
     def _no_folder(self, name: str, path: Path, written: str) -> str:
         if path.exists():
@@ -253,7 +257,7 @@ class _Reader:
         return {key: option.text() for key, option in options.items()}
 
     def _control(self, node: Node) -> Source:
-        found = node.mapping(("format", "path", "options"))
+        found = node.mapping(CONTROL_KEYS)
         return self._base_source("control", node, found)
 
     def _sinks(self, node: Node) -> dict[str, Sink]:
@@ -269,7 +273,7 @@ class _Reader:
         return sinks
 
     def _sink(self, name: str, node: Node) -> Sink:
-        found = node.mapping(("format", "path"))
+        found = node.mapping(SINK_KEYS)
         for key in ("format", "path"):
             if key not in found and found:
                 node.wrong(f"'{name}' has no '{key}'")

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import yaml
 
 from querylang.errors import FileErrors, did_you_mean, listed
-from querylang.parameters.given_values import Given
+from querylang.parameters.given_values import Given, Path
 
 Word = TypeVar("Word")
 Value = TypeVar("Value")
@@ -29,11 +29,13 @@ class Mistakes:
     path: the file's name in messages
     environment: values of variables
     found: lines (from 1) and messages, in order of discovery
+    used: the variables that values were read from, and their values
     """
 
     path: str
     environment: Mapping[str, str]
     found: list[tuple[int, str]] = field(default_factory=list)
+    used: dict[str, str] = field(default_factory=dict, repr=False)
 
     def add(self, line: int, message: str) -> None:
         """Add a mistake; `line` counts from 1."""
@@ -131,7 +133,9 @@ class Node:
         name = found[1]
         if name not in self.mistakes.environment:
             self.wrong(f"'{self.name}' needs the environment variable {name}, which is not set")
-        return self.mistakes.environment.get(name, "")
+            return ""
+        self.mistakes.used[name] = self.mistakes.environment[name]
+        return self.mistakes.environment[name]
 
     def one_of(self, words: Mapping[str, Word], unsupported: Iterable[str] = ()) -> Word | None:
         """The value that a word stands for; None = a mistake was reported.
@@ -152,6 +156,27 @@ class Node:
     def written(self) -> str:
         """The value as written in the file, variables not replaced."""
         return str(self.raw.value) if isinstance(self.raw, yaml.ScalarNode) else ""
+
+    def plain(self, *, is_written: bool = False) -> Any:
+        """The value as dicts, lists and texts; `is_written`: variables are not replaced."""
+        match self.raw:
+            case yaml.ScalarNode():
+                return self.written() if is_written or self.is_empty() else self.text()
+            case yaml.MappingNode():
+                entries = [(str(key.value), Node(value, self.name, self.mistakes)) for key, value in self.raw.value]
+                return {key: node.plain(is_written=is_written) for key, node in entries}
+            case _:
+                return [item.plain(is_written=is_written) for item in self.items()]
+
+    def is_from_environment(self) -> bool:
+        """Whether any part of the value is read from the environment."""
+        match self.raw:
+            case yaml.ScalarNode():
+                return _VARIABLE.search(str(self.raw.value)) is not None
+            case yaml.MappingNode():
+                return any(Node(value, self.name, self.mistakes).is_from_environment() for _, value in self.raw.value)
+            case _:
+                return any(Node(item, self.name, self.mistakes).is_from_environment() for item in self.raw.value)
 
     def number(self, *, least: int, most: int) -> int | None:
         """A whole number from `least` to `most`; None = a mistake was reported."""
@@ -197,17 +222,20 @@ def read_document(
 
 def read_given(node: Node) -> Given:
     """Values of parameters, nested to any depth, with the line of each name."""
-    lines: dict[tuple[str, ...], int] = {(): node.line}
-    values = _plain(node, (), lines)
-    return Given(values if isinstance(values, dict) else {}, node.mistakes.path, lines)
+    lines: dict[Path, int] = {(): node.line}
+    hidden: dict[Path, str] = {}
+    values = _plain(node, (), lines, hidden)
+    return Given(values if isinstance(values, dict) else {}, node.mistakes.path, lines, hidden)
 
 
-def _plain(node: Node, keys: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> Any:
+def _plain(node: Node, keys: Path, lines: dict[Path, int], hidden: dict[Path, str]) -> Any:
     match node.raw:
         case yaml.MappingNode():
             lines |= {(*keys, str(key.value)): key.start_mark.line + 1 for key, _ in node.raw.value}
-            return {name: _plain(inner, (*keys, name), lines) for name, inner in node.mapping().items()}
+            return {name: _plain(inner, (*keys, name), lines, hidden) for name, inner in node.mapping().items()}
         case yaml.ScalarNode() if keys:
+            if node.is_from_environment():
+                hidden[keys] = node.written()
             return node.scalar()
     node.expected("a mapping of names to values")
     return None

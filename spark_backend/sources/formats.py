@@ -41,17 +41,20 @@ class FormatEntry:
     module: has a mapping `FORMATS` with the SourceFormat by name
     options: names that `options` of a deployment file may have
     counts: those of them that are whole numbers from 1
+    fixed: those of them that choose records, and so may not change on a checkpoint
     """
 
     module: str
     options: tuple[str, ...]
     counts: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
 
 
 _FILES = FormatEntry(
     "spark_backend.sources.files",
     options=("maxFilesPerTrigger", "maxBytesPerTrigger", "pathGlobFilter", "recursiveFileLookup"),
     counts=("maxFilesPerTrigger", "maxBytesPerTrigger"),
+    fixed=("pathGlobFilter", "recursiveFileLookup"),
 )
 
 FORMATS: Mapping[str, FormatEntry] = {"parquet": _FILES, "csv": _FILES, "json": _FILES}

@@ -157,7 +157,7 @@ def test_another_bucket_count_plan_or_source_is_refused_by_name(spark: SparkSess
     with pytest.raises(InputError, match="'buckets' was 3 and is 5"):
         run(path, once=True)
     path.write_text(good.replace("  readings:", "  values:"))
-    with pytest.raises(InputError, match=r"sources without readings .* and with values"):
+    with pytest.raises(InputError, match="sources without readings and with values"):
         run(path, once=True)
     path.write_text(good)
     (tmp_path / "sensors.query").write_text(QUERY.replace("query Jump", "query Leap"))

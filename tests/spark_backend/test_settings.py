@@ -10,6 +10,7 @@ import pytest
 
 import querylang
 from querylang.errors import FileErrors, InputError
+from querylang.parameters.instances import with_instances
 from runtime.policies.plan_policies import parse_ordering
 from spark_backend.job.settings import load_deployment
 from spark_backend.job.source_orderings import with_source_orderings
@@ -203,3 +204,26 @@ def test_reading_a_deployment_file_needs_neither_spark_nor_pandas() -> None:
     code = "import sys, spark_backend.job.settings; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("query", "value", "expected"),
+    [
+        ("integer n", "'${OUT}'", "must be integer, not what '${OUT}' stands for"),
+        ("decimal n", "'${OUT}'", "must be decimal, not what '${OUT}' stands for"),
+        ("float n", "'-7${DIGITS}'", "`within` of 'A' is not possible with what '-7${DIGITS}' stands for"),
+        ("integer n", "'9${DIGITS}'", "must be integer, not what '9${DIGITS}' stands for"),
+    ],
+)
+def test_values_from_the_environment_are_not_shown_in_messages(
+    folder: Path, query: str, value: str, expected: str
+) -> None:
+    text = f"query Q {{ parameters {{ {query}; }} inputs {{ A() within {'n' if 'float' in query else '1.0'}; }} find A as a }}"
+    plan = querylang.compile_text(text).plan
+    (folder / "deploy.yaml").write_text(GOOD + f"parameters: {{Q: {{eu: {{n: {value}}}}}}}\n")
+    digits = "12345678901234567890"
+    given = load_deployment(folder / "deploy.yaml", {"OUT": "/secret/place", "DIGITS": digits}).parameters
+    with pytest.raises(FileErrors) as caught:
+        with_instances(plan, given)
+    assert str(caught.value).endswith(expected)
+    assert digits not in str(caught.value)

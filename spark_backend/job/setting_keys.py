@@ -1,0 +1,54 @@
+"""The keys of a deployment file, and what may change on a checkpoint.
+
+A setting is *fixed* if it decides which records are read, what they mean, or which bucket has them.
+The record beside a checkpoint keeps fixed settings, and a run with other ones is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Change(StrEnum):
+    """Whether a setting may change between two runs on one checkpoint."""
+
+    FIXED = "fixed"
+    FREE = "free"
+
+
+JOB_KEYS: Mapping[str, Change] = {
+    "name": Change.FREE,
+    "queries": Change.FIXED,
+    "sources": Change.FIXED,
+    "control": Change.FIXED,
+    "sinks": Change.FREE,
+    "clock": Change.FIXED,
+    "idle": Change.FREE,
+    "buckets": Change.FIXED,
+    "trigger": Change.FREE,
+    "checkpoint": Change.FREE,
+    "parameters": Change.FIXED,
+}
+"""The record keeps a fingerprint of queries and parameters, and the keys of each source."""
+
+SOURCE_KEYS: Mapping[str, Change] = {
+    "format": Change.FIXED,
+    "path": Change.FIXED,
+    "event": Change.FIXED,
+    "type_field": Change.FIXED,
+    "source_time": Change.FIXED,
+    "arrival": Change.FIXED,
+    "options": Change.FREE,
+    "decode": Change.FIXED,
+    "ordering": Change.FIXED,
+}
+"""Also those of the control stream. Options that choose records are fixed: `FormatEntry.fixed`."""
+
+CONTROL_KEYS = ("format", "path", "options")
+"""Those of SOURCE_KEYS that the control stream has."""
+
+SINK_KEYS: Mapping[str, Change] = {
+    "format": Change.FREE,
+    "path": Change.FREE,
+}

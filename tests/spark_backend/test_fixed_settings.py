@@ -1,0 +1,129 @@
+"""What may change between two runs on one checkpoint: refused by name, or free."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from querylang.errors import InputError
+from spark_backend.job.checkpoint_record import read_record, write_record
+from spark_backend.job.preflight import Checked, checked
+from spark_backend.job.setting_keys import JOB_KEYS, SINK_KEYS, SOURCE_KEYS
+from spark_backend.job.settings import load_deployment
+from spark_backend.sources.formats import FORMATS
+from tests.support.sensors import project
+
+SOURCE = "readings: {format: parquet, path: data, options: {maxFilesPerTrigger: 1}}"
+
+
+def preflight(path: Path, environment: dict[str, str] | None = None) -> Checked:
+    return checked(load_deployment(path, environment or {}))
+
+
+def started(path: Path, environment: dict[str, str] | None = None) -> None:
+    """Make a deployment's checkpoint."""
+    ready = preflight(path, environment)
+    write_record(ready.deployment.checkpoint, ready.record)
+
+
+def written(path: Path, source: str) -> Path:
+    text = path.read_text()
+    assert SOURCE in text
+    path.write_text(text.replace(SOURCE, source))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("source", "difference"),
+    [
+        ("readings: {format: csv, path: data}", "in 'readings' 'format' was parquet and is csv"),
+        ("readings: {format: parquet, path: control}", "in 'readings' 'path' was {0}/data and is {0}/control"),
+        ("readings: {format: parquet, path: data, event: Reading}", "in 'readings' 'event' was not set and is Reading"),
+        ("readings: {format: parquet, path: data, arrival: ts}", "in 'readings' 'arrival' was not set and is ts"),
+        ("readings: {format: parquet, path: data, type_field: kind}", "in 'readings' 'type_field' was not set and is kind"),
+        ("readings: {format: parquet, path: data, source_time: at}", "in 'readings' 'source_time' was not set and is at"),
+        (
+            "readings: {format: parquet, path: data, options: {recursiveFileLookup: true}}",
+            "in 'readings' 'options.recursiveFileLookup' was not set and is true",
+        ),
+        (
+            "readings: {format: parquet, path: data, options: {pathGlobFilter: a*}}",
+            "in 'readings' 'options.pathGlobFilter' was not set and is a*",
+        ),
+    ],
+)  # fmt: skip
+def test_what_changes_records_or_their_meaning_is_refused_by_name(tmp_path: Path, source: str, difference: str) -> None:
+    path = project(tmp_path)
+    started(path)
+    with pytest.raises(InputError, match=re.escape(difference.format(tmp_path))):
+        preflight(written(path, source))
+
+
+def test_how_fast_records_are_read_is_free(tmp_path: Path) -> None:
+    path = project(tmp_path)
+    started(path)
+    written(path, "readings: {format: parquet, path: data, options: {maxFilesPerTrigger: 7, maxBytesPerTrigger: 9}}")
+    path.write_text(path.read_text().replace("name: sensors", "name: others") + "trigger: 5s\n")
+    preflight(path)
+
+
+def test_an_ordering_is_compared_by_its_meaning(tmp_path: Path) -> None:
+    path = project(tmp_path)
+    source = "readings: {{format: parquet, path: data, ordering: {}}}"
+    started(written(path, source.format("{policy: apama, leeway: 5s}")))
+    good = path.read_text()
+    path.write_text(good.replace("{policy: apama, leeway: 5s}", "apama leeway=5000ms"))
+    preflight(path)
+    path.write_text(good.replace("leeway: 5s", "leeway: 7s"))
+    with pytest.raises(InputError, match=r"in 'readings' 'ordering' was apama .*5000000.* and is apama .*7000000"):
+        preflight(path)
+
+
+def test_values_from_the_environment_are_kept_as_hashes(tmp_path: Path) -> None:
+    path = written(project(tmp_path), "readings: {format: parquet, path: '${PLACE}', event: '${KIND}'}")
+    environment = {"PLACE": str(tmp_path / "data"), "KIND": "Reading"}
+    started(path, environment)
+    text = (tmp_path / "state" / "ensue.json").read_text()
+    kept = json.loads(text)["sources"]["readings"]
+    assert (kept["format"], sorted(kept)) == ("parquet", ["event", "format", "path"])
+    assert str(tmp_path / "data") not in text
+    assert '"Reading"' not in text
+    preflight(path, environment)
+    with pytest.raises(InputError, match=r"'path' was another value and is \$\{PLACE\}\.") as caught:
+        preflight(path, environment | {"PLACE": str(tmp_path / "control")})
+    assert str(tmp_path / "control") not in str(caught.value)
+    path.write_text(path.read_text().replace("'${PLACE}'", "data"))
+    preflight(path, environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"version": 1, "identity": "a"}', "was made by release 0.1, which this one cannot continue; choose a new"),
+        ('{"version": 9}', "was written in version 9 of the record; this release reads version 2"),
+        ('{"version": 2, "identity"', r"ensue.json: is damaged: .*\. Restore it from a copy, or choose another"),
+        ('{"version": 2}', r"ensue.json: is damaged: 'queries'\."),
+        ("[]", r"ensue.json: is damaged: "),
+        ('{"version": 2, "queries": [], "extra": 1}', r"ensue.json: is damaged: "),
+    ],
+)
+def test_records_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "ensue.json").write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_record(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_table_of_the_documentation_has_every_key_and_its_class() -> None:
+    text = Path("docs/spark.md").read_text()
+    found = re.findall(r"^\| (source|sink|job) \| (.*) \| (fixed|free) \|", text, re.MULTILINE)
+    rows = {(kind, key, change) for kind, keys, change in found for key in re.findall(r"`([\w.]+)`", keys)}
+    options = {key for entry in FORMATS.values() for key in entry.options}
+    fixed = {key for entry in FORMATS.values() for key in entry.fixed}
+    tables = {"source": SOURCE_KEYS, "sink": SINK_KEYS, "job": JOB_KEYS}
+    own = {(kind, key, str(change)) for kind, keys in tables.items() for key, change in keys.items()}
+    own -= {("source", "options", "free")}
+    assert rows == own | {("source", f"options.{key}", "fixed" if key in fixed else "free") for key in options}
