@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from querylang.errors import FileErrors
 from querylang.parameters.given_values import NOTHING, Given
 
 Parameters = Mapping[str, Any] | str | Path | None
@@ -29,12 +28,9 @@ def read_parameters(given: Parameters) -> Given:
             return Given(given)
         case str() if not given.endswith(SUFFIXES) and not _is_file(given):
             return _read_text(given, NOTHING.origin)
-    try:
-        return _read_text(Path(given).read_text("utf-8"), str(given))
-    except FileNotFoundError as error:
-        raise FileErrors(str(given), [(None, "no such file")]) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileErrors(str(given), [(None, f"cannot be read: {error}")]) from error
+    from runtime.yaml_reader import file_text
+
+    return _read_text(file_text(Path(given)), str(given))
 
 
 def _read_text(text: str, origin: str) -> Given:

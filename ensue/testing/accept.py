@@ -14,6 +14,7 @@ import yaml
 
 from ensue.testing.case_check import Line, clock_text
 from ensue.testing.cases import Case
+from runtime.yaml_reader import read_nodes
 
 EXPECTED = ("dt", "out", "discard")
 
@@ -21,7 +22,7 @@ EXPECTED = ("dt", "out", "discard")
 def accept(case: Case, observed: Sequence[Line]) -> None:
     """Rewrite the rows of one case to the observed lines."""
     text = case.file.read_text("utf-8")
-    nodes = _row_nodes(yaml.compose(text, yaml.SafeLoader), case.name)
+    nodes = _row_nodes(read_nodes(text), case.name)
     changes: list[tuple[int, int, str]] = []
     after = 0
     for line in observed:

@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from ensue.testing.cases import Case, Row
-from querylang.errors import FileErrors, InputError
+from querylang.errors import InputError
 from querylang.parameters.given_values import NOTHING
 from runtime.columns.timestamps import parse_time
 from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
+from runtime.yaml_reader import file_text, value_of
 from spark_backend.job.yaml_document import Mistakes, Node, read_document, read_given
 
 CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "ordering", "rows")
@@ -23,12 +24,9 @@ INPUT_KEYS = ("wait", "out_of_order")
 def read_cases(file: Path) -> list[Case]:
     """The cases of a file: a list of them, or one. Raises FileErrors with all mistakes."""
     mistakes = Mistakes(str(file), os.environ)
-    try:
-        document = read_document(file.read_text("utf-8"), mistakes, "cases", "a case begins with `name:`")
-        items = document.raw.value if isinstance(document.raw, yaml.SequenceNode) else [document.raw]
-        cases = [_case(file, Node(item, f"case {number}", mistakes)) for number, item in enumerate(items, 1)]
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
-        raise FileErrors(str(file), [(None, f"cannot be read: {error}")]) from error
+    document = read_document(file_text(file), mistakes, "cases", "a case begins with `name:`")
+    items = document.raw.value if isinstance(document.raw, yaml.SequenceNode) else [document.raw]
+    cases = [_case(file, Node(item, f"case {number}", mistakes)) for number, item in enumerate(items, 1)]
     mistakes.raise_if_any()
     return cases
 
@@ -69,6 +67,9 @@ def _row(node: Node) -> Row:
     for key in ("at", "dt"):
         if given.get(key) is not None:
             _check_time(entries[key], given[key])
+    for key in ("event", "in", "heartbeat"):
+        if not isinstance(given.get(key) or "", str):
+            entries[key].expected("an event type, or an event as text")
     if not isinstance(given.get("out") or [], list):
         entries["out"].expected("a list")
     return Row(given, node.line, {key: entry.line for key, entry in entries.items()})
@@ -83,11 +84,7 @@ def _check_time(node: Node, value: Any) -> None:
 
 def _value(node: Node) -> Any:
     """The value with its YAML types, at any depth."""
-    try:
-        return yaml.SafeLoader("").construct_document(node.raw)
-    except (yaml.YAMLError, ValueError) as error:
-        node.wrong(f"'{node.name}' cannot be read: {' '.join(str(error).split())}")
-        return None
+    return value_of(node.raw, lambda line, message: node.mistakes.add(line, f"'{node.name}': {message}"))
 
 
 def _query_file(file: Path, found: Mapping[str, Node]) -> Path | None:

@@ -16,6 +16,7 @@ from querylang.errors import did_you_mean, listed
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
+from runtime.yaml_reader import file_text
 from spark_backend.job.fixed_settings import FixedValue, FixedValues, fixed_value, fixed_values
 from spark_backend.job.ordering_settings import ordering_text, read_ordering
 from spark_backend.job.setting_keys import CONTROL_KEYS, JOB_KEYS, SINK_KEYS, SOURCE_KEYS
@@ -101,14 +102,7 @@ def load_deployment(path: Path | str, environment: Mapping[str, str] | None = No
     """Read and check a deployment file; raises InputError."""
     file = Path(path)
     mistakes = Mistakes(str(path), os.environ if environment is None else environment)
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
-        mistakes.add(1, f"cannot be read: {reason}")
-        mistakes.raise_if_any()
-        raise AssertionError("a mistake was added") from error
-    return _Reader(file, mistakes).deployment(read_document(text, mistakes))
+    return _Reader(file, mistakes).deployment(read_document(file_text(file), mistakes))
 
 
 class _Reader:

@@ -15,6 +15,7 @@ import yaml
 
 from querylang.errors import FileErrors, did_you_mean, listed
 from querylang.parameters.given_values import Given, Path
+from runtime.yaml_reader import YamlError, read_nodes, value_of
 
 Word = TypeVar("Word")
 Value = TypeVar("Value")
@@ -119,15 +120,23 @@ class Node:
         return _VARIABLE.sub(self._variable, str(self.raw.value))
 
     def scalar(self) -> bool | int | float | str | None:
-        """The value with its YAML type, variables replaced; None = a mistake was reported."""
-        try:
-            read = yaml.compose(self.text(), yaml.SafeLoader) if _VARIABLE.search(self.written()) else self.raw
-            if isinstance(read, yaml.ScalarNode):
-                return yaml.SafeLoader("").construct_object(read)
-        except (yaml.YAMLError, ValueError):
-            pass
+        """The value with its YAML type, variables replaced; None = empty, or a mistake."""
+        raw: yaml.Node | None = self.raw
+        if isinstance(raw, yaml.ScalarNode) and _VARIABLE.search(raw.value):
+            raw = self._replaced()
+        found: list[int] = []
+        value = value_of(raw, lambda line, _: found.append(line)) if isinstance(raw, yaml.ScalarNode) else None
+        if isinstance(raw, yaml.ScalarNode) and not found:
+            return value
         self.expected("a number, a text, true or false")
         return None
+
+    def _replaced(self) -> yaml.Node | None:
+        """What the text means after its variables are replaced."""
+        try:
+            return read_nodes(self.text())
+        except YamlError:
+            return None
 
     def _variable(self, found: re.Match[str]) -> str:
         name = found[1]
@@ -181,7 +190,7 @@ class Node:
     def number(self, *, least: int, most: int) -> int | None:
         """A whole number from `least` to `most`; None = a mistake was reported."""
         word = self.text()
-        if re.fullmatch(r"[+-]?\d+", word) and least <= int(word) <= most:
+        if re.fullmatch(r"[+-]?\d{1,30}", word) and least <= int(word) <= most:
             return int(word)
         if word:
             self.expected(f"a whole number from {least} to {most}")
@@ -208,13 +217,9 @@ def read_document(
     beginning: what to write, for an empty text
     """
     try:
-        raw = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark: Any = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark is not None else 1
-        raise FileErrors(mistakes.path, [(line, f"is not YAML: {error.problem}")]) from error
-    except yaml.YAMLError as error:
-        raise FileErrors(mistakes.path, [(1, f"is not YAML: {' '.join(str(error).split())}")]) from error
+        raw = read_nodes(text)
+    except YamlError as error:
+        raise FileErrors(mistakes.path, [(error.line, error.message)]) from error
     if raw is None:
         raise FileErrors(mistakes.path, [(1, f"is empty; {beginning}")])
     return Node(raw, name, mistakes)

@@ -102,7 +102,9 @@ def test_a_query_without_values_is_told_and_the_others_run() -> None:
         ),
         ({"n": 1}, "inputs { A() within 9.0; } find A as a", "parameters: these queries have no parameters"),
         ("[1, 2]", QUERIES, "parameters:1: 'parameters' must be a mapping of names to values, not a list"),
-        ("{least: 1", QUERIES, "parameters:1: is not YAML: expected ',' or '}', but got '<stream end>'"),
+        ("{least: 1", QUERIES, "parameters:1: is not YAML: did not find expected ',' or '}'"),
+        ("&a {least: *a}", QUERIES, "parameters:1: *a contains itself"),
+        ("{least: !!timestamp x}", QUERIES, "parameters:1: 'least' must be a number, a text, true or false, not 'x'"),
         ("none.yaml", QUERIES, "none.yaml: no such file"),
     ],
 )

@@ -83,6 +83,14 @@ def test_a_failure_shows_both_tables_with_the_first_difference_marked(pytester: 
         ("within: 30", "leeway: 30", 4, "'leeway' must be two numbers of seconds: [[]delayLeeway, reorderBuffer]"),
         ("within: 30", "ordering: {policy: apama, leway: 3}", 4, "*'leway'*; did you mean 'leeway'?"),
         ("  rows:", "  rows: []\n  x:", 5, "'rows' is empty"),
+        (
+            '- {at: "10:00:20", id',
+            '- {at: "10:00:20", event: 5, id',
+            6,
+            "'event' must be an event type, or an event as text, not '5'",
+        ),
+        ("out: [[1, 3]]", "out: [[!!timestamp x, 3]]", 8, "'out': 'x' is not a date or time that exists"),
+        ("out: [[1, 3]]", "out: &a [*a]", 8, "[*]a contains itself"),
     ],
 )
 def test_a_mistake_in_a_case_is_reported_with_its_line(

@@ -13,7 +13,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "source errors plan syntax formatter checker compiler parameters load",
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
-    "runtime": "instants compiled arrow_types interpreter policies columns reading admission matching results engine replay",
+    "runtime": "instants compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "session errors stopping wire operator sources sinks job frames",
     "ensue": "queries parameters data_options plans rendering result embedded executors spark verify testing commands cli demo",
 }

@@ -283,10 +283,12 @@ def test_a_table_without_types_for_several_inputs_is_refused() -> None:
         ("e.parquet", "x", "cannot be read as a table"),
         ("e.json", "[1,", "is not JSON"),
         ("e.yaml", "a: [", "is not YAML"),
+        ("e.yaml", "&a [*a]", "e.yaml:1: *a contains itself"),
+        ("e.yaml", "- {at: 1, a: 2,\n   a: 3}", "e.yaml:2: duplicate key 'a'"),
         ("e.yaml", "a: 1", "a YAML table is a list of rows"),
-        ("e.yaml", "[" * 3000, "is nested too deeply"),
+        ("e.yaml", "[" * 3000, "is nested more than 100 levels deep"),
         ("e.json", "[" * 100_000, "is not JSON"),
-        ("e.yaml", "- {at: 2013-13-01}", "has a date or number that does not exist"),
+        ("e.yaml", "- {at: 2013-13-01}", "e.yaml:1: '2013-13-01' is not a date or time that exists"),
     ],
 )
 def test_a_file_that_cannot_be_a_table_is_refused(name: str, content: str, told: str, tmp_path: Path) -> None:
