@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file: afterwards it has either all of the text or its old content."""
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+from spark_backend.durable_files import write_durably
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +37,7 @@ class BatchFiles:
     def write(self, batch: int, data: Any) -> None:
         """Write a micro-batch's data, and remove the file that is now too old."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._path(batch), json.dumps(data))
+        write_durably(self._path(batch), json.dumps(data))
         self._path(batch - self.kept).unlink(missing_ok=True)
 
     def _path(self, batch: int) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 
 from querylang.errors import InputError
 from querylang.plan.expression import Type
-from spark_backend.job.atomic_files import write_atomically
+from spark_backend.durable_files import write_durably
 from spark_backend.job.fixed_settings import FixedValues, Kept, differences
 from spark_backend.job.settings import Deployment, Source
 from spark_backend.wire.program import Program
@@ -110,7 +110,7 @@ def _of_other_version(version: object) -> str:
 def write_record(checkpoint: Path, record: Record) -> None:
     """Write the record, before the first micro-batch."""
     checkpoint.mkdir(parents=True, exist_ok=True)
-    write_atomically(checkpoint / _FILE, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
+    write_durably(checkpoint / _FILE, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
 
 
 def refuse_difference(checkpoint: Path, kept: Record, wanted: Record, deployment: Deployment) -> None:

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
+from spark_backend.durable_files import write_durably
 from spark_backend.errors import plain_error
-from spark_backend.job.atomic_files import write_atomically
 from spark_backend.job.batch_writer import BatchWriter
 from spark_backend.job.checkpoint_record import write_record
 from spark_backend.job.job_folder import JobFolder, RunLock
@@ -57,7 +57,7 @@ class _Job:
 
     def send(self, signal: Signal) -> None:
         """Signal every bucket, once."""
-        write_atomically(signal_file(self.folder.signals, signal), signal)
+        write_durably(signal_file(self.folder.signals, signal), signal)
 
 
 class Handle:
