@@ -32,23 +32,20 @@ def embedded(job: Job) -> Results:
     return replay_records(job.plan, job.records, flush=job.flush)
 
 
-def batch(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
-    """Run all records as bounded Spark DataFrames.
-
-    sources: of records with the same arrival time, theirs come first, in this order
-    """
+def batch(jobs: Sequence[Job]) -> list[Results]:
+    """Run all records as bounded Spark DataFrames."""
     from spark_backend.frames import verify
 
     cases = [verify.Case(job.plan, job.records.arrivals, (), job.flush) for job in jobs]
-    return verify.run_bounded(cases, sources=sources)
+    return verify.run_bounded(cases)
 
 
-def stream(jobs: Sequence[Job], sources: Sequence[str] = ()) -> list[Results]:
+def stream(jobs: Sequence[Job]) -> list[Results]:
     """Run the records as micro-batches on Spark, in a new session after each."""
     from spark_backend.frames import verify
 
     cases = [verify.Case(job.plan, job.records.arrivals, job.splits, job.flush) for job in jobs]
-    return verify.run_streams(cases, sources=sources)
+    return verify.run_streams(cases)
 
 
 def even_splits(count: int, batches: int) -> tuple[int, ...]:

@@ -84,8 +84,7 @@ def compare(replay: Replay, batches: int) -> Verdict:
     """
     splits = executors.even_splits(len(replay.records.rows), batches)
     job = executors.Job(replay.plan, replay.records, replay.flush, splits)
-    sources = replay.records.sources
-    others = {"batch": executors.batch([job], sources)[0], "stream": executors.stream([job], sources)[0]}
+    others = {"batch": executors.batch([job])[0], "stream": executors.stream([job])[0]}
     expected = _contents(replay.results)
     differences = [
         Difference(executor, what, _sorted(counter - found[what]), _sorted(found[what] - counter))

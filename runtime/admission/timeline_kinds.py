@@ -166,7 +166,7 @@ class ByPartition(_OfSources):
     """A timeline per source partition."""
 
     def __init__(self, settings: ClockSettings) -> None:
-        super().__init__(settings, [pa.int32()])
+        super().__init__(settings, [pa.int64()])
 
     def _parts(self, new: NewRecords) -> list[pa.Array]:
         return [one_chunk(new.table.column("_partition"))]

@@ -2,7 +2,7 @@
 
 One table holds records of any number of event types, in any order. System columns begin with an
 underscore. Every combination of a field name and a type is one more column, `name:type`, null on
-the rows of other event types. The engine processes records by (arrival, source, partition, offset).
+the rows of other event types. The engine processes records by (arrival, place, partition, offset).
 Times are microseconds UTC.
 """
 
@@ -62,15 +62,29 @@ SYSTEM_FIELDS: tuple[pa.Field, ...] = (
     pa.field("_kind", pa.int16(), nullable=False),
     pa.field("_arrival", pa.int64(), nullable=False),
     pa.field("_source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-    pa.field("_partition", pa.int32(), nullable=False),
+    pa.field("_partition", pa.int64(), nullable=False),
     pa.field("_offset", pa.int64(), nullable=False),
     pa.field("_source_time", pa.int64(), nullable=False),
     pa.field("_text", pa.string()),
+    pa.field("_place", pa.int64(), nullable=False),
 )
 
 
 SHAPE_FIELDS: tuple[pa.Field, ...] = (pa.field("_end", pa.int64()), pa.field("_shape", pa.int8()))
 """System columns that are present only if events may be intervals."""
+
+
+PLACES_OF_A_SOURCE = 1 << 40
+"""Places that each source of a job has for its files."""
+
+
+def place_of(source: int, file: int = 0) -> int:
+    """The `_place` of records of a job.
+
+    source: number of the source among all, by name; the control stream comes last
+    file: number of the file in its source
+    """
+    return source * PLACES_OF_A_SOURCE + file
 
 
 def column_name(field: str, type_: Type) -> str:
@@ -98,6 +112,7 @@ class Arrivals:
     _source, _partition, _offset: where the record came from; together unique
     _source_time: the time in the source's declared column, µs; NO_TIME = none
     _text: the control event, the unknown type's name, or why a record is malformed, with the record
+    _place: place of the file or table among all; of records that arrive together it decides first
     _end: end of an interval or end edge, µs; NO_TIME = none; absent if all events are points
     _shape: the event's `Shape`; absent if all events are points
     """

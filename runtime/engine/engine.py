@@ -8,7 +8,6 @@ does not depend on how records are grouped into calls. Each query works on its o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -34,14 +33,11 @@ class Engine:
 
     matcher: "auto" (the kernel if it can express the query), "kernel" (raises `NotForKernel` if
         not) or "reference"
-    sources: the order of sources among records that arrive at the same moment; the others follow by
-        name
     """
 
-    def __init__(self, plan: Plan, matcher: str = "auto", sources: Sequence[str] = ()) -> None:
+    def __init__(self, plan: Plan, matcher: str = "auto") -> None:
         self.plan = plan
         self._runners = [QueryRunner(plan, query, matcher) for query in plan.queries]
-        self._sources = tuple(sources)
         self._clock = NO_TIME
         self._leeway: SetDelayedEventsLeeway | None = None
         self._account: Account = Counter()
@@ -58,7 +54,7 @@ class Engine:
         `now` advances the clock after the records, µs; it never goes back. A record with an arrival
         before the clock arrives at the clock.
         """
-        table = in_arrival_order(arrivals.table, self._sources)
+        table = in_arrival_order(arrivals.table)
         arrival = np.maximum(table.column("_arrival").to_numpy(), self._clock)
         if len(arrival):
             self._clock = int(arrival[-1])
@@ -128,11 +124,11 @@ class Engine:
         return encode(header, tables)
 
     @staticmethod
-    def restore(plan: Plan, data: bytes, matcher: str = "auto", sources: Sequence[str] = ()) -> Engine:
+    def restore(plan: Plan, data: bytes, matcher: str = "auto") -> Engine:
         """An engine with the state of a snapshot; queries that are not in it start empty. Raises
         StateError."""
         header, tables = decode(data)
-        engine = Engine(plan, matcher, sources)
+        engine = Engine(plan, matcher)
         try:
             engine._clock = int(header["clock"])
             engine._leeway = None if header["leeway"] is None else SetDelayedEventsLeeway(*header["leeway"])

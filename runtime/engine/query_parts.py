@@ -55,12 +55,16 @@ def query_parts(plan: Plan, query: QueryPlan, matcher: str) -> QueryParts:
     )
 
 
+_OF_CALLS = ("_text", "_place")
+"""System columns that mean nothing once the records of a call are in order."""
+
+
 def _event_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     """System columns, and the fields of the event types that the query reads."""
     used = {item.event for item in query.inputs}
     used |= {item.heartbeat.event for item in query.inputs if item.heartbeat is not None}
     columns = field_columns(event for event in plan.events if event.name in used)
-    system = [field for field in SYSTEM_FIELDS if field.name != "_text"]
+    system = [field for field in SYSTEM_FIELDS if field.name not in _OF_CALLS]
     system += [pa.field("_adjusted", pa.int8())] if adjusts(query) else []
     system += [pa.field("_shape", pa.int8()), pa.field("_end", pa.int64())] if has_ends(query) else []
     return pa.schema([*system, *((name, arrow_type(type_, plan)) for name, type_ in columns.items())])

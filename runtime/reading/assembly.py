@@ -32,9 +32,12 @@ class Numbered:
 
 
 def assemble(
-    raw: RawTable, plan: Plan, kinds: RowKinds, fields: FieldColumns, times: RowTimes, refusals: Refusals
+    raw: RawTable, plan: Plan, kinds: RowKinds, fields: FieldColumns, times: RowTimes, refusals: Refusals, place: int
 ) -> Numbered:
-    """All records in the table's order; refused and unreadable ones become MALFORMED."""
+    """All records in the table's order; refused and unreadable ones become MALFORMED.
+
+    place: `_place` of all records
+    """
     source, partition, offset = _places(raw, kinds, refusals)
     kind, text = _with_refused(kinds, refusals)
     columns: dict[str, pa.Array] = {
@@ -46,6 +49,7 @@ def assemble(
         "_offset": pa.array(offset),
         "_source_time": pa.array(times.declared),
         "_text": pa.nulls(len(raw), pa.string()) if text is None else pa.array(text, pa.string()),
+        "_place": pa.array(np.full(len(raw), place)),
     }
     schema = arrivals_schema(plan)
     if times.intervals is not None:
@@ -53,7 +57,7 @@ def assemble(
         for field in SHAPE_FIELDS:
             schema = schema.append(field)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(len(raw), f.type) for f in schema]
-    return _with_unreadable(raw, pa.table(arrays, schema=schema))
+    return _with_unreadable(raw, pa.table(arrays, schema=schema), place)
 
 
 def _with_refused(kinds: RowKinds, refusals: Refusals) -> tuple[NDArray[np.int16], NDArray[np.object_] | None]:
@@ -71,7 +75,7 @@ def _with_refused(kinds: RowKinds, refusals: Refusals) -> tuple[NDArray[np.int16
 
 def _places(
     raw: RawTable, kinds: RowKinds, refusals: Refusals
-) -> tuple[pa.DictionaryArray, NDArray[np.int32], NDArray[np.int64]]:
+) -> tuple[pa.DictionaryArray, NDArray[np.int64], NDArray[np.int64]]:
     """Source, partition and offset by row, from columns that are not fields of events."""
     fields = {field.name for _, event in kinds.present for field in event.fields}
     columns = {name: raw.column(name) for name in PLACES if name in raw.names and name not in fields}
@@ -81,7 +85,7 @@ def _places(
         source = _constant(raw.name, len(raw))
     partition = _integers(columns.get("partition"), "partition", np.zeros(len(raw), np.int64), refusals)
     offset = _integers(columns.get("offset"), "offset", raw.numbers, refusals)
-    return source, partition.astype(np.int32), offset
+    return source, partition, offset
 
 
 def _integers(column: pa.Array | None, name: str, default: NDArray[np.int64], refusals: Refusals) -> NDArray[np.int64]:
@@ -100,7 +104,7 @@ def _constant(text: str, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([text], pa.string()))
 
 
-def _with_unreadable(raw: RawTable, table: pa.Table) -> Numbered:
+def _with_unreadable(raw: RawTable, table: pa.Table, place: int) -> Numbered:
     """The rows together with the records that are not rows, in the order of the table."""
     unreadable = raw.unreadable
     if not unreadable:
@@ -110,9 +114,10 @@ def _with_unreadable(raw: RawTable, table: pa.Table) -> Numbered:
         "_kind": pa.array(np.full(count, RecordKind.MALFORMED, np.int16)),
         "_arrival": pa.array(np.full(count, NO_TIME)),
         "_source": _constant(raw.name, count),
-        "_partition": pa.array(np.zeros(count, np.int32)),
+        "_partition": pa.array(np.zeros(count, np.int64)),
         "_offset": pa.array([record.number for record in unreadable], pa.int64()),
         "_source_time": pa.array(np.full(count, NO_TIME)),
+        "_place": pa.array(np.full(count, place)),
         "_text": pa.array([f"{record.place}: {record.reason}: {record.raw}" for record in unreadable]),
     }
     schema = table.schema
@@ -163,11 +168,14 @@ def _clamped(table: pa.Table, floor: int) -> NDArray[np.int64]:
         return micros
     partition, offset = table.column("_partition").to_numpy(), table.column("_offset").to_numpy()
     codes = table.column("_source").combine_chunks().indices.to_numpy(zero_copy_only=False)
-    group = codes.astype(np.int64) << 32 | partition.astype(np.int64) & 0xFFFFFFFF
-    order = np.lexsort((offset, group)) if (group != group[0]).any() or (np.diff(offset) < 0).any() else None
+    is_one = (codes == codes[0]).all() and (partition == partition[0]).all()
+    order = None if is_one and (np.diff(offset) >= 0).all() else np.lexsort((offset, partition, codes))
     ordered = np.maximum(micros if order is None else micros[order], floor)
-    groups = np.zeros(len(micros), np.int64) if order is None else group[order]
-    for part in np.split(np.arange(len(ordered)), np.flatnonzero(np.diff(groups)) + 1):
+    changes = np.zeros(len(micros) - 1, np.bool_)
+    if order is not None:
+        code, number = codes[order], partition[order]
+        changes = (code[1:] != code[:-1]) | (number[1:] != number[:-1])
+    for part in np.split(np.arange(len(ordered)), np.flatnonzero(changes) + 1):
         ordered[part] = np.maximum.accumulate(ordered[part])
     unknown = ordered == NO_TIME
     if unknown.any():  # no row with a time before them: they arrive with the first that has one

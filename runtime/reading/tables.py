@@ -65,27 +65,29 @@ def read_arrivals(table: Any, plan: Plan, names: ColumnNames = STANDARD, *, sour
     return read_table(table, plan, names, source).arrivals
 
 
-def read_table(table: Any, plan: Plan, names: ColumnNames, source: str | None = None) -> TableRecords:
-    """As `read_arrivals`, with what else is known about the table."""
-    return _read(read_raw(table, source, few_values=(names.type or TYPE,)), plan, names)
+def read_table(table: Any, plan: Plan, names: ColumnNames, source: str | None = None, place: int = 0) -> TableRecords:
+    """As `read_arrivals`, with what else is known about the table; `place` as in `Arrivals`."""
+    return _read(read_raw(table, source, few_values=(names.type or TYPE,)), plan, names, place)
 
 
 def iter_arrivals(
-    table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None
+    table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None, place: int = 0
 ) -> Iterator[Arrivals]:
     """As `read_arrivals`, in parts: a Parquet file's row groups, anything else at once.
+
+    place: `_place` of all records, as in `Arrivals`
 
     Arrival never decreases from part to part, except that parts of a history are sorted one by one.
     """
     floor = NO_TIME
     for part in iter_raw(table, source, few_values=(names.type or TYPE,)):
-        read = _read(part, plan, names, floor)
+        read = _read(part, plan, names, place, floor)
         if len(read.arrivals) and not read.is_history:
             floor = max(floor, int(read.arrivals.system("arrival").max()))
         yield read.arrivals
 
 
-def _read(raw: RawTable, plan: Plan, names: ColumnNames, floor: int = NO_TIME) -> TableRecords:
+def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, floor: int = NO_TIME) -> TableRecords:
     """Run the stages of reading; the first reason to refuse a row is the one that is reported."""
     refusals = Refusals(raw)
     roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
@@ -95,7 +97,7 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, floor: int = NO_TIME) -
     times = read_times(raw, plan, roles, kinds, fields, refusals)
     timed = kinds.is_event_of(timed_events(plan), plan)
     warning = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
-    records = assemble(raw, plan, kinds, fields, times, refusals)
+    records = assemble(raw, plan, kinds, fields, times, refusals, place)
     in_order = in_order_of_time if roles.is_history else in_order_of_table
     arrivals, numbers = in_order(records, floor)
     return TableRecords(arrivals, numbers, roles.is_history, warning)

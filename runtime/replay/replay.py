@@ -66,10 +66,12 @@ def read_records(
     """
     names = source_names(tables)
     each = zip(tables, plans or [plan] * len(tables), names, strict=True)
-    parts = [read_table(table, own, columns or ColumnNames(), name) for table, own, name in each]
+    parts = [
+        read_table(table, own, columns or ColumnNames(), name, place) for place, (table, own, name) in enumerate(each)
+    ]
     merged = Arrivals.concat([Arrivals.empty(plan), *(part.arrivals for part in parts)]).table.unify_dictionaries()
     rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
-    ordered = in_arrival_order(merged.append_column("_row", pa.array(rows)), names).combine_chunks()
+    ordered = in_arrival_order(merged.append_column("_row", pa.array(rows))).combine_chunks()
     warnings = tuple(part.warning for part in parts if part.warning is not None)
     return Records(Arrivals(ordered.drop_columns("_row")), ordered.column("_row").to_numpy(), names, warnings)
 
@@ -100,7 +102,7 @@ def measured_replay(
     flush: time advances after the last record until no timer is left; False = it ends there
     matcher: `auto`, `kernel` or `reference`
     """
-    engine = Engine(plan, matcher, sources=records.sources)
+    engine = Engine(plan, matcher)
     table = records.until(until).arrivals.table
     found, at = [], 0
     while at < len(table):

@@ -128,7 +128,7 @@ class _Stepping:
         self.plan = plan
         self.world = PlanWorld(plan)
         self.records = records
-        self.engine = Engine(plan, matcher, sources=records.sources)
+        self.engine = Engine(plan, matcher)
         self.table = records.arrivals.table
         self.kinds = records.arrivals.system("kind").astype(np.int64)
         self.arrival = records.arrivals.system("arrival")

@@ -206,7 +206,7 @@ def _places(table: pa.Table) -> NDArray[np.uint64]:
 
 
 @kernel
-def _mixed(names: NDArray[np.uint64], partition: NDArray[np.int32]) -> NDArray[np.uint64]:
+def _mixed(names: NDArray[np.uint64], partition: NDArray[np.int64]) -> NDArray[np.uint64]:
     words = np.empty(len(names), np.uint64)
     for row in range(len(names)):
         words[row] = mix(mix(names[row]) ^ np.uint64(partition[row]))

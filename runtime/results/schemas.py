@@ -59,7 +59,7 @@ def member_struct(plan: Plan, query: QueryPlan, event: EventType) -> pa.DataType
             *([("adjusted", pa.string())] if adjusts(query) else []),
             *([("end", TIMESTAMP)] if has_ends(query) else []),
             ("source", pa.string()),
-            ("partition", pa.int32()),
+            ("partition", pa.int64()),
             ("offset", pa.int64()),
             ("fields", fields_struct(plan, event)),
         ]
@@ -138,7 +138,7 @@ def discard_schema(plan: Plan) -> pa.Schema:
             ("reason", pa.string()),
             ("event", pa.string()),
             ("source", pa.string()),
-            ("partition", pa.int32()),
+            ("partition", pa.int64()),
             ("offset", pa.int64()),
             ("source_time", TIMESTAMP),
             ("arrival", TIMESTAMP),

@@ -6,12 +6,13 @@ At the end time advances until no timer is left, unless `flush` is False.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan.model import Plan
-from runtime.replay.replay import source_names
+from runtime.columns.arrivals import place_of
 from spark_backend.frames.streaming import union_by_name
 from spark_backend.operator.spark_operator import tagged_bounded
 from spark_backend.session import with_package_path
@@ -36,7 +37,10 @@ def match_tagged(
     """All results for DataFrames of events, as tagged rows; `frames`: by source name, or one."""
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
     program = Program.of(plan, buckets=buckets)
-    parts = {name: packed_frame(frame, program, reading or Reading(source=name)) for name, frame in named.items()}
+    parts = {
+        name: packed_frame(named[name], program, replace(reading or Reading(source=name), place=place_of(rank)))
+        for rank, name in enumerate(sorted(named))
+    }
     with_package_path(next(iter(named.values())).sparkSession)
     return tagged_bounded(union_by_name(parts), program, flush=flush)
 
@@ -57,6 +61,6 @@ def match_files(
 ) -> DataFrame:
     """All results for files of events, as tagged rows; workers read the files themselves."""
     with_package_path(session)
-    program = Program.of(plan, buckets=buckets, sources=source_names(paths))
+    program = Program.of(plan, buckets=buckets)
     packed = packed_files(file_list(session, paths), program, reading or Reading())
     return tagged_bounded(packed, program, flush=flush)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
 
 from querylang.plan.model import Plan
+from runtime.columns.arrivals import place_of
 from spark_backend.job.settings import DEFAULT_BUCKETS
 from spark_backend.operator.spark_operator import tagged_stream
 from spark_backend.session import with_package_path
 from spark_backend.sources.frames import packed_frame
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.clock import Clock
+from spark_backend.wire.packed_rows import CONTROL
 from spark_backend.wire.program import Program
-
-CONTROL_READING = Reading(source="control", is_control=True)
 
 
 def union_by_name(parts: Mapping[str, DataFrame]) -> DataFrame:
@@ -54,9 +55,14 @@ def stream(
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
     has_idle = Clock(clock) is Clock.ARRIVAL
     program = Program.of(plan, buckets=buckets, clock=Clock(clock), idle=idle if has_idle else None)
-    parts = {name: packed_frame(frame, program, _reading(reading, name)) for name, frame in named.items()}
+    parts = {
+        name: packed_frame(named[name], program, replace(_reading(reading, name), rank=rank, place=place_of(rank)))
+        for rank, name in enumerate(sorted(named))
+    }
     if control is not None:
-        parts["control"] = packed_frame(control, program, CONTROL_READING)
+        rank = len(named)
+        last = Reading(source=CONTROL, rank=rank, place=place_of(rank), is_control=True)
+        parts[CONTROL] = packed_frame(control, program, last)
     with_package_path(next(iter(named.values())).sparkSession)
     return tagged_stream(union_by_name(parts), program)
 

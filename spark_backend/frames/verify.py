@@ -58,15 +58,12 @@ class Case:
         return [(start, Arrivals(self.arrivals.table.slice(start, end - start))) for start, end in pairwise(edges)]
 
 
-def run_streams(
-    cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, restart: bool = True, sources: Sequence[str] = ()
-) -> list[Results]:
+def run_streams(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, restart: bool = True) -> list[Results]:
     """All cases as one stream: micro-batch i has piece i of each case.
 
     restart: whether every micro-batch runs in a new session
-    sources: order of records of one arrival time, as `Engine` takes it
     """
-    job = _Cases(cases, buckets, sources)
+    job = _Cases(cases, buckets)
     with tempfile.TemporaryDirectory(prefix="ensue-verify-") as name:
         folder = Path(name)
         (folder / "packed").mkdir()
@@ -78,10 +75,10 @@ def run_streams(
     return job.results()
 
 
-def run_bounded(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, sources: Sequence[str] = ()) -> list[Results]:
+def run_bounded(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS) -> list[Results]:
     """All cases as one bounded DataFrame; `splits` are ignored."""
     whole = [replace(case, splits=()) for case in cases]
-    job = _Cases(whole, buckets, sources)
+    job = _Cases(whole, buckets)
     session = own_session()
     with tempfile.TemporaryDirectory(prefix="ensue-verify-") as name:
         file = Path(name) / "packed.parquet"
@@ -128,14 +125,13 @@ class _Cases:
 
     cases: Sequence[Case]
     buckets: int
-    sources: Sequence[str]
     program: Program = field(init=False)
     found: list[_Found] = field(default_factory=list)
     rows: dict[tuple[int, int, int], NDArray[np.int64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         plans = [case.plan for case in self.cases]
-        self.program = Program.of(*plans, buckets=self.buckets, sources=self.sources)
+        self.program = Program.of(*plans, buckets=self.buckets)
 
     def write_step(self, step: int, file: Path) -> None:
         """Write piece `step` of every case, packed; Spark reads files in order of their times."""

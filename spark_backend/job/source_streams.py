@@ -8,6 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan.model import Plan
+from runtime.columns.arrivals import place_of
 from runtime.policies.per_input import is_clocked
 from spark_backend.job.checkpoint_record import all_sources
 from spark_backend.job.job_folder import JobFolder
@@ -36,6 +37,7 @@ def packed_sources(session: SparkSession, deployment: Deployment, program: Progr
             prefix=prefixes.get(source.name, ""),
             name=source.name,
             rank=rank,
+            place=place_of(rank),
             is_control=source is deployment.control,
         )
         frames.append(source_format(source.format).packed(session, path, source.options, program, reading))

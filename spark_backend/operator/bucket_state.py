@@ -9,17 +9,14 @@ from typing import Any
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from spark_backend.operator.job_clock import ALL_SOURCES, JobClock
+from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.container import ContainerError, pack, unpack
-from spark_backend.wire.packed_rows import CONTROL, HOME, GroupRecords
+from spark_backend.wire.packed_rows import HOME, GroupRecords
 from spark_backend.wire.program import Program
 
-STATE_VERSION = 2
-"""Version 1 had one clock for all sources, and held control events only."""
+STATE_VERSION = 3
 
 _USE = "state"
-_CONTROL_RANK = 1 << 30
-"""Rank of the control stream in state of version 1: after all other sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +58,14 @@ class SavedBucket:
 
     @staticmethod
     def from_bytes(data: bytes) -> SavedBucket:
-        """The inverse of `to_bytes`, for this version and older ones; raises ContainerError."""
-        header, parts = unpack(_USE, STATE_VERSION, data, older=(1,))
+        """The inverse of `to_bytes`, of this version; raises ContainerError."""
+        header, parts = unpack(_USE, STATE_VERSION, data)
         snapshots, held = parts[: header["groups"]], parts[header["groups"] :]
         return SavedBucket(
-            header["buckets"], _clock(header), tuple(bytes(part) for part in snapshots), _held(header, held)
+            header["buckets"],
+            JobClock.from_plain(header["clocks"]),
+            tuple(bytes(part) for part in snapshots),
+            _held(header, held),
         )
 
 
@@ -78,7 +78,7 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
     # stopped queries are reported by one bucket only
     plans = [group.plan if bucket % program.buckets == HOME else replace(group.plan, stopped=()) for group in groups]
     if data is None:
-        return BucketState(tuple(Engine(plan, program.matcher, program.sources) for plan in plans))
+        return BucketState(tuple(Engine(plan, program.matcher) for plan in plans))
     try:
         saved = SavedBucket.from_bytes(data)
     except ContainerError as error:
@@ -89,8 +89,7 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
             f" groups; this run has {program.buckets} and {len(groups)}"
         )
     engines = tuple(
-        Engine.restore(plan, snapshot, program.matcher, program.sources)
-        for plan, snapshot in zip(plans, saved.snapshots, strict=True)
+        Engine.restore(plan, snapshot, program.matcher) for plan, snapshot in zip(plans, saved.snapshots, strict=True)
     )
     return BucketState(engines, saved.clock, saved.held)
 
@@ -101,16 +100,8 @@ def close_state(program: Program, state: BucketState) -> SavedBucket:
     return SavedBucket(program.buckets, state.clock, snapshots, state.held)
 
 
-def _clock(header: Mapping[str, Any]) -> JobClock:
-    if "clocks" in header:
-        return JobClock.from_plain(header["clocks"])
-    arrival, timestamp = header["heard"], header["seen"]  # version 1
-    return JobClock() if arrival is None else JobClock.from_plain([[ALL_SOURCES, None, arrival, arrival, timestamp]])
-
-
 def _held(header: Mapping[str, Any], tables: Sequence[memoryview]) -> tuple[GroupRecords, ...]:
-    held = []
-    for row, table in zip(header["held"], tables, strict=True):
-        group, is_copy, source, rank = (*row, CONTROL, _CONTROL_RANK)[:4]
-        held.append(GroupRecords(group, is_copy, source, rank, Arrivals.from_bytes(bytes(table))))
-    return tuple(held)
+    return tuple(
+        GroupRecords(group, is_copy, source, rank, Arrivals.from_bytes(bytes(table)))
+        for (group, is_copy, source, rank), table in zip(header["held"], tables, strict=True)
+    )

@@ -21,9 +21,6 @@ from runtime.columns.arrivals import Arrivals
 from runtime.instants import NEVER, NO_TIME
 from spark_backend.wire.packed_rows import SourceProgress
 
-ALL_SOURCES = ""
-"""Name of all sources together in state of version 1, until the first one reports progress."""
-
 
 @dataclass(frozen=True, slots=True)
 class SourceWatermark:
@@ -70,8 +67,6 @@ class JobClock:
             known = found.get(name, SourceWatermark(*name, item.arrival, start, timestamp))
             arrival = max(known.arrival, item.arrival)
             found[name] = SourceWatermark(*name, arrival, max(known.watermark, arrival), timestamp)
-        if len(found) > 1:
-            found.pop((ALL_SOURCES, None), None)
         return JobClock(tuple(found[name] for name in sorted(found, key=_order)))
 
     def caught_up(self, timestamp: int) -> JobClock:

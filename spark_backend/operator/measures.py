@@ -38,7 +38,7 @@ seconds: time spent in the step
 SOURCE_SCHEMA = pa.schema(
     [
         ("source", pa.string()),
-        ("partition", pa.int32()),
+        ("partition", pa.int64()),
         ("arrival", pa.int64()),
         ("watermark", pa.int64()),
         ("updated", pa.int64()),

@@ -72,15 +72,18 @@ def file_stream(session: SparkSession, folder: Path | str, options: Mapping[str,
 
 
 def file_list(session: SparkSession, paths: Sequence[Path | str]) -> DataFrame:
-    """The paths of files and the names of their sources, as in a replay; one task per file."""
-    rows = [(str(Path(path).resolve()), name) for path, name in zip(paths, source_names(paths), strict=True)]
+    """The paths of files, the names of their sources and their places, as in a replay; one task per
+    file."""
+    names = enumerate(source_names(paths))
+    rows = [(str(Path(path).resolve()), name, place) for path, (place, name) in zip(paths, names, strict=True)]
     return session.createDataFrame(
-        session.sparkContext.parallelize(rows, max(1, len(rows))), "path string, source string"
+        session.sparkContext.parallelize(rows, max(1, len(rows))), "path string, source string, place long"
     )
 
 
 def packed_files(paths: DataFrame, program: Program, reading: Reading) -> DataFrame:
-    """Read and pack the files in a column of paths; a second column may name their sources."""
+    """Read and pack the files in a column of paths; two more columns may give their sources'
+    names and places."""
     run = on_worker("spark_backend.sources.files", "pack_files", program.to_text(), reading.to_text())
     return paths.mapInArrow(run, PACKED_DDL)
 
@@ -89,10 +92,13 @@ def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) ->
     """For `mapInArrow`, on workers: see `packed_files`."""
     loaded, settings = load_program(program), Reading.of_text(reading)
     for batch in batches:
-        for path, *source in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for path, *given in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             file = PurePosixPath(local_path(path))
-            names = source if settings.root is None else [settings.prefix + str(file.relative_to(settings.root))]
-            named = replace(settings, source=names[0]) if names else settings
+            named = settings
+            if given:
+                named = replace(settings, source=given[0], place=given[1])
+            elif settings.root is not None:
+                named = replace(settings, source=settings.prefix + str(file.relative_to(settings.root)))
             arrivals = named.arrivals(str(file), loaded.plan())
             # for the clock, all files are one source
             yield from pack_parts(arrivals, loaded, settings, by_partition=True)

@@ -32,7 +32,8 @@ class Reading:
     root: the source's folder, from which its files are named; None = by file name only
     prefix: prepended to the names of files
     name: the name of the source in the job's clock; "" = as `source`
-    rank: place of the source among all; records of equal coordinates are ordered by it
+    rank: number of the source among all, by name; the control stream comes last
+    place: `_place` of its records, as in `Arrivals`
     is_control: whether this is the control stream
     """
 
@@ -45,6 +46,7 @@ class Reading:
     prefix: str = ""
     name: str = ""
     rank: int = 0
+    place: int = 0
     is_control: bool = False
 
     @staticmethod
@@ -67,6 +69,7 @@ class Reading:
             plan if self.event is None else plan_for_event(plan, self.event),
             ColumnNames(self.arrival, self.type_field, self.source_time),
             source=self.source,
+            place=self.place,
         )
 
 

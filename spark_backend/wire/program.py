@@ -7,7 +7,6 @@ case: bucket numbers then count through all plans.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
@@ -27,8 +26,6 @@ class Program:
     idle: µs without records after which a source partition no longer holds the clock back and
         advances at the pace of the wall clock; None = it always does. Only with the clock `arrival`
     matcher: which matcher runs, as `Engine` takes it
-    sources: names in the order in which their records of one arrival time are processed, as
-        `Engine` takes them
     """
 
     plans: tuple[str, ...]
@@ -36,7 +33,6 @@ class Program:
     clock: Clock = Clock.ARRIVAL
     idle: int | None = None
     matcher: str = "auto"
-    sources: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -44,11 +40,10 @@ class Program:
         buckets: int,
         clock: Clock = Clock.ARRIVAL,
         idle: int | None = None,
-        sources: Sequence[str] = (),
     ) -> Program:
         """A program for these plans."""
         texts = tuple(plan_text(plan) for plan in plans)
-        return Program(texts, buckets, clock, idle, sources=tuple(sources))
+        return Program(texts, buckets, clock, idle)
 
     def fingerprint(self) -> str:
         """A hash of the plans, equal for equal plans."""
@@ -92,5 +87,4 @@ def load_program(text: str) -> Program:
         clock=Clock(data["clock"]),
         idle=data["idle"],
         matcher=data["matcher"],
-        sources=tuple(data["sources"]),
     )

@@ -65,10 +65,11 @@ def arrivals_of(count: int, *, keys: int = 20, seed: int = 1, plan: Plan = PLAN,
         "_kind": kind,
         "_arrival": at,
         "_source": pa.repeat(source, count),
-        "_partition": np.zeros(count, np.int32),
+        "_partition": np.zeros(count, np.int64),
         "_offset": np.arange(1, count + 1),
         "_source_time": np.full(count, np.iinfo(np.int64).min),
         "_text": pa.nulls(count, pa.string()),
+        "_place": np.zeros(count, np.int64),
         "k:string": pa.array([f"k{number}" for number in random.integers(0, keys, count)]),
         "v:float": random.random(count),
         "ts:float": at / SECOND - random.random(count) * 5,
@@ -96,11 +97,13 @@ def places(count: int, partitions: int = 2, seed: int = 3) -> Arrivals:
     """Records of sources `a` and `b` with two partitions each, many at the same moments; offsets count by partition."""
     arrivals, random = arrivals_of(count, plan=SEVERAL), np.random.default_rng(seed)
     at = BEGIN + np.sort(random.integers(0, count // 8, count)) * SECOND // 4
-    partition = random.integers(0, partitions, count).astype(np.int32)
+    partition = random.integers(0, partitions, count).astype(np.int64)
+    source = random.choice(["a", "b"], count)
     table = arrivals.table
     for name, values in [
         ("_arrival", pa.array(at)),
-        ("_source", pa.array(random.choice(["a", "b"], count)).dictionary_encode()),
+        ("_source", pa.array(source).dictionary_encode()),
+        ("_place", pa.array(np.where(source == "b", 1, 0))),
         ("_partition", pa.array(partition)),
         ("ts:float", pa.array(at / SECOND - random.random(count) * 5)),
     ]:

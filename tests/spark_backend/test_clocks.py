@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
-from spark_backend.operator.bucket_state import STATE_VERSION, open_state
+from spark_backend.operator.bucket_state import open_state
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.clock import Clock
-from spark_backend.wire.container import pack
 from spark_backend.wire.packed_rows import Signal, SourceProgress
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
@@ -133,7 +131,7 @@ def test_unreadable_records_make_no_partition_of_their_own() -> None:
     arrivals = places(100)
     kinds = arrivals.system("kind").copy()
     kinds[:3] = RecordKind.MALFORMED
-    partition = arrivals.system("partition").astype(np.int32) + np.int32(1)
+    partition = arrivals.system("partition") + 1
     partition[:3] = 0
     table = arrivals.table.set_column(0, "_kind", pa.array(kinds)).set_column(3, "_partition", pa.array(partition))
     stream = Stream(Program.of(PLAN, buckets=1))
@@ -145,19 +143,6 @@ def test_with_the_clock_processing_nothing_waits() -> None:
     stream, arrivals = Stream(Program.of(PLAN, buckets=1, clock=Clock.PROCESSING)), arrivals_of(100)
     stream.take({"a": arrivals, "b": Arrivals(arrivals.table.slice(0, 50))}, 1_000_000_000)
     assert open_state(stream.program, 0, stream.states[0]).held == ()
-
-
-def test_state_with_one_clock_for_all_sources_is_read() -> None:
-    program = Program.of(PLAN, buckets=1)
-    engine = Engine(PLAN)
-    engine.process(arrivals_of(200))
-    header = {"buckets": 1, "groups": 1, "heard": engine.clock, "seen": 7, "held": [[0, True]]}
-    old = pack("state", STATE_VERSION - 1, header, [engine.snapshot(), arrivals_of(1).to_bytes()])
-    saved = open_state(program, 0, old)
-    assert saved.clock.now(7, None) == engine.clock
-    assert [(part.group, part.is_copy, part.source) for part in saved.held] == [(0, True, "control")]
-    later = saved.clock.advanced([SourceProgress("a", 0, engine.clock or 0), SourceProgress("b", 0, 5)], 8)
-    assert [(item.source, item.watermark) for item in later.sources] == [("a", engine.clock), ("b", engine.clock)]
 
 
 def test_the_clocks_of_all_buckets_are_one() -> None:

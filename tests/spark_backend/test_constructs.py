@@ -96,12 +96,12 @@ def cases() -> list[Case]:
 
 
 def test_a_stream_with_restarts_gives_the_embedded_results(spark: SparkSession) -> None:
-    for case, results in zip(cases(), run_streams(cases(), buckets=3, sources=records().sources), strict=True):
+    for case, results in zip(cases(), run_streams(cases(), buckets=3), strict=True):
         assert plain(results) == wanted(flush=case.flush)
 
 
 def test_batch_gives_the_embedded_results(spark: SparkSession) -> None:
-    for case, results in zip(cases(), run_bounded(cases(), buckets=3, sources=records().sources), strict=True):
+    for case, results in zip(cases(), run_bounded(cases(), buckets=3), strict=True):
         assert plain(results) == wanted(flush=case.flush)
 
 

@@ -114,8 +114,8 @@ def test_state_of_another_bucket_count_is_refused_by_name() -> None:
 
 def test_state_of_another_version_is_refused_by_name() -> None:
     program = Program.of(PLAN, buckets=1)
-    state = run_step(program, 0, None, [], 0).state.replace(b'"version": 2', b'"version": 9', 1)
-    with pytest.raises(InputError, match="state value of version 9; this release reads state of version 2"):
+    state = run_step(program, 0, None, [], 0).state.replace(b'"version": 3', b'"version": 9', 1)
+    with pytest.raises(InputError, match="state value of version 9; this release reads state of version 3"):
         run_step(program, 0, state, [], 1)
 
 

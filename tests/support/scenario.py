@@ -287,6 +287,11 @@ def arrivals_of(scenarios: Sequence[Scenario], plan: Plan, numbered: Sequence[tu
     return Arrivals(pa.Table.from_pylist(records, schema=schema))
 
 
+def place_of_source(name: str) -> int:
+    """A place for the records of a source: sources come in the order of their names."""
+    return int.from_bytes(name.encode()[:7].ljust(7, b"\0"))
+
+
 def _record(items: Mapping[str, InputSetup], kinds: Mapping[str, int], offset: int, row: Row) -> dict[str, Any]:
     special = {
         "tick": RecordKind.TICK,
@@ -302,6 +307,7 @@ def _record(items: Mapping[str, InputSetup], kinds: Mapping[str, int], offset: i
         "_partition": row.partition,
         "_offset": offset,
         "_source_time": NO_TIME,
+        "_place": place_of_source(row.source),
         "_text": row.text if row.leeway is None else leeway_text(*row.leeway),
     }
     if row.kind in special or row.kind == "U":

@@ -17,7 +17,7 @@ from querylang.plan.model import Input, Plan
 from querylang.plan.value_types import Type
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema, column_name
 from runtime.instants import NO_TIME
-from tests.support.scenario import leeway_text
+from tests.support.scenario import leeway_text, place_of_source
 from tests.support.timed import END_EDGE, INTERVAL, POINT, START_EDGE, Record, Timed, TimedInput
 
 FIELDS = {"id": "integer", "k": "integer", "c": "string", "v": "integer"}
@@ -90,6 +90,7 @@ def _row(kinds: dict[str, int], offset: int, record: Record) -> dict[str, Any]:
         "_offset": offset,
         "_source_time": NO_TIME if record.time is None else record.time,
         "_text": text,
+        "_place": place_of_source(record.source),
         "_end": NO_TIME if record.end is None else record.end,
         "_shape": SHAPES[record.shape],
     }

@@ -75,6 +75,7 @@ def test_a_row_of_csv_is_an_arrival(tmp_path: Path) -> None:
             "_arrival": parse_time("10:00:20"),
             "_source": "e.csv",
             "_partition": 0,
+            "_place": 0,
             "_offset": 1,
             "_source_time": parse_time("10:00:10"),
             "id": 1,
