@@ -6,23 +6,44 @@ Imports only the standard library, because the process that lists files has to s
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
 def write_durably(path: Path, text: str) -> None:
     """Replace a file: afterwards it has either all of the text or its old content."""
     draft = path.with_name(f".{path.name}.draft")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_folder(path.parent)
+    draft.write_text(text, encoding="utf-8")
+    publish([(draft, path)])
+
+
+def publish(files: Iterable[tuple[Path, Path]]) -> None:
+    """Rename each first file to the second; they are on the disk when this returns."""
+    pairs = list(files)
+    for draft, _ in pairs:
+        sync(draft)
+    for draft, path in pairs:
+        draft.replace(path)
+    for folder in sorted({path.parent for _, path in pairs}):
+        sync(folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it; they are on the disk when this returns."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        sync(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable: what was renamed, created or removed there."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

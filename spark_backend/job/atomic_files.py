@@ -1,4 +1,4 @@
-"""Files beside a checkpoint: written atomically; one per micro-batch, so that repeats are safe."""
+"""Running totals beside a checkpoint: a file per micro-batch, so that repeats are safe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_backend.durable_files import write_durably
+from querylang.errors import InputError
+from spark_backend.durable_files import make_folder, write_durably
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,43 @@ class BatchFiles:
         """The latest micro-batch and its data; None = there is none.
 
         before: only micro-batches of lower number; None = all
+
+        Raises InputError for a damaged file.
         """
-        numbers = [int(path.stem) for path in self.folder.glob("*.json") if before is None or int(path.stem) < before]
-        if not numbers:
-            return None
-        return max(numbers), json.loads(self._path(max(numbers)).read_text("utf-8"))
+        numbers = [number for number in self.numbers() if before is None or number < before]
+        return None if not numbers else (max(numbers), self._read(max(numbers)))
+
+    def readable(self) -> tuple[tuple[int, Any] | None, list[str]]:
+        """The latest micro-batch whose file can be read, and what is wrong with later ones."""
+        mistakes: list[str] = []
+        for number in sorted(self.numbers(), reverse=True):
+            try:
+                return (number, self._read(number)), mistakes
+            except InputError as error:
+                mistakes.append(str(error))
+        return None, mistakes
+
+    def numbers(self) -> list[int]:
+        """The micro-batches that have a file, in any order."""
+        return [int(path.stem) for path in self.folder.glob("*.json") if path.stem.isascii() and path.stem.isdigit()]
 
     def write(self, batch: int, data: Any) -> None:
-        """Write a micro-batch's data, and remove the file that is now too old."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Write a micro-batch's data, and remove files that are now too old."""
+        make_folder(self.folder)
         write_durably(self._path(batch), json.dumps(data))
-        self._path(batch - self.kept).unlink(missing_ok=True)
+        for number in self.numbers():
+            if number <= batch - self.kept:
+                self._path(number).unlink(missing_ok=True)
+
+    def _read(self, batch: int) -> Any:
+        path = self._path(batch)
+        try:
+            return json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"{path}: is damaged: {error}. Restore it from a copy; without it, delete it,"
+                " and its micro-batch is missing in counts and status"
+            ) from error
 
     def _path(self, batch: int) -> Path:
         return self.folder / f"{batch:010d}.json"

@@ -15,13 +15,16 @@ from typing import Any
 
 from querylang.errors import InputError
 from querylang.plan.expression import Type
-from spark_backend.durable_files import write_durably
+from spark_backend.durable_files import make_folder, write_durably
 from spark_backend.job.fixed_settings import FixedValues, Kept, differences
 from spark_backend.job.settings import Deployment, Source
 from spark_backend.wire.program import Program
 
 RECORD_VERSION = 2
 """Every later version reads this one. Version 1, of release 0.1, is refused."""
+
+LOCK = "at-work"
+"""The name of the lock of a running job, in the folder `ensue` of a checkpoint."""
 
 _FILE = "ensue.json"
 
@@ -83,7 +86,7 @@ def read_record(checkpoint: Path) -> Record | None:
     if not file.exists():
         if (checkpoint / "offsets").exists():
             raise InputError(f"{checkpoint}: is a Spark checkpoint that Ensue did not make; choose another folder")
-        if checkpoint.is_dir() and any(not path.name.startswith(".") for path in checkpoint.iterdir()):
+        if checkpoint.is_dir() and not all(map(_is_ours, checkpoint.iterdir())):
             raise InputError(f"{checkpoint}: holds files that are not a checkpoint; choose an empty or a new folder")
         return None
     try:
@@ -98,6 +101,11 @@ def read_record(checkpoint: Path) -> Record | None:
         ) from error
 
 
+def _is_ours(path: Path) -> bool:
+    """Whether a run that ended before it wrote the record may have left this."""
+    return path.name.startswith(".") or (path.name == "ensue" and {item.name for item in path.iterdir()} <= {LOCK})
+
+
 def _of_other_version(version: object) -> str:
     if version == 1:
         return "was made by release 0.1, which this one cannot continue; choose a new checkpoint and new sinks"
@@ -109,7 +117,7 @@ def _of_other_version(version: object) -> str:
 
 def write_record(checkpoint: Path, record: Record) -> None:
     """Write the record, before the first micro-batch."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
+    make_folder(checkpoint)
     write_durably(checkpoint / _FILE, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
 
 

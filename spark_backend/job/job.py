@@ -21,12 +21,13 @@ from querylang.plan.model import Plan
 from spark_backend.durable_files import write_durably
 from spark_backend.errors import plain_error
 from spark_backend.job.batch_writer import BatchWriter
-from spark_backend.job.checkpoint_record import write_record
-from spark_backend.job.job_folder import JobFolder, RunLock
+from spark_backend.job.checkpoint_record import read_record, write_record
+from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.progress import JobProgress
 from spark_backend.job.reporting import Reporter
-from spark_backend.job.reports import BatchReport, OnBatch, RunReport, run_report
+from spark_backend.job.reports import BatchReport, OnBatch, RunReport, RunTotal
+from spark_backend.job.run_lock import RunLock
 from spark_backend.job.settings import load_deployment
 from spark_backend.job.source_streams import packed_sources
 from spark_backend.job.status import Status, read_status
@@ -40,10 +41,14 @@ from spark_backend.wire.partition_groups import shared_order
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A checked deployment and the session that it runs in; can be started any number of times."""
+    """A checked deployment that can be started any number of times.
+
+    lock: held until all its runs have ended
+    """
 
     checked: Checked
     session: SparkSession
+    lock: RunLock
 
     @property
     def folder(self) -> JobFolder:
@@ -63,11 +68,13 @@ class _Job:
 class Handle:
     """A deployment that runs in the background."""
 
-    def __init__(self, job: _Job, query: StreamingQuery, lock: RunLock, reporter: Reporter) -> None:
+    def __init__(self, job: _Job, query: StreamingQuery, reporter: Reporter, *, is_last: bool) -> None:
         self._job = job
         self._query = query
-        self._lock = lock
         self._reporter = reporter
+        self._is_last = is_last
+        if is_last:
+            job.lock.hold_while(lambda: query.isActive)
 
     def await_termination(self, seconds: float | None = None) -> bool:
         """Wait for the end, at most `seconds`; False = it still runs.
@@ -89,7 +96,8 @@ class Handle:
         self._ended()
 
     def _ended(self) -> None:
-        self._lock.release()
+        if self._is_last:
+            self._job.lock.release()
         self._reporter.finish()
 
     def status(self) -> Status:
@@ -103,7 +111,12 @@ def deploy(path: Path | str, progress: OnBatch | None = None) -> Handle:
 
     Raises InputError or QueryErrors before anything starts.
     """
-    return _start(_prepare(path), progress or _ignore, is_bounded=False)
+    job = _prepare(path)
+    try:
+        return _start(job, progress or _ignore, is_bounded=False, is_last=True)
+    except BaseException:
+        job.lock.release()
+        raise
 
 
 def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: OnBatch | None = None) -> RunReport:
@@ -118,26 +131,24 @@ def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: 
     if flush and not once:
         raise InputError("time can only be flushed at the end of input: --flush needs --once")
     job = _prepare(path)
-    reports: list[BatchReport] = []
+    total = RunTotal(job.checked.program.plan())
 
     def report(batch: BatchReport) -> None:
-        reports.append(batch)
+        total.add(batch)
         (progress or _ignore)(batch)
 
     started = time.monotonic()
-    with StopRequest() as stop:
-        _await(_start(job, report, is_bounded=once), stop)
-        if once and (flush or job.held) and not stop.is_requested:
-            job.send(Signal.FLUSH if flush else Signal.CATCH_UP)
-            _await(_start(job, report, is_bounded=True), stop)
-    return run_report(
-        reports,
-        job.checked.program.plan(),
-        job.folder.ledger.total(),
-        time.monotonic() - started,
-        stopped_by=stop.signal,
-        idle=job.checked.idle,
-    )
+    try:
+        with StopRequest() as stop:
+            _await(_start(job, report, is_bounded=once), stop)
+            if once and (flush or job.held) and not stop.is_requested:
+                job.send(Signal.FLUSH if flush else Signal.CATCH_UP)
+                _await(_start(job, report, is_bounded=True), stop)
+        return total.report(
+            job.folder.ledger.total(), time.monotonic() - started, stopped_by=stop.signal, idle=job.checked.idle
+        )
+    finally:
+        job.lock.release()
 
 
 def _ignore(_: BatchReport) -> None:
@@ -156,12 +167,25 @@ def _await(handle: Handle, stop: StopRequest) -> None:
 
 
 def _prepare(path: Path | str) -> _Job:
-    """Check the deployment, then create what it needs in the file system."""
-    ready = checked(load_deployment(path))
+    """Check the deployment and lock its checkpoint, then create what it needs."""
+    deployment = load_deployment(path)
+    lock = JobFolder(deployment.checkpoint).lock()
+    lock.refuse_if_held()
+    ready = checked(deployment)  # a refused deployment creates nothing, not even the lock's file
+    lock.acquire()
+    try:
+        has_begun = ready.is_new and read_record(deployment.checkpoint) is not None
+        return _prepared(checked(deployment) if has_begun else ready, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _prepared(ready: Checked, lock: RunLock) -> _Job:
     deployment = ready.deployment
     if ready.is_new:
         write_record(deployment.checkpoint, ready.record)
-    job = _Job(ready, own_session(f"ensue {deployment.name}"))
+    job = _Job(ready, own_session(f"ensue {deployment.name}"), lock)
     job.folder.signals.mkdir(parents=True, exist_ok=True)
     _warn_of_single_tasks(ready.program.plan())
     if deployment.control is not None:
@@ -177,7 +201,8 @@ def _warn_of_single_tasks(plan: Plan) -> None:
             logging.getLogger("ensue").warning("query %s: %s, runs as one task", query.title, order)
 
 
-def _start(job: _Job, report: OnBatch, *, is_bounded: bool) -> Handle:
+def _start(job: _Job, report: OnBatch, *, is_bounded: bool, is_last: bool = False) -> Handle:
+    """Start a run; `is_last`: its end unlocks the checkpoint."""
     session, deployment, program = job.session, job.checked.deployment, job.checked.program
     if is_bounded:
         # the wall clock says nothing about input that is already there
@@ -194,8 +219,6 @@ def _start(job: _Job, report: OnBatch, *, is_bounded: bool) -> Handle:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{deployment.trigger // 1000} milliseconds")
-    lock = job.folder.lock()
-    lock.acquire()
     reporter = Reporter()
     batches = BatchWriter(program, deployment.sinks, job.checked.record.identity, job.folder, report, reporter)
-    return Handle(job, writer.foreachBatch(batches.write).start(), lock, reporter)
+    return Handle(job, writer.foreachBatch(batches.write).start(), reporter, is_last=is_last)

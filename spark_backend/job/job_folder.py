@@ -5,12 +5,12 @@ Reading it needs no Spark, so `ensue status` works whether a job runs or not.
 
 from __future__ import annotations
 
-import fcntl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from spark_backend.job.atomic_files import BatchFiles
+from spark_backend.job.checkpoint_record import LOCK
+from spark_backend.job.run_lock import RunLock
 
 Ledger = dict[tuple[str, str, str], int]
 """Counts by query, source and word."""
@@ -33,42 +33,6 @@ class LedgerFiles:
         for key, count in changes.items():
             total[key] = total.get(key, 0) + count
         self.files.write(batch, [[*key, count] for key, count in sorted(total.items()) if count])
-
-
-class RunLock:
-    """A file that is locked while a job runs; the system unlocks it when the process dies."""
-
-    def __init__(self, file: Path) -> None:
-        self._path = file
-        self._file: IO[str] | None = None
-
-    def acquire(self) -> None:
-        """Lock the file; does nothing if another job has it already."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("w", encoding="utf-8")
-        _lock(self._file)
-
-    def release(self) -> None:
-        """Unlock the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def is_held(self) -> bool:
-        """Whether some job runs."""
-        if not self._path.exists():
-            return False
-        with self._path.open(encoding="utf-8") as file:
-            return not _lock(file)
-
-
-def _lock(file: IO[str]) -> bool:
-    """Lock an open file until it is closed; False = somebody else has it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +63,4 @@ class JobFolder:
 
     def lock(self) -> RunLock:
         """The lock of a running job."""
-        return RunLock(self.path / "at-work")
+        return RunLock(self.path / LOCK)

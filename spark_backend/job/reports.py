@@ -59,30 +59,28 @@ class RunReport:
     idle: tuple[QueryPlan, ...] = ()
 
 
-def run_report(
-    batches: Sequence[BatchReport],
-    plan: Plan,
-    ledger: Ledger,
-    seconds: float,
-    *,
-    stopped_by: int | None,
-    idle: tuple[QueryPlan, ...],
-) -> RunReport:
-    """The sum of a run's micro-batches."""
-    matches: dict[str, int] = {query.title: 0 for query in plan.queries}
-    for batch in batches:
+class RunTotal:
+    """The sum of a run's micro-batches so far."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._batches = self._records = self._discarded = 0
+        self._matches = {query.title: 0 for query in plan.queries}
+
+    def add(self, batch: BatchReport) -> None:
+        """Add one more micro-batch."""
+        self._batches += 1
+        self._records += batch.records
+        self._discarded += batch.discarded
         for query, count in batch.matches.items():
-            matches[query] += count
-    return RunReport(
-        batches=len(batches),
-        records=sum(batch.records for batch in batches),
-        matches=matches,
-        discarded=sum(batch.discarded for batch in batches),
-        seconds=seconds,
-        ledger=ledger,
-        stopped_by=stopped_by,
-        idle=idle,
-    )
+            self._matches[query] += count
+
+    def report(
+        self, ledger: Ledger, seconds: float, *, stopped_by: int | None, idle: tuple[QueryPlan, ...]
+    ) -> RunReport:
+        """The report of the run; see `RunReport`."""
+        return RunReport(
+            self._batches, self._records, dict(self._matches), self._discarded, seconds, ledger, stopped_by, idle
+        )
 
 
 def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Ledger, seconds: float) -> BatchReport:

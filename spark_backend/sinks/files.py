@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from spark_backend.durable_files import make_folder, publish
 from spark_backend.sinks.formats import SinkFormat
 from spark_backend.wire.file_layouts import flattened, json_rows
 
@@ -117,18 +118,17 @@ class FileWriter:
         folder = self._base / part
         path = folder / f"{self._stem}{self._files.suffix}"
         if path not in self._open:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             draft = folder / f".{self._stem}.{self._attempt}.draft"
             self._open[path] = (draft, self._files.open_file(draft))
         self._open[path][1].write(table)
         return str(path)
 
     def commit(self) -> None:
-        """Close the files and rename them."""
+        """Close the files and rename them; they are on the disk when this returns."""
         for _, file in self._open.values():
             file.close()
-        for path, (draft, _) in self._open.items():
-            draft.replace(path)
+        publish((draft, path) for path, (draft, _) in self._open.items())
 
     def abort(self) -> None:
         """Close the files and remove them."""

@@ -235,6 +235,8 @@ def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Pa
             ledger = handle.status().ledger
             if ledger and not any(what == "pending" for _, _, what in ledger):
                 break
+        with pytest.raises(InputError, match="another run of this job is at work"):
+            deploy(path)
         status = handle.status()
         assert status.is_active
         assert not any(what == "pending" for _, _, what in status.ledger)

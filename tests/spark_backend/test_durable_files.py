@@ -1,30 +1,74 @@
-"""Files that are written whole: the old content or the new one, and the folder is synced after the rename."""
+"""Files are on the disk before anything that depends on them: synced, renamed, their folders synced."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from querylang.errors import InputError
 from spark_backend.durable_files import write_durably
+from spark_backend.job.atomic_files import BatchFiles
+from spark_backend.sinks.formats import FORMATS, sink_format
 
 
-def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps: list[str] = []
-    rename = Path.replace
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is synced and renamed, by name, in order."""
+    found: list[str] = []
+    fsync, replace = os.fsync, Path.replace
 
-    def synced(handle: int) -> None:
-        steps.append(f"sync {Path(f'/proc/self/fd/{handle}').readlink().name}")
+    def record_sync(number: int) -> None:
+        found.append("sync " + Path(f"/proc/self/fd/{number}").readlink().name)
+        fsync(number)
 
-    def renamed(self: Path, target: Path) -> Path:
-        steps.append(f"rename to {target.name}")
-        return rename(self, target)
+    def record_rename(path: Path, target: Path) -> Path:
+        found.append(f"rename {target.name}")
+        return replace(path, target)
 
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "replace", renamed)
-    write_durably(tmp_path / "a.json", "1")
-    assert steps == ["sync .a.json.draft", "rename to a.json", f"sync {tmp_path.name}"]
-    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("a.json", "1")]
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(Path, "replace", record_rename)
+    return found
+
+
+def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path: Path, synced: list[str]) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write_durably(folder / "a.json", "1")
+    assert synced == ["sync .a.json.draft", "rename a.json", "sync folder"]
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced: list[str], name: str) -> None:
+    writer = sink_format(name).open(tmp_path / "matches", "id-00000001-", 2, 3)
+    writer.write("Q", pa.table({"v": [1]}))
+    assert synced == [f"sync {tmp_path.name}", "sync matches"]
+    writer.commit()
+    file = f"id-00000001-00002.{name}"
+    assert synced[2:] == ["sync .id-00000001-00002.3.draft", f"rename {file}", "sync Q"]
+
+
+def test_files_of_old_micro_batches_are_removed_whatever_their_numbers(tmp_path: Path) -> None:
+    files = BatchFiles(tmp_path, kept=3)
+    for number in (0, 1, 5, 6, 9):
+        files.write(number, number)
+    assert sorted(files.numbers()) == [9]
+
+
+def test_a_damaged_file_is_refused_with_what_to_do_and_can_be_left_out(tmp_path: Path) -> None:
+    files = BatchFiles(tmp_path)
+    files.write(1, {"a": 1})
+    files.write(2, {"a": 2})
+    (tmp_path / "notes.json").write_text("no number")
+    for content in (b"", b"{", b"\xff\xfe", b"[" * 100_000):
+        (tmp_path / "0000000002.json").write_bytes(content)
+        with pytest.raises(
+            InputError, match=r"0000000002\.json: is damaged: .* delete it, and its micro-batch is"
+        ) as e:
+            files.latest()
+        assert "\n" not in str(e.value)
+        found, mistakes = files.readable()
+        assert found == (1, {"a": 1})
+        assert [mistake.partition(": ")[0] for mistake in mistakes] == [str(tmp_path / "0000000002.json")]

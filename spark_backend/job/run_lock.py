@@ -1,0 +1,101 @@
+"""The lock of a running job: one run at a time has a checkpoint.
+
+The system unlocks the file when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from querylang.errors import InputError
+from spark_backend.durable_files import make_folder
+
+_ATTEMPTS = 5
+_PAUSE = 0.05
+"""Seconds between attempts: `status` has the lock for a moment when it asks for it."""
+
+_HELD: dict[Path, tuple[RunLock, Callable[[], bool]]] = {}
+"""The locks of this process, and whether each is still needed: a handle need not be kept."""
+
+
+class RunLock:
+    """A file that is locked while a job runs."""
+
+    def __init__(self, file: Path) -> None:
+        self._path = file.absolute()
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Lock the file; raises InputError if another run has it, or if it cannot be locked."""
+        self.refuse_if_held()
+        make_folder(self._path.parent)
+        file = self._path.open("a+", encoding="utf-8")
+        if not self._try(file):
+            file.close()
+            raise InputError(self._refusal())
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        self._file = file
+        self.hold_while(lambda: True)
+
+    def hold_while(self, is_needed: Callable[[], bool]) -> None:
+        """Let a later run of this process take the lock as soon as `is_needed` is false."""
+        _HELD[self._path] = (self, is_needed)
+
+    def release(self) -> None:
+        """Unlock the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            _HELD.pop(self._path, None)
+
+    def refuse_if_held(self) -> None:
+        """Raise InputError if another run has the lock; creates nothing."""
+        if self._path in _HELD:
+            own, is_needed = _HELD[self._path]
+            if not is_needed():
+                own.release()
+        if self.is_held():
+            raise InputError(self._refusal())
+
+    def is_held(self) -> bool:
+        """Whether some job runs."""
+        if not self._path.exists():
+            return False
+        with self._path.open(encoding="utf-8") as file:
+            return not self._try(file)
+
+    def _try(self, file: IO[str]) -> bool:
+        """Lock an open file until it is closed; False = somebody else has it."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise InputError(
+                        f"{self._path}: cannot be locked: {error.strerror}; choose a checkpoint on a file system"
+                        " that has locks"
+                    ) from error
+                if attempt < _ATTEMPTS - 1:
+                    time.sleep(_PAUSE)
+            else:
+                return True
+        return False
+
+    def _refusal(self) -> str:
+        try:
+            process = self._path.read_text("utf-8").strip()
+        except OSError:
+            process = ""
+        at_work = f"process {process}" if process else "another process"
+        return (
+            f"{self._path.parent.parent}: another run of this job is at work ({at_work});"
+            " it continues, and this one was not started"
+        )
