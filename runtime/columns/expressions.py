@@ -37,7 +37,7 @@ from runtime.columns.cell_values import column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.compiled import kernel
 from runtime.instants import NO_TIME
-from runtime.interpreter.context import Context, PlanWorld, StepBudget
+from runtime.interpreter.context import Budget, Context, PlanWorld
 from runtime.interpreter.expressions import combine, value_type
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Value, World
@@ -293,8 +293,8 @@ def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:
         for index, type_ in enumerate(rows.keys if is_call else ())
     ]
     for row in np.flatnonzero(good).tolist():
+        context.budget = Budget()
         if is_call:
-            context.steps = StepBudget()
             context.keys = [key[row] for key in keys]
         try:
             values[row] = combine(node, [part[row] for part in lists], context)

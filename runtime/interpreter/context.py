@@ -8,10 +8,13 @@ from typing import Any
 
 from querylang.plan.expression import Aggregate
 from querylang.plan.model import Action, EventType, Plan, QueryPlan
-from runtime.interpreter.values import EvaluationError, Event, Value, World
+from runtime.interpreter.values import Event, LimitError, Value, World
 
 MOST_STEPS = 1_000_000
 """Iterations of loops and calls of actions that one match, or one condition, may run."""
+
+MOST_BYTES = 200_000_000
+"""Bytes that one match, or one condition, may make or work on (`runtime.interpreter.work`)."""
 
 DEEPEST_CALLS = 500
 """How deep calls of actions may be nested."""
@@ -42,16 +45,27 @@ EMPTY_WORLD: World = PlanWorld(Plan((), ()))
 
 
 @dataclass(slots=True)
-class StepBudget:
-    """The steps that are left, shared by everything that is evaluated for one match."""
+class Budget:
+    """The steps and bytes that are left, shared by everything that is evaluated for one match.
 
-    left: int = MOST_STEPS
+    Time and memory of the process are not looked at: a limit is reached at the same place on every
+    machine, however the stream is cut.
+    """
 
-    def use(self) -> None:
-        """Use one step; EvaluationError if none is left."""
-        if self.left <= 0:
-            raise EvaluationError(f"more than {MOST_STEPS:,} steps of loops and calls")
-        self.left -= 1
+    steps: int = MOST_STEPS
+    bytes: int = MOST_BYTES
+
+    def step(self) -> None:
+        """Use one step; LimitError if none is left."""
+        if self.steps <= 0:
+            raise LimitError(f"more than {MOST_STEPS:,} steps of loops and calls")
+        self.steps -= 1
+
+    def spend(self, size: int) -> None:
+        """Use so many bytes; LimitError if not so many are left."""
+        self.bytes -= size
+        if self.bytes < 0:
+            raise LimitError(f"more than {MOST_BYTES:,} bytes of texts, sequences, outputs and operations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +100,7 @@ class Context:
     locals: variables by slot
     world: event types and actions by name
     outputs: where statements append what they put out
-    steps: the steps that are left
+    budget: the steps and bytes that are left
     depth: how many calls of actions this evaluation is inside of
     invoke: runs a called action; a parameter because expressions do not import statements
     """
@@ -99,6 +113,6 @@ class Context:
     locals: list[Any] = field(default_factory=list)
     world: World = EMPTY_WORLD
     outputs: list[Output] = field(default_factory=list)
-    steps: StepBudget = field(default_factory=StepBudget)
+    budget: Budget = field(default_factory=Budget)
     depth: int = 0
     invoke: Callable[[Action, Sequence[Value], Context], Value] = no_actions

@@ -56,6 +56,7 @@ from runtime.interpreter.values import (
     equal,
     limit_parts,
 )
+from runtime.interpreter.work import NODE, PART, call_bytes, compared_bytes, text_bytes, value_bytes
 
 Operator = Callable[[Any, Any], Any]
 
@@ -105,6 +106,7 @@ def evaluate(expression: Expression, context: Context) -> Value:
     found = _LEAVES.get(type(expression))
     if found is not None:
         return found(expression, context)
+    context.budget.spend(NODE)
     if isinstance(expression, Binary):
         return _binary(expression, context)
     return combine(expression, [evaluate(part, context) for part in children(expression)], context)
@@ -128,7 +130,20 @@ def _binary(node: Binary, context: Context) -> Value:
     left = evaluate(node.left, context)
     if node.operator in ("and", "or") and isinstance(left, bool) and left is (node.operator == "or"):
         return left
-    value: Value = OPERATORS[value_type(node.left).kind][node.operator](left, evaluate(node.right, context))
+    right, budget = evaluate(node.right, context), context.budget
+    if isinstance(left, _LARGE) and node.operator != "+":
+        budget.spend(compared_bytes(left, right, budget.bytes))
+    value: Value = OPERATORS[value_type(node.left).kind][node.operator](left, right)
+    return _made(value, context)
+
+
+_LARGE = (str, list, Dictionary, Event)
+
+
+def _made(value: Value, context: Context) -> Value:
+    """A value that was computed, once it is counted."""
+    if isinstance(value, str):
+        context.budget.spend(text_bytes(value))
     return value
 
 
@@ -167,8 +182,9 @@ def _event_of(context: Context, term: int) -> Event:
 
 
 def _call(node: Call, parts: Sequence[Any], context: Context) -> Value:
-    value: Value = bound_method(value_type(node.receiver), node.method, context.world)(*parts)
-    return value
+    type_, budget = value_type(node.receiver), context.budget
+    budget.spend(call_bytes(type_, node.method, parts, context.world, budget.bytes))
+    return _made(bound_method(type_, node.method, context.world)(*parts), context)
 
 
 def _member(node: MemberOf, parts: Sequence[Any], _context: Context) -> Value:
@@ -180,19 +196,24 @@ def _member(node: MemberOf, parts: Sequence[Any], _context: Context) -> Value:
     return receiver.get(node.field)
 
 
-def _element(_node: IndexOf, parts: Sequence[Any], _context: Context) -> Value:
+def _element(_node: IndexOf, parts: Sequence[Any], context: Context) -> Value:
     container, place = parts
-    return value_at(container, place) if isinstance(container, Dictionary) else element(container, place)
+    if not isinstance(container, Dictionary):
+        return element(container, place)
+    context.budget.spend(value_bytes(place, context.budget.bytes))
+    return value_at(container, place)
 
 
 def _new(node: New, parts: Sequence[Any], context: Context) -> Value:
     """A new value made of its parts; without parts the type's default."""
     if not parts:
-        return default_value(node.type, context.world)
+        value = default_value(node.type, context.world)
+        context.budget.spend(value_bytes(value, context.budget.bytes))
+        return value
+    context.budget.spend(PART * len(parts))
     if node.type.kind is Kind.EVENT:
         return _new_event(node.type, parts, context.world)
-    value: Value = Location(*parts) if node.type.kind is Kind.LOCATION else parts[0]
-    return value
+    return Location(*parts) if node.type.kind is Kind.LOCATION else parts[0]
 
 
 def _new_event(type_: Type, parts: Sequence[Any], world: World) -> Event:
@@ -200,7 +221,8 @@ def _new_event(type_: Type, parts: Sequence[Any], world: World) -> Event:
     return Event(event, {field.name: part for field, part in zip(event.fields, parts, strict=True)})
 
 
-def _items(node: Items, parts: Sequence[Any], _context: Context) -> Value:
+def _items(node: Items, parts: Sequence[Any], context: Context) -> Value:
+    context.budget.spend(PART * len(parts))
     if node.type.kind is Kind.DICTIONARY:
         return Dictionary.of(zip(parts[::2], parts[1::2], strict=True))
     return [*parts]

@@ -37,6 +37,7 @@ from runtime.interpreter.context import DEEPEST_CALLS, Context, Output
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.value_text import event_text
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, clone
+from runtime.interpreter.work import NODE, OUTPUT, PART, text_bytes, value_bytes
 
 _FRAMES = 40 * DEEPEST_CALLS
 """Python frames that the most deeply nested calls may need."""
@@ -56,7 +57,7 @@ def run_action(action: Action, arguments: Sequence[Value], context: Context) -> 
 
     arguments: one per parameter; for an action of an event type the event comes first
     """
-    context.steps.use()
+    context.budget.step()
     if context.depth >= DEEPEST_CALLS:
         raise EvaluationError(f"calls of actions nested more than {DEEPEST_CALLS} deep")
     slots = [*arguments, *[None] * (action.slots - len(arguments))]
@@ -99,13 +100,16 @@ def _run(statements: Sequence[Statement], context: Context) -> tuple[Flow, Value
 
 
 def _statement(statement: Statement, context: Context) -> tuple[Flow, Value]:
+    context.budget.spend(NODE)
     match statement:
         case Assign(target=target, value=value):
             _assign(target, value, context)
         case Evaluate(value=value):
             evaluate(value, context)
         case Print() | Log() | Send() | Emit() | Route():
-            context.outputs.append(_output(statement, context))
+            output = _output(statement, context)
+            context.budget.spend(OUTPUT + text_bytes(output.text))
+            context.outputs.append(output)
         case If(condition=condition, then=then, otherwise=otherwise):
             return _run(then if evaluate(condition, context) else otherwise, context)
         case IfPresent():
@@ -134,7 +138,7 @@ def _statement(statement: Statement, context: Context) -> tuple[Flow, Value]:
 
 def _iteration(body: Sequence[Statement], context: Context) -> tuple[Flow, Value]:
     """One iteration of a loop; NEXT = another may follow."""
-    context.steps.use()
+    context.budget.step()
     flow, result = _run(body, context)
     return (Flow.NEXT if flow is Flow.CONTINUE else flow), result
 
@@ -146,6 +150,7 @@ def _after_loop(flow: Flow, result: Value) -> tuple[Flow, Value]:
 def _sequence(expression: Expression, context: Context) -> list[Any]:
     value = evaluate(expression, context)
     assert isinstance(value, list), "a for loop iterates over a sequence"
+    context.budget.spend(NODE * len(value))  # the loop has its own copy
     return value
 
 
@@ -172,6 +177,7 @@ def _assign(target: Expression, value: Expression, context: Context) -> None:
         case IndexOf(receiver=receiver, index=index):
             container, place = evaluate(receiver, context), evaluate(index, context)
             if isinstance(container, Dictionary):
+                context.budget.spend(PART + value_bytes(place, context.budget.bytes))
                 container[place] = evaluate(value, context)
             else:
                 assert isinstance(container, list), "only sequences and dictionaries have elements"
@@ -217,4 +223,5 @@ def _sent(kind: str, expression: Expression, channel: Expression | None, context
         raise EvaluationError(f"there is no event to {kind}: the optional is empty")
     assert isinstance(event, Event), "only events are sent"
     to = None if channel is None else _text(channel, context)
+    context.budget.spend(value_bytes(event, context.budget.bytes))
     return Output(kind, event_text(event.type, event.values), to, clone(event))

@@ -146,7 +146,8 @@ def _marked(text: str, pattern: str, part: str, count: int | None) -> list[str]:
     part: what to keep of a match: `\0` all of it, `\1` its first group
     count: how many matches; None = all
     """
-    mark = next(mark for mark in map(chr, range(1, 0xD800)) if mark not in text)
+    used = set(text)
+    mark = next(mark for mark in map(chr, range(1, 0xD800)) if mark not in used)
     replaced = _matched(
         pc.replace_substring_regex, text, pattern, replacement=f"{mark}{part}{mark}", max_replacements=count
     )

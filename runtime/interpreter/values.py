@@ -27,6 +27,10 @@ class EvaluationError(Exception):
     """An expression has no value; the message says why, for the user."""
 
 
+class LimitError(EvaluationError):
+    """A program takes too many steps, or makes or works on too much."""
+
+
 @dataclass(slots=True)
 class Location:
     """A rectangle, given by two opposite corners."""
@@ -231,7 +235,7 @@ def default_value(type_: Type, world: World) -> Value:
 
 
 def limit_parts(value: Value) -> None:
-    """Raise EvaluationError if a value has too many parts.
+    """Raise LimitError if a value has too many parts.
 
     A part that the value refers to several times counts each time, because whoever walks the value
     visits it each time.
@@ -258,6 +262,6 @@ def _parts(value: Value) -> Sequence[Value]:
 
 
 def limit_size(size: int) -> None:
-    """Raise EvaluationError if a text or sequence of this size would be too large."""
+    """Raise LimitError if a text or sequence of this size would be too large."""
     if size > LONGEST:
-        raise EvaluationError(f"a text or sequence of more than {LONGEST:,} characters or elements")
+        raise LimitError(f"a text or sequence of more than {LONGEST:,} characters or elements")

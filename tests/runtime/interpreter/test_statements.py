@@ -14,7 +14,7 @@ import pytest
 import ensue
 import querylang
 from querylang.plan.model import Plan
-from runtime.interpreter.context import MOST_STEPS, Context, PlanWorld, StepBudget
+from runtime.interpreter.context import MOST_STEPS, Budget, Context, PlanWorld
 from runtime.interpreter.statements import run_action, run_block
 from runtime.interpreter.values import Dictionary, EvaluationError, Event
 
@@ -76,7 +76,7 @@ def outputs(plan: Plan, steps: int = MOST_STEPS) -> list[str]:
         locals=[None] * query.slots,
         world=world,
         invoke=run_action,
-        steps=StepBudget(steps),
+        budget=Budget(steps),
     )
     problem = []
     try:
