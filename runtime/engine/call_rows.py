@@ -26,7 +26,7 @@ from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
 from runtime.engine.query_parts import QueryParts
-from runtime.engine.query_state import QueryState
+from runtime.engine.query_state import CUT_OFF, QueryState
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import NO_WAIT, PolicyColumns
 from runtime.reading.control_events import ControlEvents
@@ -215,8 +215,18 @@ def _timelines(state: QueryState, numbers: Integers, count: int) -> Timelines:
     """Stored bounds by key and input; `numbers`: the key of each stored bound."""
     table = state.keys.bounds
     bounds = np.full((count, len(state.everywhere)), NO_TIME, np.int64)
-    bounds[numbers, table.column("input").to_numpy()] = table.column("bound").to_numpy()
+    item, bound = table.column("input").to_numpy(), table.column("bound").to_numpy()
+    is_time = item != CUT_OFF
+    bounds[numbers[is_time], item[is_time]] = bound[is_time]
     return Timelines(bounds, state.everywhere)
+
+
+def cut_off_blocks(state: QueryState, rows: CallRows) -> Integers:
+    """By key number, how many blocks in a row were cut off before the call."""
+    table, counts = state.keys.bounds, np.zeros(rows.key_count, np.int64)
+    is_count = table.column("input").to_numpy() == CUT_OFF
+    counts[rows.numbers[len(rows.table) :][is_count]] = table.column("bound").to_numpy()[is_count]
+    return counts
 
 
 def _run_clocks(

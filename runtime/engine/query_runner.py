@@ -21,9 +21,17 @@ from runtime.admission.query_clocks import ClocksRun
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.keys import unique_numbers
-from runtime.engine.call_rows import CallRecords, CallRows, Wanted, assemble, wanted_records, with_ends
+from runtime.engine.call_rows import (
+    CallRecords,
+    CallRows,
+    Wanted,
+    assemble,
+    cut_off_blocks,
+    wanted_records,
+    with_ends,
+)
 from runtime.engine.query_parts import query_parts
-from runtime.engine.query_state import STATE_FIELDS, QueryState
+from runtime.engine.query_state import CUT_OFF, STATE_FIELDS, QueryState
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
@@ -61,11 +69,13 @@ class Carry:
     """What a call leaves until the engine's clock is known: the input of `QueryRunner.evict`.
 
     superseded: by position of released events, as in `runtime.matching.interface.Ordered`
+    cut_off: by key number, how many blocks in a row were cut off
     """
 
     rows: CallRows
     admitted: Admitted
     superseded: Integers
+    cut_off: Integers
 
 
 class QueryRunner:
@@ -88,19 +98,22 @@ class QueryRunner:
         rows = assemble(parts, state, records, wanted)
         admitted = self._admit(rows, records.limit)
         superseded = self._superseded(rows, admitted.released)
-        carry = Carry(self._with_ends(rows, admitted), admitted, superseded)
+        carry = Carry(self._with_ends(rows, admitted), admitted, superseded, cut_off_blocks(state, rows))
         events = self._ordered(carry)
         found = parts.matcher.match(events)
         if self.query.trailing is None:
             matched = self._matched(carry, found, wanted.records)
         else:
             carry, matched = self._expired_waits(records, carry, events, found, wanted.records)
-        matches = None
+        matches, outputs = None, OUTPUT_SCHEMA.empty_table()
         if len(matched):
+            matched = matched.by_step()
             matches = match_table(parts.plan, self.query, carry.rows.table, carry.admitted.times, matched)
+            if self.query.block:
+                outputs = run_block(parts.plan, self.query, matches, rows.numbers[matched.latest], carry.cut_off)
         outcome = QueryOutcome(
             matches=matches,
-            outputs=OUTPUT_SCHEMA.empty_table() if matches is None else run_block(parts.plan, self.query, matches),
+            outputs=outputs,
             discarded=self._discarded(records, wanted, carry.admitted.released),
             account=self._account(records, wanted, carry, was_pending),
             last_release=carry.admitted.last_release,
@@ -142,9 +155,12 @@ class QueryRunner:
         has_none = (delay == NO_WAIT) | (delay == BY_CLOCK)
         by_clock = np.maximum(np.where(has_none, NEVER, clock - delay), timelines.everywhere)
         number, item = np.nonzero(timelines.bounds > by_clock)
+        bound, counted = timelines.bounds[number, item], np.flatnonzero(carry.cut_off)
+        number, bound = np.concatenate([number, counted]), np.concatenate([bound, carry.cut_off[counted]])
+        item = np.concatenate([item, np.full(len(counted), CUT_OFF)])
         index = pa.array(_rows_of(number, rows.numbers, rows.key_count))
         columns = {f"key{place}": column.take(index) for place, column in enumerate(rows.keys)}
-        columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(timelines.bounds[number, item])}
+        columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(bound)}
         return pa.table(columns)
 
     def load_cold(self, nothing: CallRecords) -> None:
@@ -249,7 +265,7 @@ class QueryRunner:
             step=_call_numbers(record, wanted),
             rank=events.start[-1] + np.arange(len(over)),
         )
-        return Carry(rows, admitted, carry.superseded), matched
+        return Carry(rows, admitted, carry.superseded, carry.cut_off), matched
 
     def _adjusted(self, clocks: ClocksRun, records: Integers) -> pa.Table:
         """The records that were admitted with another time than their own (ADJUSTED_SCHEMA)."""

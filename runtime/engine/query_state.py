@@ -31,6 +31,11 @@ _pending: whether it is pending
 """
 
 
+CUT_OFF = -1
+"""In place of an input, in the bounds of a key: the bound is how many blocks in a row were cut
+off."""
+
+
 class QueryState:
     """What is kept of one query.
 
@@ -72,6 +77,7 @@ class QueryState:
             column = one_chunk(own.column(f"key{place}"))
             sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
             own = own.filter(reduce(pc.and_, map(pc.equal, *sides)))
+        own = own.filter(pc.not_equal(own.column("input"), CUT_OFF))
         bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
         by_key = definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)
         return min(int(by_key[0]), self.clocks.definitive_of(key, clock))

@@ -4,6 +4,9 @@ Each statement with an output becomes a row of `OUTPUT_SCHEMA`, in order; the ch
 its level. A failure becomes a row of kind `error` with the reason: the rest of that match's block
 is skipped, and the query continues. Each match has copies of its events, so a block cannot change
 what others see.
+
+A block that reaches a limit is cut off. After `MOST_CUT_OFF` in a row, later matches of the key get
+the error row without running, because each such run takes long. The counts are part of the state.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.value_types import Type
@@ -21,24 +26,43 @@ from runtime.columns.cell_values import event_of, from_cell
 from runtime.interpreter.context import Context, Output, PlanWorld
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.statements import run_block as run_statements
-from runtime.interpreter.values import EvaluationError, Event, Value, World, seconds
+from runtime.interpreter.values import EvaluationError, Event, LimitError, Value, World, seconds
 from runtime.results.json_objects import cells, plain_value
 from runtime.results.schemas import OUTPUT_SCHEMA
 
 Row = dict[str, Any]
 
+MOST_CUT_OFF = 20
+"""So many blocks in a row may be cut off before those of a key are not run any more."""
 
-def run_block(plan: Plan, query: QueryPlan, matches: pa.Table) -> pa.Table:
-    """The outputs of a query's matches (`match_schema`)."""
-    if not query.block:
-        return OUTPUT_SCHEMA.empty_table()
+_MOST_ROWS = 50_000
+"""Rows that are held as Python values before they become a table."""
+
+
+def run_block(
+    plan: Plan, query: QueryPlan, matches: pa.Table, keys: NDArray[np.int64], cut_off: NDArray[np.int64]
+) -> pa.Table:
+    """The outputs of a query's matches (`match_schema`).
+
+    keys: by match, the number of its key
+    cut_off: by key number, how many blocks in a row were cut off; it is updated
+    """
+    order = np.lexsort([matches.column(name).to_numpy() for name in ("_rank", "time", "_step", "emitted")])
+    # A key's count depends on the order of its matches, so that has to be the same for every cut.
+    if (np.diff(order) < 0).any():
+        matches, keys = matches.take(pa.array(order)), keys[order]
     common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
-    keys = cells(matches.column("key"))
-    rows: list[Row] = []
-    for shared, key, context in zip(common, keys, _contexts(plan, query, matches), strict=True):
-        shared["key"] = json.dumps(plain_value(key))
-        rows.extend({**shared, **row} for row in _run(query, context))
-    return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
+    values = cells(matches.column("key"))
+    tables, rows = [OUTPUT_SCHEMA.empty_table()], list[Row]()
+    each = zip(common, values, keys.tolist(), _contexts(plan, query, matches), strict=True)
+    for shared, value, key, context in each:
+        shared["key"] = json.dumps(plain_value(value))
+        own, cut_off[key] = _run(query, context, int(cut_off[key]))
+        rows.extend({**shared, **row} for row in own)
+        if len(rows) > _MOST_ROWS:
+            tables.append(pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA))
+            rows = []
+    return pa.concat_tables([*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)])
 
 
 def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Context]:
@@ -90,13 +114,21 @@ def _values(
     return zip(*lists, strict=True)
 
 
-def _run(query: QueryPlan, context: Context) -> list[Row]:
+def _run(query: QueryPlan, context: Context, cut_off: int) -> tuple[list[Row], int]:
+    """The rows of one match, and the count of blocks that were cut off afterwards."""
+    if cut_off >= MOST_CUT_OFF:
+        return [{"kind": "error", "text": _NOT_RUN}], cut_off
     problem: list[Row] = []
+    is_cut_off = False
     try:
         run_statements(query.block, context)
     except EvaluationError as error:
         problem.append({"kind": "error", "text": str(error)})
-    return [_row(output) for output in context.outputs] + problem
+        is_cut_off = isinstance(error, LimitError)
+    return [_row(output) for output in context.outputs] + problem, cut_off + 1 if is_cut_off else 0
+
+
+_NOT_RUN = f"not run: the last {MOST_CUT_OFF} blocks of this key were cut off by a limit"
 
 
 def _row(output: Output) -> Row:

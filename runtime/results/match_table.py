@@ -84,8 +84,7 @@ class Matched:
 
 
 def match_table(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, matched: Matched) -> pa.Table:
-    """The matches of one query in the order of their steps; `time`: by row of `table`."""
-    matched = matched.by_step()
+    """The matches of one query; `time`: by row of `table`."""
     count = len(matched)
     schema = match_schema(plan, query)
     latest = pa.array(matched.latest)
