@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
+from spark_backend.durable_files import sync
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.progress import JobProgress
 from spark_backend.job.reporting import Reporter
@@ -31,6 +32,7 @@ class BatchWriter:
     """The `foreachBatch` function of a run.
 
     program: as the run has it
+    sources: names of the job's sources
     identity: names the checkpoint
     on_batch: called after each micro-batch
     reporter: warns of what micro-batches report
@@ -39,6 +41,7 @@ class BatchWriter:
 
     program: Program
     sinks: Mapping[str, Sink]
+    sources: Sequence[str]
     identity: str
     folder: JobFolder
     on_batch: OnBatch
@@ -48,17 +51,24 @@ class BatchWriter:
     def write(self, tagged: DataFrame, batch: int) -> None:
         """Spark may call this again with the same micro-batch after a crash."""
         started = time.monotonic()
+        self._sync_offsets(batch)
         written = write_batch(tagged, self.program.to_text(), self.sinks, self.identity, batch)
         if self.is_first:
             remove_leftovers(self.sinks, self.identity, batch, written)
             self.is_first = False
-        changes = ledger_changes(written)
+        changes = ledger_changes(written, self.sources)
         self.folder.ledger.add(batch, changes)
         report = batch_report(self.program.plan(), batch, written, changes, time.monotonic() - started)
         reports = batch_reports(written, changes)
         self._write_progress(batch, written, report, reports)
         self.reporter.add(reports)
         self.on_batch(report)
+
+    def _sync_offsets(self, batch: int) -> None:
+        """Sync Spark's log: a power cut must not leave results whose offsets are lost."""
+        offsets = self.folder.checkpoint / "offsets"
+        sync(offsets / str(batch))
+        sync(offsets)
 
     def _write_progress(
         self, batch: int, written: Sequence[Written], report: BatchReport, reports: Sequence[Report]

@@ -220,5 +220,7 @@ def _start(job: _Job, report: OnBatch, *, is_bounded: bool, is_last: bool = Fals
     else:
         writer = writer.trigger(processingTime=f"{deployment.trigger // 1000} milliseconds")
     reporter = Reporter()
-    batches = BatchWriter(program, deployment.sinks, job.checked.record.identity, job.folder, report, reporter)
+    sources = [source.name for source in deployment.sources]
+    identity = job.checked.record.identity
+    batches = BatchWriter(program, deployment.sinks, sources, identity, job.folder, report, reporter)
     return Handle(job, writer.foreachBatch(batches.write).start(), reporter, is_last=is_last)

@@ -9,7 +9,10 @@ from pathlib import Path
 from querylang.errors import InputError, did_you_mean, listed
 from querylang.plan.model import Plan, QueryPlan
 from spark_backend.job.checkpoint_record import Record, read_record, refuse_difference
+from spark_backend.job.checks.earlier_results import refuse_other_results
+from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.compilation import compile_deployment
+from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.settings import Deployment
 from spark_backend.sources.formats import source_format
 from spark_backend.wire.program import Program
@@ -40,11 +43,21 @@ def checked(deployment: Deployment) -> Checked:
     kept = read_record(deployment.checkpoint)
     compiled = compile_deployment(deployment, None if kept is None else kept.types())
     _refuse_unknown_events(deployment, compiled.plan)
+    refuse_name_conflicts(deployment.file, compiled.plan)
     program = Program.of(compiled.plan, buckets=deployment.buckets, clock=deployment.clock, idle=deployment.idle)
     wanted = Record.of(deployment, program, compiled.schemas)
     if kept is not None:
         refuse_difference(deployment.checkpoint, kept, wanted, deployment)
+    _refuse_doubled_results(deployment, kept or wanted)
     return Checked(deployment, program, kept or wanted, kept is None, compiled.idle)
+
+
+def _refuse_doubled_results(deployment: Deployment, record: Record) -> None:
+    folder = JobFolder(deployment.checkpoint)
+    totals = {files.folder.name: files.numbers() for files in (folder.ledger.files, folder.progress)}
+    refuse_other_results(deployment.checkpoint, record.identity, deployment.sinks, totals)
+    for files in (folder.ledger.files, folder.progress):
+        files.latest()  # a damaged file is refused before anything starts
 
 
 def _refuse_unwritable(folder: Path) -> None:

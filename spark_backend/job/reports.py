@@ -35,6 +35,9 @@ class BatchReport:
     seconds: float
 
 
+CONTROL = "control"
+"""The name of the control stream, and the ledger's word for its records."""
+
 OnBatch = Callable[[BatchReport], None]
 """Called after each micro-batch."""
 
@@ -103,14 +106,27 @@ def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Le
     )
 
 
-def ledger_changes(written: Sequence[Written]) -> Ledger:
-    """The ledger's changes in one micro-batch."""
+def ledger_changes(written: Sequence[Written], sources: Sequence[str]) -> Ledger:
+    """The ledger's changes in one micro-batch, by source: files are in the ledger's sink only.
+
+    sources: the names of the job's sources
+    """
     changes: Ledger = {}
     for table in (table for tag, table in driver_tables(written) if tag is Tag.LEDGER):
         for row in table.to_pylist():
-            key = (row["query"], row["source"], row["what"])
+            key = (row["query"], source_of(row["source"], row["what"], sources), row["what"])
             changes[key] = changes.get(key, 0) + row["count"]
     return changes
+
+
+def source_of(file: str, what: str, sources: Sequence[str]) -> str:
+    """The name of a file's source; `what`: the word that it is counted under."""
+    if what == CONTROL:
+        return CONTROL
+    if len(sources) == 1:
+        return sources[0]
+    owners = [name for name in (*sources, CONTROL) if file.startswith(f"{name}/")]
+    return max(owners, key=len, default=file)
 
 
 def batch_reports(written: Sequence[Written], changes: Ledger) -> tuple[Report, ...]:

@@ -51,4 +51,6 @@ CONTROL_KEYS = ("format", "path", "options")
 SINK_KEYS: Mapping[str, Change] = {
     "format": Change.FREE,
     "path": Change.FREE,
+    "shared": Change.FREE,
+    "formulas": Change.FREE,
 }

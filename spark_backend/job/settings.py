@@ -17,12 +17,13 @@ from querylang.parameters.given_values import NOTHING, Given
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
 from runtime.yaml_reader import file_text
+from spark_backend.job.checks.folder_overlaps import Folder, FolderKind, overlaps
 from spark_backend.job.fixed_settings import FixedValue, FixedValues, fixed_value, fixed_values
 from spark_backend.job.ordering_settings import ordering_text, read_ordering
 from spark_backend.job.setting_keys import CONTROL_KEYS, JOB_KEYS, SINK_KEYS, SOURCE_KEYS
 from spark_backend.job.yaml_document import Mistakes, Node, read_document, read_given
 from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
-from spark_backend.sinks.formats import SINKS, Sink
+from spark_backend.sinks.formats import SINKS, Formulas, Sink
 from spark_backend.sources.formats import FORMATS as SOURCE_FORMATS
 from spark_backend.wire.clock import Clock
 
@@ -112,6 +113,7 @@ class _Reader:
         self.file = file
         self.folder = file.resolve().parent
         self.mistakes = mistakes
+        self.folders: list[Folder] = []
 
     def deployment(self, root: Node) -> Deployment:
         found = root.mapping(JOB_KEYS)
@@ -120,6 +122,9 @@ class _Reader:
                 root.wrong(f"'{key}' is missing")
         clock = found["clock"].one_of({str(clock): clock for clock in Clock}) if "clock" in found else None
         buckets = self._buckets(found)
+        checkpoint = self._path(found["checkpoint"]) if "checkpoint" in found else Path()
+        if "checkpoint" in found:
+            self.folders.append(Folder(FolderKind.CHECKPOINT, "", checkpoint, found["checkpoint"].line))
         result = Deployment(
             file=self.file,
             name=self._name(found),
@@ -131,7 +136,7 @@ class _Reader:
             idle=self._idle(found, clock or Clock.ARRIVAL),
             buckets=buckets,
             trigger=self._duration(found, "trigger", DEFAULT_TRIGGER) or 0,
-            checkpoint=self._path(found["checkpoint"]) if "checkpoint" in found else Path(),
+            checkpoint=checkpoint,
             parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
             fixed={
                 key: fixed_value(found[key], text) if key in found else FixedValue(text)
@@ -139,6 +144,8 @@ class _Reader:
             },
             environment=self.mistakes.used,
         )
+        for line, message in overlaps(self.folders):
+            self.mistakes.add(line, message)
         self.mistakes.raise_if_any()
         return result
 
@@ -211,6 +218,11 @@ class _Reader:
         path = self._path(found["path"]) if "path" in found else Path()
         if "path" in found and name != "control" and format_ is not None and not path.is_dir():
             found["path"].wrong(self._no_folder(name, path, found["path"].written()))
+        options = self._options(found, format_)
+        if "path" in found:
+            kind = FolderKind.CONTROL if name == "control" else FolderKind.SOURCE
+            is_recursive = options.get("recursiveFileLookup", "").lower() == "true"
+            self.folders.append(Folder(kind, name, path, found["path"].line, is_recursive))
         words = {key: found[key].text() for key in ("event", "type_field", "source_time", "arrival") if key in found}
         return Source(
             name,
@@ -220,7 +232,7 @@ class _Reader:
             type_field=words.get("type_field"),
             source_time=words.get("source_time"),
             arrival=words.get("arrival"),
-            options=self._options(found, format_),
+            options=options,
             fixed=self._fixed(found, path, format_),
         )
 
@@ -258,13 +270,7 @@ class _Reader:
         entries = node.mapping(SINKS)
         if not entries and not self.mistakes.found:
             node.wrong(f"'sinks' is empty; expected some of {listed(SINKS)}")
-        sinks = {name: self._sink(name, entry) for name, entry in entries.items()}
-        written: dict[Path, str] = {}
-        for name, sink in sinks.items():
-            if sink.path in written and sink.path != Path():
-                entries[name].wrong(f"'{name}' and '{written[sink.path]}' are written to the same folder")
-            written[sink.path] = name
-        return sinks
+        return {name: self._sink(name, entry) for name, entry in entries.items()}
 
     def _sink(self, name: str, node: Node) -> Sink:
         found = node.mapping(SINK_KEYS)
@@ -273,7 +279,22 @@ class _Reader:
                 node.wrong(f"'{name}' has no '{key}'")
         formats = {word: word for word in SINK_FORMATS}
         format_ = found["format"].one_of(formats, unsupported=UNSUPPORTED_FORMATS) if "format" in found else None
-        return Sink(format_ or "", self._path(found["path"]) if "path" in found else Path())
+        if "formulas" in found and format_ not in (None, "csv"):
+            found["formulas"].wrong(f"'formulas' is a setting of CSV; '{name}' is {format_}")
+        path = self._path(found["path"]) if "path" in found else Path()
+        if "path" in found:
+            self.folders.append(Folder(FolderKind.SINK, name, path, found["path"].line))
+        return Sink(
+            format_ or "",
+            path,
+            shared="shared" in found and found["shared"].one_of({"true": True, "false": False}) is True,
+            formulas=self._formulas(found),
+        )
+
+    def _formulas(self, found: Mapping[str, Node]) -> Formulas:
+        if "formulas" not in found:
+            return Formulas.KEEP
+        return found["formulas"].one_of({str(word): word for word in Formulas}) or Formulas.KEEP
 
     def _buckets(self, found: Mapping[str, Node]) -> int:
         if "buckets" not in found:

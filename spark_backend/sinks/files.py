@@ -4,13 +4,15 @@ A file's name says which checkpoint, micro-batch and task wrote it, and a rename
 So a micro-batch that is repeated after a crash writes the same files again: nothing is lost and
 nothing is doubled. Readers need no list of valid files: pandas, DuckDB and Spark read the folder.
 
-Matches of several queries go to one folder per query inside the sink's folder.
+Matches go to one folder per query inside the sink's folder.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,8 +22,11 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from spark_backend.durable_files import make_folder, publish
-from spark_backend.sinks.formats import SinkFormat
-from spark_backend.wire.file_layouts import flattened, json_rows
+from spark_backend.sinks.formats import Formulas, Result, Sink, SinkFormat
+from spark_backend.wire.file_layouts import flattened, json_rows, without_formulas
+
+_NAME = re.compile(r"(?P<identity>[0-9a-f]{12})-(?P<batch>[0-9]{8,18})-[0-9]{5,}\.(?:parquet|json|csv)")
+"""The name of a file of results: `batch_name` of `micro_batch`, the task, the suffix."""
 
 
 class _File(Protocol):
@@ -35,7 +40,7 @@ class _File(Protocol):
 class _Parquet:
     """The schema is that of the first table."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, _formulas: Formulas) -> None:
         self._path = path
         self._writer: Any = None
 
@@ -52,12 +57,15 @@ class _Parquet:
 class _Csv:
     """Flattened: `a.fields.v` is a column."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, formulas: Formulas) -> None:
         self._path = path
+        self._escapes = formulas is Formulas.ESCAPE
         self._writer: Any = None
 
     def write(self, table: pa.Table) -> None:
         flat = flattened(table)
+        if self._escapes:
+            flat = without_formulas(flat)
         if self._writer is None:
             self._writer = pa.csv.CSVWriter(self._path, flat.schema)
         self._writer.write_table(flat)
@@ -70,7 +78,7 @@ class _Csv:
 class _Json:
     """JSON lines."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, _formulas: Formulas) -> None:
         self._file = path.open("w", encoding="utf-8")
 
     def write(self, table: pa.Table) -> None:
@@ -90,11 +98,19 @@ class FolderOfFiles:
     """
 
     suffix: str
-    open_file: Callable[[Path], _File]
+    open_file: Callable[[Path, Formulas], _File]
 
-    def open(self, path: Path, batch: str, task: int, attempt: int) -> FileWriter:
+    def open(self, sink: Sink, batch: str, task: int, attempt: int) -> FileWriter:
         """A writer of one file per part; see `SinkFormat`."""
-        return FileWriter(self, path, f"{batch}{task:05d}", attempt)
+        return FileWriter(self, sink, f"{batch}{task:05d}", attempt)
+
+    def results(self, path: Path) -> Iterator[Result]:
+        """The results in a folder, by the names of files; see `SinkFormat`."""
+        for folder, _, names in os.walk(path):
+            for name in names:
+                found = _NAME.fullmatch(name)
+                if found is not None:
+                    yield Result(found["identity"], int(found["batch"]), str(Path(folder, name)))
 
     def remove_leftovers(self, path: Path, batch: str, written: Collection[str]) -> None:
         """Remove the micro-batch's files, drafts included, except for those written now."""
@@ -106,9 +122,10 @@ class FolderOfFiles:
 class FileWriter:
     """The files of one task; they are renamed together once all of them are complete."""
 
-    def __init__(self, files: FolderOfFiles, base: Path, stem: str, attempt: int) -> None:
+    def __init__(self, files: FolderOfFiles, sink: Sink, stem: str, attempt: int) -> None:
         self._files = files
-        self._base = base
+        self._base = sink.path
+        self._formulas = sink.formulas
         self._stem = stem
         self._attempt = attempt
         self._open: dict[Path, tuple[Path, _File]] = {}
@@ -120,7 +137,7 @@ class FileWriter:
         if path not in self._open:
             make_folder(folder)
             draft = folder / f".{self._stem}.{self._attempt}.draft"
-            self._open[path] = (draft, self._files.open_file(draft))
+            self._open[path] = (draft, self._files.open_file(draft, self._formulas))
         self._open[path][1].write(table)
         return str(path)
 

@@ -7,8 +7,9 @@ first use, so that `ensue check` reads deployment files without Spark and Arrow.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,16 +20,45 @@ SINKS = ("matches", "output", "discarded", "ledger")
 """The names of sinks, each for one kind of result."""
 
 
+class Formulas(StrEnum):
+    """What happens to text that a spreadsheet would run as a formula."""
+
+    KEEP = "keep"
+    ESCAPE = "escape"
+
+
 @dataclass(frozen=True, slots=True)
 class Sink:
     """Where one kind of result goes.
 
     format: one of FORMATS
     path: a local folder
+    shared: whether other jobs may write there, too
+    formulas: what happens in CSV to text that a spreadsheet would run as a formula
     """
 
     format: str
     path: Path
+    shared: bool = False
+    formulas: Formulas = Formulas.KEEP
+
+    def to_plain(self) -> dict[str, str]:
+        """What workers need of it, as JSON can hold it."""
+        return {"format": self.format, "path": str(self.path.resolve()), "formulas": self.formulas}
+
+    @staticmethod
+    def from_plain(data: Mapping[str, str]) -> Sink:
+        """The inverse of `to_plain`."""
+        return Sink(data["format"], Path(data["path"]), formulas=Formulas(data["formulas"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one micro-batch wrote to one place of a sink: its checkpoint's identity, its number."""
+
+    identity: str
+    batch: int
+    place: str
 
 
 class TaskWriter(Protocol):
@@ -54,8 +84,11 @@ class SinkFormat(Protocol):
     replace what the interrupted one wrote, or write results that carry an id to deduplicate by.
     """
 
-    def open(self, path: Path, batch: str, task: int, attempt: int) -> TaskWriter:
+    def open(self, sink: Sink, batch: str, task: int, attempt: int) -> TaskWriter:
         """A writer for one task, on its worker; `batch`: names checkpoint and micro-batch."""
+
+    def results(self, path: Path) -> Iterator[Result]:
+        """The results that a folder holds, whoever wrote them."""
 
     def remove_leftovers(self, path: Path, batch: str, written: Collection[str]) -> None:
         """Remove what an interrupted attempt at a micro-batch wrote, except for `written`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from querylang.plan.model import Plan
 from spark_backend.sinks.formats import Sink, TaskWriter, sink_format
+from spark_backend.sinks.path_names import match_folder
 from spark_backend.wire.decode import table_of
 from spark_backend.wire.program import load_program
 from spark_backend.wire.tagged_rows import Tag
@@ -60,7 +60,7 @@ class Written:
 
 def write_batch(tagged: DataFrame, program: str, sinks: Mapping[str, Sink], identity: str, batch: int) -> list[Written]:
     """Write all tables of a micro-batch in one Spark job; `identity` names the checkpoint."""
-    plain = json.dumps({name: [sink.format, str(sink.path.resolve())] for name, sink in sinks.items()})
+    plain = json.dumps({name: sink.to_plain() for name, sink in sinks.items()})
     run = on_worker("spark_backend.sinks.micro_batch", "write_tables", program, plain, batch_name(identity, batch))
     rows = tagged.mapInArrow(run, WRITTEN_DDL).collect()
     return [
@@ -89,8 +89,8 @@ def write_tables(program: str, sinks: str, name: str, batches: Iterator[pa.Recor
     context = TaskContext.get()
     task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
     writers: dict[str, TaskWriter] = {
-        sink: sink_format(format_).open(Path(path), name, task, attempt)
-        for sink, (format_, path) in json.loads(sinks).items()
+        word: sink_format(plain["format"]).open(Sink.from_plain(plain), name, task, attempt)
+        for word, plain in json.loads(sinks).items()
     }
     try:
         written = [_write(row, writers, plan) for batch in batches for row in batch.to_pylist()]
@@ -108,7 +108,7 @@ def _write(row: Mapping[str, Any], writers: Mapping[str, TaskWriter], plan: Plan
     writer = writers.get(SINK_OF.get(tag, ""))
     file = None
     if writer is not None:
-        part = query if tag is Tag.MATCH and len(plan.queries) > 1 else ""
+        part = match_folder(plan.query(query)) if tag is Tag.MATCH else ""
         file = writer.write(part, table_of(data, tag, query, plan))
     return Written(tag, query, row["rows"], file, data if tag in FOR_DRIVER else None)
 

@@ -28,8 +28,8 @@ def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
     """Matches with one column per name instead of `members`, `selected` and `points`.
 
     An event is a struct, a `select` its value, a named `wait` its time. A name that is already a
-    column's gets a `_` appended. `key` is dropped for a query without keys, and so are structs
-    without fields.
+    column's, in upper or lower case, gets a `_` appended: Spark and SQL do not tell them apart.
+    `key` is dropped for a query without keys, and so are structs without fields.
     """
     spread = ("members", "selected", "points")
     names = [name for name in table.column_names if name not in spread and (name != "key" or query.keys)]
@@ -44,7 +44,8 @@ def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
 
 
 def _free_name(name: str, used: Sequence[str]) -> str:
-    return _free_name(f"{name}_", used) if name in used else name
+    is_used = name.casefold() in {other.casefold() for other in used}
+    return _free_name(f"{name}_", used) if is_used else name
 
 
 def spread_schema(plan: Plan, query: QueryPlan) -> pa.Schema:

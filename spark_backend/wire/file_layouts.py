@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runtime.arrow_types import one_chunk
 from runtime.results.json_objects import Plain, cells, plain_value
+
+_FORMULA = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 
 
 def without_empty_structs(table: pa.Table) -> pa.Table:
@@ -45,6 +48,20 @@ def _text_of_nested(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     texts = [None if cell is None else json.dumps(plain_value(cell), ensure_ascii=False) for cell in cells(column)]
     return pa.chunked_array([pa.array(texts, pa.string())])
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """For CSV that spreadsheets open: text that begins like a formula gets a `'` before it.
+
+    Names of columns too. What begins so: `= + - @`, a tab, a line end, and their wide forms.
+    """
+
+    def escaped(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        is_text = pa.types.is_string(text.type) or pa.types.is_large_string(text.type)
+        return pc.replace_substring_regex(text, _FORMULA, r"'\0") if is_text else text
+
+    names = escaped(pa.array(table.column_names, pa.string())).to_pylist()
+    return pa.table([escaped(column) for column in table.columns], names=names)
 
 
 def json_rows(table: pa.Table) -> list[Plain]:

@@ -134,7 +134,7 @@ def test_wrong_imports_are_noticed() -> None:
 DEPLOYMENT = """
 name: flights
 queries: [a.query]
-sources: {records: {format: parquet, path: ., ordering: stream_analytics late=5s start=10:00:00}}
+sources: {records: {format: parquet, path: in, ordering: stream_analytics late=5s start=10:00:00}}
 sinks: {matches: {format: parquet, path: out}}
 checkpoint: state
 """
@@ -144,6 +144,7 @@ def test_check_loads_no_slow_package(tmp_path: Path) -> None:
     files = {"a.query": "inputs { A() within 30.0; }\nfind A as a1 -> A as a2\n", "a.yaml": DEPLOYMENT}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
+    (tmp_path / "in").mkdir()
     script = (
         "import json, sys\nfrom ensue.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"

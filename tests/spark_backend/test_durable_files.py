@@ -11,7 +11,7 @@ import pytest
 from querylang.errors import InputError
 from spark_backend.durable_files import write_durably
 from spark_backend.job.atomic_files import BatchFiles
-from spark_backend.sinks.formats import FORMATS, sink_format
+from spark_backend.sinks.formats import FORMATS, Sink, sink_format
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path: Path,
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced: list[str], name: str) -> None:
-    writer = sink_format(name).open(tmp_path / "matches", "id-00000001-", 2, 3)
+    writer = sink_format(name).open(Sink(name, tmp_path / "matches"), "id-00000001-", 2, 3)
     writer.write("Q", pa.table({"v": [1]}))
     assert synced == [f"sync {tmp_path.name}", "sync matches"]
     writer.commit()

@@ -40,7 +40,7 @@ def written(path: Path, source: str) -> Path:
     ("source", "difference"),
     [
         ("readings: {format: csv, path: data}", "in 'readings' 'format' was parquet and is csv"),
-        ("readings: {format: parquet, path: control}", "in 'readings' 'path' was {0}/data and is {0}/control"),
+        ("readings: {format: parquet, path: more}", "in 'readings' 'path' was {0}/data and is {0}/more"),
         ("readings: {format: parquet, path: data, event: Reading}", "in 'readings' 'event' was not set and is Reading"),
         ("readings: {format: parquet, path: data, arrival: ts}", "in 'readings' 'arrival' was not set and is ts"),
         ("readings: {format: parquet, path: data, type_field: kind}", "in 'readings' 'type_field' was not set and is kind"),
@@ -57,6 +57,7 @@ def written(path: Path, source: str) -> Path:
 )  # fmt: skip
 def test_what_changes_records_or_their_meaning_is_refused_by_name(tmp_path: Path, source: str, difference: str) -> None:
     path = project(tmp_path)
+    (tmp_path / "more").mkdir()
     started(path)
     with pytest.raises(InputError, match=re.escape(difference.format(tmp_path))):
         preflight(written(path, source))
@@ -85,6 +86,7 @@ def test_an_ordering_is_compared_by_its_meaning(tmp_path: Path) -> None:
 def test_values_from_the_environment_are_kept_as_hashes(tmp_path: Path) -> None:
     path = written(project(tmp_path), "readings: {format: parquet, path: '${PLACE}', event: '${KIND}'}")
     environment = {"PLACE": str(tmp_path / "data"), "KIND": "Reading"}
+    (tmp_path / "more").mkdir()
     started(path, environment)
     text = (tmp_path / "state" / "ensue.json").read_text()
     kept = json.loads(text)["sources"]["readings"]
@@ -93,8 +95,8 @@ def test_values_from_the_environment_are_kept_as_hashes(tmp_path: Path) -> None:
     assert '"Reading"' not in text
     preflight(path, environment)
     with pytest.raises(InputError, match=r"'path' was another value and is \$\{PLACE\}\.") as caught:
-        preflight(path, environment | {"PLACE": str(tmp_path / "control")})
-    assert str(tmp_path / "control") not in str(caught.value)
+        preflight(path, environment | {"PLACE": str(tmp_path / "more")})
+    assert str(tmp_path / "more") not in str(caught.value)
     path.write_text(path.read_text().replace("'${PLACE}'", "data"))
     preflight(path, environment)
 

@@ -95,7 +95,7 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("checkpoint: state/cards\n", "", "1: 'checkpoint' is missing"),
         ("[queries/*.query]", "[queries/*.qry]", "2: no such query file: 'queries/*.qry'"),
         ("[queries/*.query]", "queries/card.query", "2: no such query file: 'queries/card.query'; did you mean 'cards.query'?"),
-        ("out/matches", "/secret/place/discarded", "14: 'discarded' and 'matches' are written to the same folder"),
+        ("out/matches", "/secret/place/discarded", "14: the sink 'matches' and the sink 'discarded' have the same folder"),
         ("    event: Withdrawal\n", "    event: Withdrawal\n    type_field: kind\n", "8: 'withdrawals' has both 'event' and 'type_field'; expected one of them"),
         ("name: cards", "name: [cards", "2: is not YAML: did not find expected ',' or ']'"),
         ("name: cards", "name:", "1: 'name' must be a text, not empty"),

@@ -16,7 +16,7 @@ from ensue.rendering.status_text import status_text
 from spark_backend.job.atomic_files import BatchFiles
 from spark_backend.job.job import deploy, run
 from spark_backend.job.progress import JobProgress, Recent
-from spark_backend.job.reports import RunReport
+from spark_backend.job.reports import RunReport, source_of
 from spark_backend.job.status import Status, status_of
 from spark_backend.wire.tagged_rows import Tag
 from tests.support.sensors import add_files, expected, project_of_two, streamed, table
@@ -185,3 +185,11 @@ def test_a_deployment_that_has_not_run_says_so(tmp_path: Path) -> None:
     status = status_of(project_of_two(tmp_path))
     assert status_text(status) == "sensors: not running, no micro-batch has been written out yet"
     assert status.to_plain()["batch"] is None
+
+
+def test_totals_are_by_source_not_by_file() -> None:
+    assert source_of("a.csv", "received", ["north"]) == "north"
+    assert source_of("north/a.csv", "received", ["north"]) == "north"
+    assert source_of("north/a.csv", "received", ["north", "south"]) == "north"
+    assert source_of("a/b/c.csv", "received", ["a", "a/b", "south"]) == "a/b"
+    assert source_of("one.json", "control", ["north"]) == "control"

@@ -1,0 +1,57 @@
+"""Refuse to start where results would be doubled: a checkpoint that is older than its sinks.
+
+A checkpoint may be restored from a copy or deleted while the sinks stay. What Spark would then
+process again has its results already. The micro-batch that was interrupted is the exception: Spark
+repeats it, and its results are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from querylang.errors import InputError
+from spark_backend.sinks.formats import Sink, sink_format
+
+
+def refuse_other_results(
+    checkpoint: Path, identity: str, sinks: Mapping[str, Sink], totals: Mapping[str, Iterable[int]]
+) -> None:
+    """Raise InputError if a sink holds results that this checkpoint does not know.
+
+    identity: of the checkpoint
+    totals: by folder beside the checkpoint, the micro-batches that it has a file of
+    """
+    newest = newest_offset(checkpoint)
+    for name, sink in sinks.items():
+        for result in sink_format(sink.format).results(sink.path):
+            if result.identity == identity and result.batch > newest:
+                raise InputError(
+                    _too_late(checkpoint, f"the sink '{name}' holds results", result.batch, newest, identity)
+                )
+            if result.identity != identity and not sink.shared:
+                raise InputError(
+                    f"the sink '{name}' holds results of another checkpoint, such as {result.place}: a job that begins"
+                    " anew would write its matches a second time. Restore that checkpoint, choose an empty folder,"
+                    " or set `shared: true` for the sink"
+                )
+    for folder, numbers in totals.items():
+        last = max(numbers, default=-1)
+        if last > newest:
+            raise InputError(_too_late(checkpoint, f"its folder '{folder}' has counts", last, newest, identity))
+
+
+def newest_offset(checkpoint: Path) -> int:
+    """The newest micro-batch in Spark's log of offsets; -1 = none."""
+    folder = checkpoint / "offsets"
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
+
+
+def _too_late(checkpoint: Path, what: str, batch: int, newest: int, identity: str) -> str:
+    reached = "has processed nothing yet" if newest < 0 else f"has reached micro-batch {newest}"
+    return (
+        f"{checkpoint}: {reached}, but {what} of micro-batch {batch}: it was restored from an older copy,"
+        " or part of it was deleted, and would write results a second time. Restore the newest checkpoint,"
+        f" or remove later files from the sinks ('{identity}-NUMBER-...') and from '{checkpoint / 'ensue'}'"
+    )
