@@ -26,18 +26,24 @@ EXPECTED = "a time: ISO 8601, HH:MM:SS, or seconds since 1970"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOCK = re.compile(r"\d{2}:\d{2}:\d{2}(\.\d{1,6})?")
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
+
+LONGEST_TEXT = 400
+"""Characters of a time or a length of time."""
 
 
 def parse_moment(text: str) -> int | None:
     """Microseconds UTC; None = not a time, or outside of the years 1 to 9999."""
     text = text.strip()
+    if len(text) > LONGEST_TEXT:
+        return None
     if _NUMBER.fullmatch(text):
         micros = round(Fraction(text) * SECOND)
         return micros if is_known_time(micros) else None
     if _CLOCK.fullmatch(text):
         text = f"1970-01-01T{text}"
-    return _of_iso(text) if _ISO.fullmatch(text) else None
+    micros = _of_iso(text) if _ISO.fullmatch(text) else None
+    return micros if micros is not None and is_known_time(micros) else None
 
 
 def is_known_time(micros: int) -> bool:

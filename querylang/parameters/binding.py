@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from types import MappingProxyType
 from typing import Any
 
@@ -84,7 +84,7 @@ def _literal(parameter: Parameter, values: Mapping[str, Any], where: str, hidden
     given = values[parameter.name]
     try:
         return Literal(parameter.type, _CONVERSIONS[parameter.type](given))
-    except (TypeError, ValueError, OverflowError, InvalidOperation) as error:
+    except (TypeError, ValueError, OverflowError, DecimalException) as error:
         if hidden is not None:
             reason = f"{parameter.type}, not what '{hidden}' stands for"
             raise InstanceError(f"{where}: parameter '{parameter.name}' must be {reason}") from None
@@ -126,7 +126,7 @@ def _decimal(given: Any) -> Decimal:
     text = given.strip().removesuffix("d") if isinstance(given, str) else str(given)
     try:
         return decimal_of(Decimal(text))
-    except InvalidOperation:
+    except DecimalException:
         raise TypeError from None
     except NoValueError as error:
         raise ValueError(str(error)) from None

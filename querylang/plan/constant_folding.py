@@ -116,7 +116,7 @@ def count_of(node: Expression) -> int:
 
 def decimal_of(number: Decimal) -> Decimal:
     """The nearest decimal of the language. Raises NoValueError."""
-    if not number.is_finite() or abs(number) >= DECIMAL_LIMIT:
+    if not number.is_finite() or number.copy_abs() >= DECIMAL_LIMIT:
         raise NoValueError(f"{number} is too large for a decimal")
     return number.quantize(_LAST_PLACE, context=_EXACT)
 

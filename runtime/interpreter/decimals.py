@@ -34,11 +34,24 @@ _CONTEXT = Context(prec=100, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, 
 def decimal(value: Decimal) -> Decimal:
     """The number rounded to 18 places; EvaluationError if it is too large or not finite."""
     if not value.is_finite() or value.copy_abs() >= DECIMAL_LIMIT:
-        raise EvaluationError(f"{float(value):.6g} is out of the range of decimals")
+        raise EvaluationError(_out_of_range(value))
     rounded = value.quantize(_STEP, context=_CONTEXT)
     if rounded.copy_abs() >= DECIMAL_LIMIT:
-        raise EvaluationError(f"{float(value):.6g} is out of the range of decimals")
+        raise EvaluationError(_out_of_range(value))
     return rounded or rounded.copy_abs()
+
+
+def _out_of_range(value: Decimal) -> str:
+    number = math.nan if value.is_snan() else float(value)
+    return f"{number:.6g} is out of the range of decimals"
+
+
+def of_text(text: str) -> Decimal:
+    """The number that is written; EvaluationError if it is too large, or not a number."""
+    try:
+        return decimal(Decimal(text))
+    except DecimalException as error:  # an exponent has more than 18 digits
+        raise EvaluationError(f"{text[:40]} is out of the range of decimals") from error
 
 
 def _operator(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:

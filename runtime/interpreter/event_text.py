@@ -10,7 +10,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Self, assert_never, cast
 
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
@@ -37,6 +37,10 @@ _WORDS: dict[str, bool | float | None] = {
 
 DEEPEST = 100
 """How deep brackets may be nested."""
+
+
+LONGEST_SHOWN = 100
+"""Characters of a value in a message."""
 
 
 class EventTextError(ValueError):
@@ -181,7 +185,7 @@ class _Reader:
             return _number(number, bool(atom["decimal"]))
         word = atom["word"]
         if word not in _WORDS:
-            raise EventTextError(f"{word!r} is not a value; strings are written in double quotes")
+            raise EventTextError(f"{_start(word)!r} is not a value; strings are written in double quotes")
         return _WORDS[word]
 
 
@@ -195,14 +199,12 @@ def _string(text: str) -> str:
 
 
 def _number(text: str, is_decimal: bool) -> int | float | Decimal:
-    if is_decimal:
-        return Decimal(text)
-    if re.search(r"[.eE]", text):
-        return Real(text)
     try:
-        return int(text)
-    except ValueError as error:  # Python reads no more than 4,300 digits
-        raise EventTextError(f"not a number: {_start(text)}") from error
+        if is_decimal:
+            return Decimal(text)
+        return Real(text) if re.search(r"[.eE]", text) else int(text)
+    except (DecimalException, ValueError) as error:  # integers have at most 4,300 digits, exponents 18
+        raise EventTextError(f"{_start(text)} is out of the range of numbers") from error
 
 
 def to_value(written: Written, type_: Type, world: World) -> Value:
@@ -267,7 +269,7 @@ def _decimal(number: float | Decimal) -> Decimal | None:
         return decimal(
             number if isinstance(number, Decimal) else Decimal(number.text if isinstance(number, Real) else number)
         )
-    except EvaluationError:
+    except (DecimalException, EvaluationError):
         return None
 
 
@@ -298,5 +300,6 @@ def _as_written(argument: Written) -> str:
         case TextPairs() | TextEvent() | list():
             return "the argument"
         case bool() | int() | float() | Decimal() | str() | None:
-            return repr(argument.text if isinstance(argument, Real) else argument)
+            written = repr(argument.text if isinstance(argument, Real) else argument)
+            return written if len(written) <= LONGEST_SHOWN else f"{written[:LONGEST_SHOWN]} ..."
     assert_never(argument)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.interpreter.decimals import decimal
+from runtime.interpreter.decimals import of_text
 from runtime.interpreter.numbers import whole
 from runtime.interpreter.values import EvaluationError, limit_size
 
@@ -95,7 +95,7 @@ def to_float(text: str) -> float:
 def to_decimal(text: str) -> Decimal:
     """The number at the beginning of the text; 0 if there is none."""
     found = _NUMBER.match(text)
-    return decimal(Decimal(found[1])) if found else Decimal(0)
+    return of_text(found[1]) if found else Decimal(0)
 
 
 def _matched(function: Callable[..., Any], text: str, pattern: str, **options: Any) -> Any:

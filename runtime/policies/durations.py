@@ -10,6 +10,7 @@ import re
 from fractions import Fraction
 
 from querylang.plan.library import UNITS
+from runtime.instants import LONGEST_TEXT
 
 _SHORT = {"d": "day", "h": "hour", "m": "min", "s": "sec", "ms": "msec"}
 LENGTHS = {
@@ -29,6 +30,8 @@ def parse_duration(text: str) -> int | None:
     """
     total, at, before = Fraction(0), 0, None
     text = text.strip()
+    if len(text) > LONGEST_TEXT:
+        return None
     while at < len(text):
         part = _PART.match(text, at)
         length = None if part is None else LENGTHS.get(part[2].lower())

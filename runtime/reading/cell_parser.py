@@ -31,7 +31,7 @@ def parse_cell(cell: Any, type_: Type, world: World) -> Value:
         if isinstance(cell, str) and type_ != Type.STRING:
             return _of_text(cell, type_, world)
         return _of_native(cell, type_, world)
-    except (EventTextError, EvaluationError, OverflowError) as error:
+    except (EventTextError, EvaluationError, OverflowError, ValueError) as error:  # ValueError: a signalling NaN
         raise CellError(str(error)) from error
 
 

@@ -20,17 +20,21 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.errors import nearest
+from querylang.plan.constant_folding import LONGEST
 from querylang.plan.model import Plan
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
-from runtime.interpreter.event_text import EventTextError, parse_event_text
+from runtime.interpreter.event_text import LONGEST_SHOWN, EventTextError, Real, parse_event_text
 
 _FORMS = {
     "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),
     "Heartbeat": ("event", "time"),
 }
 """By control event: the names of its arguments."""
+
+_MOST_SECONDS = NEVER // SECOND
+"""No time and no length of time has as many."""
 
 
 class ControlError(ValueError):
@@ -116,7 +120,7 @@ def parse_control(text: str, plan: Plan | None = None) -> Control:
         hint = (
             f"; did you mean {_form(meant)}?" if meant is not None else f"; expected {' or '.join(map(_form, _FORMS))}"
         )
-        raise ControlError(f"unknown control event {name!r}{hint}")
+        raise ControlError(f"unknown control event {_cut(repr(name))}{hint}")
     arguments = _arguments(short, written)
     if short == "SetDelayedEventsLeeway":
         leeway, reorder = (_duration(short, argument) for argument in arguments)
@@ -147,17 +151,19 @@ def _of_text(text: str) -> tuple[str, Sequence[Any]]:
     try:
         event = parse_event_text(text)
     except EventTextError as error:
-        raise ControlError(f"{text.strip()!r} is not a control event: {error}") from None
+        raise ControlError(f"{_cut(repr(text.strip()))} is not a control event: {error}") from None
     return event.name, event.arguments
 
 
 def _of_json(text: str) -> tuple[str, Any]:
     try:
         written = json.loads(text)
+        json.dumps(written, ensure_ascii=False).encode()  # fails for half of a surrogate pair
     except (ValueError, RecursionError) as error:
-        raise ControlError(f"{text.strip()!r} is not JSON: {' '.join(str(error).split())}") from None
+        raise ControlError(f"{_cut(repr(text.strip()))} is not JSON: {' '.join(str(error).split())}") from None
     if not isinstance(written, dict) or len(written) != 1:
-        raise ControlError(f"{text.strip()!r} is not a control event: as JSON it is one name with its arguments")
+        shown = _cut(repr(text.strip()))
+        raise ControlError(f"{shown} is not a control event: as JSON it is one name with its arguments")
     ((name, arguments),) = written.items()
     return name, arguments
 
@@ -168,7 +174,7 @@ def _arguments(name: str, arguments: Any) -> Sequence[Any]:
     if isinstance(arguments, Mapping):
         unknown = [key for key in arguments if key not in names]
         if unknown:
-            raise ControlError(f"{_form(name)} has no argument {unknown[0]!r}")
+            raise ControlError(f"{_form(name)} has no argument {_cut(repr(unknown[0]))}")
         arguments = [arguments[key] for key in names if key in arguments]
     if not isinstance(arguments, list | tuple) or len(arguments) != len(names):
         raise ControlError(f"{_form(name)} takes {len(names)} arguments")
@@ -177,11 +183,11 @@ def _arguments(name: str, arguments: Any) -> Sequence[Any]:
 
 def _duration(name: str, argument: Any) -> int:
     micros = _seconds(argument)
-    if micros is None or micros < 0:
+    if micros is None or not (micros == NEVER or 0 <= micros <= LONGEST):
         raise ControlError(
-            f"{name}: {_shown(argument)} is not a length of time; expected 0 or more seconds, or infinity"
+            f"{name}: {_shown(argument)} is not a length of time; expected 0 seconds to 100,000 years, or infinity"
         )
-    return min(micros, NEVER)
+    return micros
 
 
 def _time(name: str, argument: Any) -> int:
@@ -193,13 +199,16 @@ def _time(name: str, argument: Any) -> int:
 
 
 def _seconds(argument: Any) -> int | None:
-    """A number of seconds as microseconds; NEVER = infinity, None = not a number."""
+    """A number of seconds as microseconds.
+
+    NEVER = infinity; None = not a number, or beyond all times and lengths of time
+    """
     number = math.inf if argument == "infinity" else argument
-    if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
+    if isinstance(number, bool) or not isinstance(number, int | float):
         return None
-    if math.isinf(number):
-        return NEVER if number > 0 else None
-    return round(number * SECOND)
+    if number == math.inf and not isinstance(number, Real):  # `1e400` is not `infinity`
+        return NEVER
+    return round(number * SECOND) if abs(number) < _MOST_SECONDS else None  # NaN is not less
 
 
 def _event(name: str, argument: Any, plan: Plan | None) -> str:
@@ -213,11 +222,17 @@ def _event(name: str, argument: Any, plan: Plan | None) -> str:
     found = next((event for event in (argument, short) if event in known), None)
     if found is None:
         meant = nearest(argument, known)
-        hint = f"did you mean {meant!r}?" if meant is not None else f"the queries know {', '.join(known) or 'none'}"
-        raise ControlError(f"{name}: unknown event type {argument!r}; {hint}")
+        hint = (
+            f"did you mean {meant!r}?" if meant is not None else f"the queries know {_cut(', '.join(known)) or 'none'}"
+        )
+        raise ControlError(f"{name}: unknown event type {_cut(repr(argument))}; {hint}")
     return found
 
 
 def _shown(argument: Any) -> str:
-    """An argument as JSON, which is close to the event syntax."""
-    return json.dumps(argument, default=str, ensure_ascii=False)
+    """A number as written, all else as JSON, which is close to the event syntax."""
+    return _cut(argument.text if isinstance(argument, Real) else json.dumps(argument, default=str, ensure_ascii=False))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."

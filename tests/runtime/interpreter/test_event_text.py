@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.interpreter.event_text import EventTextError, TextEvent, parse_event_text
+from querylang.plan.model import EventType, Field, Plan
+from querylang.plan.value_types import Type
+from runtime.interpreter.context import PlanWorld
+from runtime.interpreter.event_text import EventTextError, TextEvent, fields_of, parse_event_text, parse_value
+
+EVENT = EventType("A", (Field("i", Type.INTEGER),))
+WORLD = PlanWorld(Plan((EVENT,), ()))
 
 
 @pytest.mark.parametrize(
@@ -28,3 +34,26 @@ def test_an_event_is_read(text: str, event: TextEvent) -> None:
 def test_what_is_no_event_says_where(text: str) -> None:
     with pytest.raises(EventTextError):
         parse_event_text(text)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["9" * 5000, "1e99999999999999999999d", "1e-99999999999999999999d"],
+)
+def test_a_number_beyond_all_numbers_is_refused(number: str) -> None:
+    with pytest.raises(EventTextError, match=r"is out of the range of numbers"):
+        parse_event_text(f"A({number})")
+
+
+@pytest.mark.parametrize(
+    "number", ["1e99", "-1e20", "1e20d", "1e999999999999999999d", "9" * 400, "1e-99999999999999999999"]
+)
+def test_a_number_beyond_all_decimals_is_not_one(number: str) -> None:
+    with pytest.raises(EventTextError, match=r"is out of the range of numbers|not a value of decimal"):
+        parse_value(number, Type.DECIMAL, WORLD)
+
+
+def test_a_long_value_is_cut_in_messages() -> None:
+    with pytest.raises(EventTextError) as raised:
+        fields_of(parse_event_text(f'A("{"x" * 5000}")'), EVENT, WORLD)
+    assert str(raised.value) == f"'{'x' * 99} ... is not a value of 'i' (integer)"

@@ -29,7 +29,7 @@ PLAN = querylang.compile_text(EVENTS).plan
         (" SetDelayedEventsLeeway( infinity , 0.0 ) ;", NEVER, 0),
         ("SetDelayedEventsLeeway(0.0000015, 1e3)", 2, 1000 * SECOND),
         ("SetDelayedEventsLeeway(float.INFINITY, Infinity)", NEVER, NEVER),
-        ("SetDelayedEventsLeeway(1e300, 0)", NEVER, 0),
+        ("SetDelayedEventsLeeway(3e12, 0)", 3 * 10**18, 0),
         ('{"SetDelayedEventsLeeway": [5, 20.0]}', 5 * SECOND, 20 * SECOND),
         ('{"com.apama.queries.SetDelayedEventsLeeway": ["infinity", 0]}', NEVER, 0),
         ('{"SetDelayedEventsLeeway": {"reorderBuffer": 1, "delayLeeway": 2}}', 2 * SECOND, SECOND),
@@ -62,7 +62,7 @@ def test_a_type_goes_by_the_name_that_the_plan_has(name: str) -> None:
     assert parse_control(f'Heartbeat("{name}", 1)', PLAN) == HeartbeatControl(expected, SECOND)
 
 
-LENGTH = " is not a length of time; expected 0 or more seconds, or infinity"
+LENGTH = " is not a length of time; expected 0 seconds to 100,000 years, or infinity"
 TIME = " is not a time: ISO 8601, HH:MM:SS, or seconds since 1970, or infinity"
 
 
@@ -79,6 +79,18 @@ TIME = " is not a time: ISO 8601, HH:MM:SS, or seconds since 1970, or infinity"
         ("SetDelayedEventsLeeway(NaN, 2)", "SetDelayedEventsLeeway: NaN" + LENGTH),
         ("SetDelayedEventsLeeway(true, 2)", "SetDelayedEventsLeeway: true" + LENGTH),
         ('SetDelayedEventsLeeway("5", 2)', 'SetDelayedEventsLeeway: "5"' + LENGTH),
+        ("SetDelayedEventsLeeway(1e308, 10.0)", "SetDelayedEventsLeeway: 1e308" + LENGTH),
+        ("SetDelayedEventsLeeway(10.0, 4e12)", "SetDelayedEventsLeeway: 4e12" + LENGTH),
+        (f"SetDelayedEventsLeeway({'9' * 400}, 10.0)", f"SetDelayedEventsLeeway: {'9' * 100} ..." + LENGTH),
+        ("SetDelayedEventsLeeway(1.5d, 10.0)", 'SetDelayedEventsLeeway: "1.5"' + LENGTH),
+        ("SetDelayedEventsLeeway(1e400, 1)", "SetDelayedEventsLeeway: 1e400" + LENGTH),
+        (f"SetDelayedEventsLeeway({'9' * 5000}, 1)", f"'SetDelayedEventsLeeway({'9' * 76} ... is not a control event: {'9' * 40} is out of the range of numbers"),
+        ("SetDelayedEventsLeeway(1e99999999999999999999d, 1)", "'SetDelayedEventsLeeway(1e99999999999999999999d, 1)' is not a control event: 1e99999999999999999999 is out of the range of numbers"),
+        ('Heartbeat("A", 1e308)', "Heartbeat: 1e308" + TIME),
+        (f'Heartbeat("A", {"9" * 400})', f"Heartbeat: {'9' * 100} ..." + TIME),
+        (f'Heartbeat("A", "{"9" * 5000}")', f'Heartbeat: "{"9" * 99} ...' + TIME),
+        (f'Heartbeat("A", "2024-01-01T10:00:00.{"9" * 5000}Z")', f'Heartbeat: "2024-01-01T10:00:00.{"9" * 79} ...' + TIME),
+        ('Heartbeat("A", "1e999")', 'Heartbeat: "1e999"' + TIME),
         ("Heartbeat(A, 1)", "'Heartbeat(A, 1)' is not a control event: 'A' is not a value; strings are written in double quotes"),
         ("Heartbeat(1, 1)", "Heartbeat: 1 is not the name of an event type, written in double quotes"),
         ('Heartbeat("A")', "Heartbeat(event, time) takes 2 arguments"),
@@ -87,7 +99,7 @@ TIME = " is not a time: ISO 8601, HH:MM:SS, or seconds since 1970, or infinity"
         ('Heartbeat("A", null)', "Heartbeat: null" + TIME),
         ('Heartbeat("A", NaN)', "Heartbeat: NaN" + TIME),
         ('Heartbeat("A", -infinity)', "Heartbeat: -Infinity" + TIME),
-        ('Heartbeat("A", 1e15)', "Heartbeat: 1000000000000000.0" + TIME),
+        ('Heartbeat("A", 1e15)', "Heartbeat: 1e15" + TIME),
         ('{"Heartbeat": ["A", 1]', """'{"Heartbeat": ["A", 1]' is not JSON: Expecting ',' delimiter: line 1 column 23 (char 22)"""),
         ('{"Heartbeat": 1}', "Heartbeat(event, time) takes 2 arguments"),
         ('{"Heartbeat": {"type": "A", "time": 1}}', "Heartbeat(event, time) has no argument 'type'"),
