@@ -16,6 +16,7 @@ from querylang.errors import InputError, QueryError
 from querylang.load import Schemas
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
+from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
 
 PATH_SUFFIXES = (".query", ".qry", ".mon", ".yaml")
@@ -92,20 +93,13 @@ def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:
 
 def is_path(text: str) -> bool:
     """Whether a text is a path, not query text; raises InputError if it can be neither."""
-    if text.endswith(PATH_SUFFIXES) or (text and _exists(text)):
+    if text.endswith(PATH_SUFFIXES) or (text and exists(text)):
         return True
     if not text:
         raise InputError("neither query text nor a path: it is empty")
     if not _NO_TEXT & set(text):
         raise InputError(f"{text}: no such file or folder")
     return False
-
-
-def _exists(text: str) -> bool:
-    try:
-        return Path(text).exists()
-    except (OSError, ValueError):  # too long for a path, or not a path
-        return False
 
 
 def _types_of(query: QueryPlan) -> list[str]:

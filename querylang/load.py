@@ -17,6 +17,7 @@ from querylang.checker.event_types.catalogue import Catalogue
 from querylang.checker.query.check_query import check_query
 from querylang.compiler import compile_checked
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors
+from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.value_types import Type
 from querylang.source import Source, Span
@@ -88,12 +89,12 @@ def read_sources(paths: Iterable[str | PathLike[str]]) -> tuple[list[Source], li
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_dir():
+    if is_folder(path):
         found = [item for item in sorted(path.rglob("*")) if item.suffix in QUERY_SUFFIXES and item.is_file()]
         if not found:
             raise InputError(f"{path}: no query files in this folder")
         return found
-    if not path.exists():
+    if not exists(path):
         raise InputError(f"{path}: no such file or folder")
     return [path]
 

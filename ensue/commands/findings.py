@@ -14,6 +14,7 @@ from typing import Any
 
 import querylang
 from querylang.errors import EnsueError, FileErrors, QueryError, QueryErrors
+from querylang.paths import exists
 from querylang.source import Span
 
 DEPLOYMENT_SUFFIXES = (".yaml", ".yml")
@@ -47,7 +48,7 @@ class Report:
 def check_files(files: Sequence[Path]) -> Report:
     """Check query files and folders as one set, and each deployment file with its queries."""
     deployments = [path for path in files if path.suffix in DEPLOYMENT_SUFFIXES]
-    missing = [path for path in files if path not in deployments and not path.exists()]
+    missing = [path for path in files if path not in deployments and not exists(path)]
     queries = [path for path in files if path not in deployments and path not in missing]
     errors: list[EnsueError] = [FileErrors(str(path), [(None, "no such file or folder")]) for path in missing]
     warnings: list[QueryError] = []

@@ -15,6 +15,7 @@ from pathlib import Path
 import querylang
 from querylang.errors import EnsueError, FileErrors
 from querylang.load import DEFINITION_SUFFIX, QUERY_SUFFIXES
+from querylang.paths import exists, is_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def layouts(paths: Sequence[Path]) -> Iterator[Layout]:
     """The layout of each file, once; those of a folder in order of name."""
     seen: dict[Path, None] = {}
     for path in paths:
-        if not path.exists():
+        if not exists(path):
             yield _refused(path, "", FileErrors(str(path), [(None, "no such file or folder")]))
         seen.update(dict.fromkeys(_files(path)))
     for path in seen:
@@ -47,8 +48,8 @@ def layouts(paths: Sequence[Path]) -> Iterator[Layout]:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path] if path.exists() else []
+    if not is_folder(path):
+        return [path] if exists(path) else []
     suffixes = (*QUERY_SUFFIXES, DEFINITION_SUFFIX)
     return [item for item in sorted(path.rglob("*")) if item.suffix in suffixes and item.is_file()]
 

@@ -12,6 +12,7 @@ from ensue.commands.output import print_json, print_text
 from ensue.data_options import DataOptions
 from ensue.queries import load
 from querylang.errors import InputError
+from querylang.paths import exists
 
 
 @with_data_options
@@ -26,10 +27,10 @@ def match(
     from ensue import spark
     from querylang.errors import counted
 
-    if out.exists():
+    if exists(out):
         raise InputError(f"{out}: exists already; matches are written to a new folder")
     for path in events:
-        if not path.exists():
+        if not exists(path):
             raise InputError(f"{path}: no such file or folder")
     frame = spark.match_files(load(file), events, data)
     frame.write.parquet(str(out.resolve()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from querylang.errors import InputError, did_you_mean, listed
+from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
 from spark_backend.job.checkpoint_record import Record, read_record, refuse_difference
 from spark_backend.job.checks.earlier_results import refuse_other_results
@@ -62,7 +63,7 @@ def _refuse_doubled_results(deployment: Deployment, record: Record) -> None:
 
 def _refuse_unwritable(folder: Path) -> None:
     """The folder, or else the nearest one above it that exists, must be a folder and writable."""
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    existing = next(path for path in (folder, *folder.parents) if exists(path))
     if not existing.is_dir():
         raise InputError(f"{folder}: cannot be written: '{existing.name}' is not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):

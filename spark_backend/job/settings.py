@@ -14,6 +14,7 @@ from pathlib import Path
 
 from querylang.errors import did_you_mean, listed
 from querylang.parameters.given_values import NOTHING, Given
+from querylang.paths import exists, is_folder
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
 from runtime.yaml_reader import file_text
@@ -173,7 +174,7 @@ class _Reader:
                 (Path(place.anchor), place.relative_to(place.anchor)) if place.is_absolute() else (self.folder, place)
             )
             matching = sorted(base.glob(str(relative))) if any(c in pattern for c in "*?[") else [base / relative]
-            existing = [path for path in matching if path.exists()]
+            existing = [path for path in matching if exists(path)]
             if not existing:
                 item.wrong(f"no such query file: '{item.written()}'{self._near_file(base / relative)}")
             paths.extend(path for path in existing if path not in paths)
@@ -181,7 +182,7 @@ class _Reader:
 
     def _near_file(self, path: Path) -> str:
         folder = path.parent
-        return did_you_mean(path.name, [entry.name for entry in folder.iterdir()]) if folder.is_dir() else ""
+        return did_you_mean(path.name, [entry.name for entry in folder.iterdir()]) if is_folder(folder) else ""
 
     def _sources(self, node: Node) -> tuple[Source, ...]:
         entries = node.mapping()
@@ -216,7 +217,7 @@ class _Reader:
         formats = {word: word for word in SOURCE_FORMATS}
         format_ = found["format"].one_of(formats, unsupported=UNSUPPORTED_FORMATS) if "format" in found else None
         path = self._path(found["path"]) if "path" in found else Path()
-        if "path" in found and name != "control" and format_ is not None and not path.is_dir():
+        if "path" in found and name != "control" and format_ is not None and not is_folder(path):
             found["path"].wrong(self._no_folder(name, path, found["path"].written()))
         options = self._options(found, format_)
         if "path" in found:
@@ -248,7 +249,7 @@ class _Reader:
         return own | {f"options.{key}": fixed_value(node) for key, node in options.items() if key in chosen}
 
     def _no_folder(self, name: str, path: Path, written: str) -> str:
-        if path.exists():
+        if exists(path):
             return f"'{name}' must be a folder of files; '{written}' is a file"
         return f"no such folder: '{written}'{self._near_file(path)}"
 

@@ -11,7 +11,7 @@ FOREIGN = {
 """Other people's packages that a package may import."""
 
 LAYERS = {
-    "querylang": "source errors plan syntax formatter checker compiler parameters load",
+    "querylang": "source paths errors plan syntax formatter checker compiler parameters load",
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
     "runtime": "instants compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "durable_files session errors stopping wire operator sources sinks job frames",

@@ -193,3 +193,8 @@ def test_the_mark_of_an_encoding_is_no_part_of_a_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfinputs { A() within 3; } find A as a")
     ((source,), _) = read_sources([path])
     assert source.text.startswith("inputs")
+
+
+def test_a_name_that_no_file_system_holds_is_no_file() -> None:
+    with pytest.raises(InputError, match="no such file or folder"):
+        check_paths([Path("x" * 300 + ".query")])
