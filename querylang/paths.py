@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def exists(path: str | PathLike[str]) -> bool:
-    """Whether there is such a file or folder; a name that is too long or has a NUL is none."""
+    """Whether there is such a file or folder; an overlong name or one with a NUL does not exist."""
     try:
         return Path(path).exists()
     except (OSError, ValueError):
