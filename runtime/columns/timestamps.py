@@ -25,6 +25,7 @@ _ZONED = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+(Z|[+-][0-9:]{2,5})$"
 _WITHOUT_ZONE = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+$"
 _FINER = r"(\.\d{6})(\d)\d*(Z|[+-][0-9:]{2,5})$"
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+"""For Arrow, whose regular expressions take time proportional to the text. Python's do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,8 @@ def _parsed(column: pa.Array) -> Timestamps:
     kind = column.type
     if pa.types.is_null(kind):
         return Timestamps(np.full(len(column), NO_TIME), np.zeros(len(column), np.bool_))
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return _of_timestamps(column)
-    if pa.types.is_time(kind):
-        return _known(pc.cast(pc.cast(column, pa.time64("us"), safe=False), pa.int64()))
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
+        return _of_units(column)
     if is_text(kind):
         return _of_text(column)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -95,31 +94,49 @@ def _known(micros: pa.Array) -> Timestamps:
     return Timestamps(filled, np.zeros(len(filled), np.bool_))
 
 
-def _of_timestamps(column: pa.Array) -> Timestamps:
-    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        nanos = pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy(zero_copy_only=False)
-        rounded: NDArray[np.int64] = np.where(_valid(column), (nanos + 500) // 1000, NO_TIME)
-        return Timestamps(rounded, np.zeros(len(rounded), np.bool_))
-    zone = column.type.tz if pa.types.is_timestamp(column.type) else None
-    try:
-        return _known(pc.cast(pc.cast(column, pa.timestamp("us", zone)), pa.int64()))
-    except pa.ArrowInvalid:  # some do not fit into 64 bits of microseconds
-        seconds = pc.cast(pc.cast(column, pa.timestamp("s", zone), safe=False), pa.int64())
-        return _of_seconds(seconds)
+_IN_A_DAY = 86_400 * SECOND
+_PER_UNIT = {"s": SECOND, "ms": 1_000, "us": 1}
+
+
+def _of_units(column: pa.Array) -> Timestamps:
+    """Times that are integers in a unit; those of nanoseconds are rounded to microseconds."""
+    kind = column.type
+    valid = _valid(column)
+    whole = pc.cast(column, pa.int32() if kind.bit_width == 32 else pa.int64())
+    values = pc.fill_null(pc.cast(whole, pa.int64()), 0).to_numpy(zero_copy_only=False)
+    if pa.types.is_date(kind):
+        return _multiplied(values, _IN_A_DAY if pa.types.is_date32(kind) else 1_000, valid)
+    if kind.unit == "ns":
+        values = values // 1_000 + (values % 1_000 >= 500)
+    return _multiplied(values, _PER_UNIT.get(kind.unit, 1), valid)
+
+
+def _multiplied(values: NDArray[np.int64], factor: int, valid: NDArray[np.bool_]) -> Timestamps:
+    """Integers in a unit of so many microseconds."""
+    most = (2**63 - 1) // factor
+    fits = (values >= -most) & (values <= most)
+    exact: NDArray[np.int64] = np.where(valid & fits, np.where(fits, values, 0) * factor, NO_TIME)
+    return Timestamps(exact, valid & ~fits)
 
 
 def _of_seconds(column: pa.Array) -> Timestamps:
     valid = _valid(column)
     if pa.types.is_integer(column.type):
-        whole = pc.fill_null(pc.cast(column, pa.int64(), safe=False), 0).to_numpy(zero_copy_only=False)
-        fits = np.abs(whole.astype(np.float64)) < _LARGEST
-        exact: NDArray[np.int64] = np.where(valid & fits, np.where(fits, whole, 0) * SECOND, NO_TIME)
-        return Timestamps(exact, valid & ~fits)
+        return _multiplied(_as_int64(column), SECOND, valid)
     seconds = pc.fill_null(pc.cast(column, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         fits = np.abs(seconds) < _LARGEST
         micros = np.rint(np.where(fits, seconds, 0.0) * SECOND).astype(np.int64)
     return Timestamps(np.where(valid & fits, micros, NO_TIME), valid & ~fits)
+
+
+def _as_int64(column: pa.Array) -> NDArray[np.int64]:
+    """Integers; those that are too large are the largest one."""
+    values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    if values.dtype == np.uint64:
+        values = np.minimum(values, np.uint64(2**63 - 1))
+    whole: NDArray[np.int64] = values.astype(np.int64)
+    return whole
 
 
 def _of_text(column: pa.Array) -> Timestamps:

@@ -17,7 +17,7 @@ from runtime.instants import NO_TIME
 from runtime.reading.column_names import PLACES
 from runtime.reading.conversion import convert
 from runtime.reading.field_columns import FieldColumns
-from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.formats.raw_table import RawTable, cell_text, text_column
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import RowKinds
 from runtime.reading.row_times import RowTimes
@@ -80,7 +80,7 @@ def _places(
     fields = {field.name for _, event in kinds.present for field in event.fields}
     columns = {name: raw.column(name) for name in PLACES if name in raw.names and name not in fields}
     if "source" in columns:
-        source = pc.dictionary_encode(pc.fill_null(pc.cast(columns["source"], pa.string()), raw.name))
+        source = pc.dictionary_encode(pc.fill_null(text_column(columns["source"]), raw.name))
     else:
         source = _constant(raw.name, len(raw))
     partition = _integers(columns.get("partition"), "partition", np.zeros(len(raw), np.int64), refusals)
@@ -95,7 +95,7 @@ def _integers(column: pa.Array | None, name: str, default: NDArray[np.int64], re
     converted = convert(column, Type.INTEGER)
     if converted.bad is not None:
         for row in np.flatnonzero(converted.bad).tolist():
-            refusals.refuse(row, f"{column[row].as_py()!r} in {name!r} is not an integer")
+            refusals.refuse(row, f"{cell_text(column[row])} in {name!r} is not an integer")
     is_given = pc.is_valid(converted.values).to_numpy(zero_copy_only=False)
     return np.where(is_given, pc.fill_null(converted.values, 0).to_numpy(zero_copy_only=False), default)
 
@@ -128,63 +128,27 @@ def _with_unreadable(raw: RawTable, table: pa.Table, place: int) -> Numbered:
     return Numbered(both, numbers[order])
 
 
-def in_order_of_time(records: Numbered, floor: int) -> tuple[Arrivals, NDArray[np.int64]]:
-    """History: records sorted by arrival, with their numbers.
+def in_order_of_arrival(records: Numbered, before: int) -> tuple[Arrivals, NDArray[np.int64]]:
+    """Records sorted by arrival, those of equal arrival as in the table; and their numbers.
 
-    floor: arrival, µs, of all records if none has a time
+    before: arrival, µs, of the table's row before them; NO_TIME = there is none
     """
-    micros = _filled(records.table.column("_arrival").to_numpy(), floor)
-    order = stable_order(micros)
+    micros = _filled(records.table.column("_arrival").to_numpy(), before)
     table = _with_arrival(records.table, micros)
-    is_sorted = bool((order == np.arange(len(order))).all())
-    return Arrivals(table if is_sorted else table.take(pa.array(order))), records.numbers[order]
+    if (micros[1:] >= micros[:-1]).all():
+        return Arrivals(table), records.numbers
+    order = stable_order(micros)
+    return Arrivals(table.take(pa.array(order))), records.numbers[order]
 
 
-def in_order_of_table(records: Numbered, floor: int) -> tuple[Arrivals, NDArray[np.int64]]:
-    """Records in the table's order, with their numbers.
-
-    Their arrival never decreases along the offsets of a source partition.
-
-    floor: the earliest arrival, µs
-    """
-    return Arrivals(_with_arrival(records.table, _clamped(records.table, floor))), records.numbers
-
-
-def _filled(micros: NDArray[np.int64], floor: int) -> NDArray[np.int64]:
+def _filled(micros: NDArray[np.int64], before: int) -> NDArray[np.int64]:
     """Rows without a time take that of the row before; the first ones take the earliest."""
     known = micros != NO_TIME
     if known.all():
         return micros
-    if not known.any():
-        return np.full(len(micros), max(floor, 0))
+    first = before if before != NO_TIME else int(micros[known].min()) if known.any() else 0
     latest = np.maximum.accumulate(np.where(known, np.arange(len(micros)), -1))
-    return np.where(latest >= 0, micros[np.maximum(latest, 0)], micros[known].min())
-
-
-def _clamped(table: pa.Table, floor: int) -> NDArray[np.int64]:
-    """Arrival times that never decrease along the offsets of one source partition."""
-    micros: NDArray[np.int64] = table.column("_arrival").to_numpy()
-    if not len(micros):
-        return micros
-    partition, offset = table.column("_partition").to_numpy(), table.column("_offset").to_numpy()
-    codes = table.column("_source").combine_chunks().indices.to_numpy(zero_copy_only=False)
-    is_one = (codes == codes[0]).all() and (partition == partition[0]).all()
-    order = None if is_one and (np.diff(offset) >= 0).all() else np.lexsort((offset, partition, codes))
-    ordered = np.maximum(micros if order is None else micros[order], floor)
-    changes = np.zeros(len(micros) - 1, np.bool_)
-    if order is not None:
-        code, number = codes[order], partition[order]
-        changes = (code[1:] != code[:-1]) | (number[1:] != number[:-1])
-    for part in np.split(np.arange(len(ordered)), np.flatnonzero(changes) + 1):
-        ordered[part] = np.maximum.accumulate(ordered[part])
-    unknown = ordered == NO_TIME
-    if unknown.any():  # no row with a time before them: they arrive with the first that has one
-        ordered[unknown] = ordered[~unknown].min() if (~unknown).any() else 0
-    if order is None:
-        return ordered
-    clamped = np.empty_like(ordered)
-    clamped[order] = ordered
-    return clamped
+    return np.where(latest >= 0, micros[np.maximum(latest, 0)], first)
 
 
 def _with_arrival(table: pa.Table, micros: NDArray[np.int64]) -> pa.Table:

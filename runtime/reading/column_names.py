@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from querylang.errors import InputError
+from querylang.errors import InputError, nearest
+from querylang.plan.model import Plan
+from runtime.reading.formats.asked import MAX_RECORD
 from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.plan_needs import interval_events
 
 ARRIVAL, TYPE, SOURCE_TIME = "at", "event", "ts"
 """The columns with arrival times, event types and source times, unless users name others."""
@@ -21,16 +23,23 @@ PLACES = ("source", "partition", "offset")
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """Names that users give to columns; None = the standard name, whose column may be absent.
+    """How users want a table to be read; a name None = the standard one, whose column may be absent.
 
     arrival: instead of `at`
     type: instead of `event`
     source_time: instead of `ts`
+    max_record: length of the longest record that is read, in bytes
     """
 
     arrival: str | None = None
     type: str | None = None
     source_time: str | None = None
+    max_record: int = MAX_RECORD
+
+    @property
+    def of_roles(self) -> tuple[str, ...]:
+        """The columns that are not fields, whatever the queries are."""
+        return (self.arrival or ARRIVAL, self.type or TYPE, self.source_time or SOURCE_TIME, *PLACES)
 
 
 STANDARD = ColumnNames()
@@ -77,5 +86,37 @@ def _find(raw: RawTable, name: str | None, standard: str) -> str | None:
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a message: the most similar name, or nothing."""
-    near = difflib.get_close_matches(name, list(names), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, names)
+    return f"; did you mean {near!r}?" if near is not None else ""
+
+
+def needed_names(plan: Plan, names: ColumnNames) -> list[str]:
+    """The names of all columns that a plan can use."""
+    lasting = (START, END, SHAPE) if interval_events(plan) else ()
+    fields = (field.name for event in plan.events for field in event.fields)
+    return list(dict.fromkeys([*names.of_roles, *lasting, *fields]))
+
+
+def with_names(raw: RawTable, needed: Sequence[str]) -> RawTable:
+    """The table with the columns that are needed under these names.
+
+    A column is found by its exact name, else as the only one that differs in case only. Raises
+    InputError if there are two of these.
+    """
+    exact, wanted = set(raw.names), set(needed)
+    alike: dict[str, list[str]] = {}
+    for column in raw.names:
+        if column not in wanted:
+            alike.setdefault(column.casefold(), []).append(column)
+    renamed: dict[str, str] = {}
+    for name in needed:
+        found = [] if name in exact else alike.get(name.casefold(), [])
+        if len(found) > 1:
+            raise InputError(f"{raw.name}: has no column {name!r}, but {found[0]!r} and {found[1]!r}; rename one")
+        if found and found[0] in renamed:
+            raise InputError(f"{raw.name}: column {found[0]!r} could be {renamed[found[0]]!r} or {name!r}; rename it")
+        renamed |= dict.fromkeys(found, name)
+    if not renamed:
+        return raw
+    columns = raw.columns.rename_columns([renamed.get(column, column) for column in raw.names])
+    return replace(raw, columns=columns, declared=frozenset(renamed.get(name, name) for name in raw.declared))

@@ -22,6 +22,7 @@ from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_time
 from runtime.instants import NO_TIME, SECOND
 from runtime.interpreter.context import PlanWorld
 from runtime.reading.cell_parser import CellError, parse_cell
+from runtime.reading.formats.raw_table import cell_of
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",
@@ -118,7 +119,7 @@ def _by_cell(column: pa.Array, type_: Type, plan: Plan) -> Converted:
     world = PlanWorld(plan)
     cells: list[Any] = []
     bad = np.zeros(len(column), np.bool_)
-    for row, cell in enumerate(column.to_pylist()):
+    for row, cell in enumerate(map(cell_of, column)):
         try:
             cells.append(to_cell(parse_cell(cell, type_, world)))
         except CellError:
@@ -209,7 +210,7 @@ def _prepared(column: pa.Array, type_: Type) -> pa.Array:
 
 def _cast(column: pa.Array, target: pa.DataType) -> Converted:
     try:
-        values = cast_or_null(column, target, _FORMS.get(target))
+        values = cast_or_null(_in_range(column, target), target, _FORMS.get(target))
     except (
         pa.ArrowNotImplementedError,
         pa.ArrowTypeError,
@@ -219,6 +220,20 @@ def _cast(column: pa.Array, target: pa.DataType) -> Converted:
         return Converted(values)
     bad = pc.and_(pc.is_valid(column), pc.is_null(values))
     return Converted(values, bad.to_numpy(zero_copy_only=False))
+
+
+def _in_range(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """The numbers with null where the target cannot hold them, so that the others are cast at once."""
+    kind = column.type
+    if target != pa.int64() or not (pa.types.is_floating(kind) or kind == pa.uint64()):
+        return column
+    values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        if pa.types.is_floating(kind):
+            fits = (np.floor(values) == values) & (np.abs(values) < 2.0**63)
+        else:
+            fits = values < np.uint64(2**63)
+    return column if fits.all() else pc.if_else(pa.array(fits), column, pa.scalar(None, kind))
 
 
 def _some(bad: NDArray[np.bool_]) -> NDArray[np.bool_] | None:

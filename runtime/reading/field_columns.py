@@ -16,7 +16,7 @@ from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import column_name
 from runtime.columns.cell_values import to_cell
-from runtime.reading.column_names import SOURCE_TIME, Roles, did_you_mean
+from runtime.reading.column_names import ARRIVAL, SOURCE_TIME, Roles, did_you_mean
 from runtime.reading.conversion import agrees, convert
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.plan_needs import interval_events, needs_source_time, source_time_fields
@@ -34,17 +34,24 @@ def check_columns(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> N
 
 
 def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> None:
-    names, intervals = raw.names, interval_events(plan)
+    names, intervals = set(raw.names), interval_events(plan)
+    others = [name for name in raw.names if name not in (roles.arrival, roles.type, roles.source_time)]
     for _, event in kinds.present:
         for field in event.fields:
             if field.name not in names and field.type.kind is not Kind.OPTIONAL:
-                hint = did_you_mean(field.name, names)
+                hint = did_you_mean(field.name, others)
                 raise InputError(f"{raw.name}: has no column {field.name!r}, a field of {event.name!r}{hint}")
         has_time = roles.source_time is not None or (roles.start is not None and event.name in intervals)
+        if roles.is_history and not has_time and needs_source_time(plan, event.name, is_history=True):
+            raise InputError(
+                f"{raw.name}: has neither a column {ARRIVAL!r}, the arrival time, nor a column {SOURCE_TIME!r}, the"
+                f" source time of {event.name!r}{did_you_mean(ARRIVAL, others) or did_you_mean(SOURCE_TIME, others)};"
+                " other columns can be named as these"
+            )
         if not has_time and needs_source_time(plan, event.name, roles.is_history):
             raise InputError(
                 f"{raw.name}: has no column {SOURCE_TIME!r}, the source time of {event.name!r}"
-                f"{did_you_mean(SOURCE_TIME, names)}; another column can be named as the source time"
+                f"{did_you_mean(SOURCE_TIME, others)}; another column can be named as the source time"
             )
 
 
@@ -93,7 +100,7 @@ def _read_field(
         owners[list(kinds.written)] = False
     if converted.bad is not None:
         for row in np.flatnonzero(converted.bad & owners).tolist():
-            refusals.refuse(row, f"{raw.cell(field.name, row)!r} is not a value of {field.name!r} ({field.type})")
+            refusals.refuse(row, f"{raw.shown(field.name, row)} is not a value of {field.name!r} ({field.type})")
     if owners.all():
         return converted.values
     return pc.if_else(pa.array(owners), converted.values, pa.nulls(len(raw), converted.values.type))

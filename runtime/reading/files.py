@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from querylang.errors import InputError
+from runtime.reading.formats.asked import EVERYTHING, Asked, shortened
 from runtime.reading.formats.csv_files import read_csv
 from runtime.reading.formats.frames import read_frame
 from runtime.reading.formats.json_files import read_json
@@ -17,9 +19,8 @@ from runtime.reading.formats.parquet_files import read_parquet
 from runtime.reading.formats.raw_table import RawTable, joined, one_line
 from runtime.reading.formats.yaml_files import read_yaml
 
-Reader = Callable[[Path, str, Collection[str]], Iterator[RawTable]]
-"""Reads a file in parts, from its path, the source's name, and the columns with few different
-values.
+Reader = Callable[[Path, str, Asked], Iterator[RawTable]]
+"""Reads a file in parts, from its path, the source's name, and what is asked of it.
 
 Raises InputError and Arrow's errors."""
 
@@ -35,36 +36,48 @@ FORMATS: Mapping[str, Reader] = {
 """File suffixes and their readers. A new format is a file in `formats` and a line here."""
 
 
-def read_raw(table: Any, name: str | None = None, few_values: Collection[str] = ()) -> RawTable:
+def read_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> RawTable:
     """All of a table in one; otherwise as `iter_raw`."""
-    return joined(list(iter_raw(table, name, few_values)))
+    return joined(list(iter_raw(table, name, asked)))
 
 
-def iter_raw(table: Any, name: str | None = None, few_values: Collection[str] = ()) -> Iterator[RawTable]:
-    """The parts of a table: a Parquet file's row groups, anything else in one. Raises InputError.
+def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> Iterator[RawTable]:
+    """The parts of a table: files in blocks, anything else in one. Raises InputError.
 
     table: a path, a pandas, Polars or Arrow table, or a list of mappings
     name: the source's name; None = the file's name, or `table`
-    few_values: text columns with few different cells; they may come as dictionaries
+    asked: what is needed, and limits
     """
     if isinstance(table, str | Path):
-        yield from _read_path(Path(table), name or Path(table).name, few_values)
+        yield from _read_path(Path(table), name or Path(table).name, asked)
     elif isinstance(table, Sequence):
-        yield of_mappings(table, name or "table")
+        yield of_mappings(table, name or "table", asked)
     else:
         yield read_frame(table, name or "table")
 
 
-def _read_path(path: Path, name: str, few_values: Collection[str]) -> Iterator[RawTable]:
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder, not a table")
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
+def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
+    refuse_special(path)
     reader = FORMATS.get(path.suffix.lower())
     if reader is None:
         found = f"unknown table format {path.suffix.lower()}" if path.suffix else "no suffix that names a table format"
         raise InputError(f"{path}: {found}; known: {' '.join(FORMATS)}")
     try:
-        yield from reader(path, name, few_values)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
+        yield from reader(path, name, asked)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path}: cannot be read as a table: {one_line(error)}") from error
+
+
+def refuse_special(path: Path) -> None:
+    """Raise InputError for a path that is not a file with content; it is not opened."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:  # such as a name that is too long, or has a zero byte
+        told = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{shortened(repr(str(path)))}: cannot be a file: {told}") from None
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: is a folder, not a table")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: is a device or a pipe, not a file")

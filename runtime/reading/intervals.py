@@ -13,6 +13,7 @@ from querylang.errors import nearest
 from runtime.columns.arrivals import Shape
 from runtime.columns.timestamps import parse_times
 from runtime.instants import NO_TIME
+from runtime.reading.formats.raw_table import cell_of, text_column
 from runtime.reading.refusals import Refusals
 
 WORDS = {shape.name.lower(): shape for shape in Shape}
@@ -58,7 +59,7 @@ def read_intervals(
     has_end = ends.micros != NO_TIME
     shapes = np.where(has_end, np.int8(Shape.INTERVAL), np.int8(Shape.POINT))
     if shape is not None:
-        words = pc.utf8_lower(pc.utf8_trim_whitespace(pc.cast(shape, pa.string())))
+        words = pc.utf8_lower(pc.utf8_trim_whitespace(text_column(shape)))
         found = pc.index_in(words, value_set=pa.array(list(WORDS)))
         known = pc.fill_null(found, _UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int8)
         shapes = np.where(pc.is_null(words).to_numpy(zero_copy_only=False), shapes, known)
@@ -76,7 +77,7 @@ def read_intervals(
 
 
 def _cell(column: pa.Array | None, row: int) -> object:
-    return None if column is None else column[row].as_py()
+    return None if column is None else cell_of(column[row])
 
 
 def _problem(shape: int, word: object, end: object, is_bad: bool, has_end: bool) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from runtime.columns.timestamps import NUMBER
 from runtime.reading.formats.raw_table import RawTable
 
 
@@ -26,12 +24,21 @@ class Refusals:
         if cell is None:
             self.refuse(row, f"{name!r} is empty")
             return
-        is_number = re.fullmatch(NUMBER, str(cell).strip()) is not None
-        why = "is outside of the years 1 to 9999; is it in milliseconds?" if is_number else "is not a time"
-        self.refuse(row, f"{cell!r} in {name!r} {why}")
+        why = "is outside of the years 1 to 9999; is it in milliseconds?" if _is_number(cell) else "is not a time"
+        self.refuse(row, f"{self._raw.shown(name, row)} in {name!r} {why}")
 
     def reports(self) -> Iterator[tuple[int, str]]:
         """Every refused row with its place, the reason and the raw row."""
         for row, reason in self._reasons.items():
             place, raw = self._raw.describe(int(self._raw.numbers[row]))
             yield row, f"{place}: {reason}: {raw}"
+
+
+def _is_number(cell: object) -> bool:
+    """Whether a cell is a number, or text that is one."""
+    text = str(cell)
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text and any(map(str.isdigit, text))  # neither infinity nor NaN

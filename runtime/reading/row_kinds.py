@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from runtime.interpreter.event_text import EventTextError, fields_of, parse_even
 from runtime.interpreter.values import Event, World
 from runtime.reading.column_names import TYPE, did_you_mean
 from runtime.reading.control_events import control_name
-from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.refusals import Refusals
 
 CONTROL_EVENTS = (
@@ -108,7 +107,8 @@ def _of_column(column: pa.Array, plan: Plan, refusals: Refusals) -> RowKinds:
     cells = [*encoded.dictionary.to_pylist(), ""]  # the last one is for nulls
     codes = pc.fill_null(encoded.indices, len(cells) - 1).to_numpy()
     world = PlanWorld(plan)
-    meanings = [_meaning(cell.strip(), plan, world) for cell in cells]
+    indexes = _indexes(plan)
+    meanings = [_meaning(cell.strip(), plan, indexes, world) for cell in cells]
     kinds = np.array([meaning.kind for meaning in meanings], np.int16)[codes]
     texts: NDArray[np.object_] | None = None
     if any(meaning.text is not None for meaning in meanings):
@@ -125,14 +125,6 @@ def _of_column(column: pa.Array, plan: Plan, refusals: Refusals) -> RowKinds:
     return RowKinds(kinds, texts, written, _present(in_columns, plan))
 
 
-def _as_text(column: pa.Array) -> pa.Array:
-    """The cells as text; objects as JSON, without the parts that are null."""
-    if pa.types.is_struct(column.type):
-        cells = [None if cell is None else _as_json(cell) for cell in column.to_pylist()]
-        return pa.array(cells, pa.string())
-    return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
-
-
 _AS_READ = pa.dictionary(pa.int32(), pa.string())
 """The dictionaries that Parquet files give; others are encoded again."""
 
@@ -140,26 +132,20 @@ _AS_READ = pa.dictionary(pa.int32(), pa.string())
 def _as_dictionary(column: pa.Array) -> pa.DictionaryArray:
     """The column with each text stored once."""
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        if kind.equals(_AS_READ) and not column.dictionary.null_count:
-            return column
-        column = pc.cast(column, kind.value_type)
-    return _as_text(column).dictionary_encode()
+    if pa.types.is_dictionary(kind) and kind.equals(_AS_READ) and not column.dictionary.null_count:
+        return column
+    return text_column(column).dictionary_encode()
 
 
-def _as_json(cell: Mapping[str, object]) -> str:
-    return json.dumps({name: value for name, value in cell.items() if value is not None}, default=str)
-
-
-def _meaning(cell: str, plan: Plan, world: World) -> _Meaning:
+def _meaning(cell: str, plan: Plan, indexes: Mapping[str, int], world: World) -> _Meaning:
     if not cell:
         return _Meaning(RecordKind.TICK)
-    index = event_index(plan, cell)
+    index = _index(indexes, cell)
     if index is not None:
         return _Meaning(index)
     if cell.startswith("{"):  # only control events are written as JSON
         name = control_name(cell)
-        is_meant = is_control(name) and event_index(plan, name) is None
+        is_meant = is_control(name) and _index(indexes, name) is None
         return _Meaning(RecordKind.CONTROL if is_meant else RecordKind.UNKNOWN_TYPE, text=cell)
     if "(" not in cell:
         return _Meaning(RecordKind.UNKNOWN_TYPE, text=cell)
@@ -169,7 +155,7 @@ def _meaning(cell: str, plan: Plan, world: World) -> _Meaning:
         if is_control(cell.partition("(")[0].strip()):
             return _Meaning(RecordKind.CONTROL, text=cell)
         return _Meaning(RecordKind.MALFORMED, problem=str(error))
-    index = event_index(plan, event.name)
+    index = _index(indexes, event.name)
     if index is None:
         is_meant = is_control(event.name)
         return (
@@ -190,8 +176,12 @@ def is_control(name: str) -> bool:
 
 def event_index(plan: Plan, name: str) -> int | None:
     """The index of an event type in the plan; None = unknown. The name may lack the package."""
-    names = [event.name for event in plan.events]
-    if name in names:
-        return names.index(name)
-    short = name.rpartition(".")[2]
-    return names.index(short) if short in names else None
+    return _index(_indexes(plan), name)
+
+
+def _indexes(plan: Plan) -> Mapping[str, int]:
+    return {event.name: index for index, event in reversed(list(enumerate(plan.events)))}
+
+
+def _index(indexes: Mapping[str, int], name: str) -> int | None:
+    return indexes.get(name, indexes.get(name.rpartition(".")[2]))

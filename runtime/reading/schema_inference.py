@@ -15,10 +15,11 @@ from querylang.plan.library import DECIMAL_PLACES
 from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
-from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, STANDARD, TYPE, ColumnNames
+from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, STANDARD, TYPE, ColumnNames, with_names
 from runtime.reading.conversion import NO_PLAN, convert, is_time
 from runtime.reading.files import read_raw
-from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.formats.asked import Asked
+from runtime.reading.formats.raw_table import RawTable, text_column
 
 _WHOLE_DIGITS = 38 - DECIMAL_PLACES
 
@@ -35,7 +36,7 @@ def infer_schemas(*tables: Any, names: ColumnNames = STANDARD, event: str = "") 
     found: dict[str, dict[str, Type]] = {}
     declared = _declared({ARRIVAL: names.arrival, TYPE: names.type, SOURCE_TIME: names.source_time})
     for table in tables:
-        raw = read_raw(table)
+        raw = with_names(read_raw(table, None, Asked(max_record=names.max_record)), names.of_roles)
         for name, rows in _rows_by_type(raw, names.type or TYPE, event):
             fields = found.setdefault(name, {})
             for field, type_ in _inferred(raw, rows, declared):
@@ -51,7 +52,7 @@ def _rows_by_type(raw: RawTable, column: str, event: str) -> Iterator[tuple[str,
         if event:
             yield event, np.ones(len(raw.columns), np.bool_)
         return
-    names = pc.utf8_trim_whitespace(pc.cast(raw.columns.column(column).combine_chunks(), pa.string()))
+    names = pc.utf8_trim_whitespace(text_column(raw.column(column)))
     for name in pc.unique(names).to_pylist():
         if name and "(" not in name:
             yield name, pc.fill_null(pc.equal(names, name), False).to_numpy(zero_copy_only=False)
@@ -66,7 +67,7 @@ def _inferred(raw: RawTable, rows: NDArray[np.bool_], declared: set[str]) -> Ite
     is_all = bool(rows.all())
     for name in raw.columns.column_names:
         if name and name not in declared:
-            column = raw.columns.column(name).combine_chunks()
+            column = raw.column(name)
             column = column if is_all else column.filter(pa.array(rows))
             type_ = _type_of(column, raw.has_types)
             if type_ is not None and (is_all or column.null_count < len(column)):

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
-from runtime.reading.assembly import assemble, in_order_of_table, in_order_of_time
-from runtime.reading.column_names import STANDARD, TYPE, ColumnNames, find_roles
+from runtime.reading.assembly import assemble, in_order_of_arrival
+from runtime.reading.column_names import STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
 from runtime.reading.field_columns import check_columns, read_fields
 from runtime.reading.files import iter_raw, read_raw
+from runtime.reading.formats.asked import Asked
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.plan_needs import interval_events, timed_events
 from runtime.reading.plausibility import warning_of
@@ -67,28 +68,35 @@ def read_arrivals(table: Any, plan: Plan, names: ColumnNames = STANDARD, *, sour
 
 def read_table(table: Any, plan: Plan, names: ColumnNames, source: str | None = None, place: int = 0) -> TableRecords:
     """As `read_arrivals`, with what else is known about the table; `place` as in `Arrivals`."""
-    return _read(read_raw(table, source, few_values=(names.type or TYPE,)), plan, names, place)
+    return _read(read_raw(table, source, _asked(plan, names)), plan, names, place)
 
 
 def iter_arrivals(
     table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None, place: int = 0
 ) -> Iterator[Arrivals]:
-    """As `read_arrivals`, in parts: a Parquet file's row groups, anything else at once.
+    """As `read_arrivals`, in parts: files in blocks, anything else at once.
 
     place: `_place` of all records, as in `Arrivals`
 
-    Arrival never decreases from part to part, except that parts of a history are sorted one by one.
+    Each part is sorted by arrival. A part may begin before the one before it ends.
     """
-    floor = NO_TIME
-    for part in iter_raw(table, source, few_values=(names.type or TYPE,)):
-        read = _read(part, plan, names, place, floor)
-        if len(read.arrivals) and not read.is_history:
-            floor = max(floor, int(read.arrivals.system("arrival").max()))
+    before = NO_TIME
+    for part in iter_raw(table, source, _asked(plan, names)):
+        read = _read(part, plan, names, place, before)
+        if len(read.arrivals):
+            before = int(read.arrivals.system("arrival")[np.argmax(read.numbers)])
         yield read.arrivals
 
 
-def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, floor: int = NO_TIME) -> TableRecords:
+def _asked(plan: Plan, names: ColumnNames) -> Asked:
+    """What the readers of files need to know about a plan."""
+    wanted = frozenset(name.casefold() for name in needed_names(plan, names))
+    return Asked((names.type or TYPE,), wanted, names.max_record)
+
+
+def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int = NO_TIME) -> TableRecords:
     """Run the stages of reading; the first reason to refuse a row is the one that is reported."""
+    raw = with_names(raw, needed_names(plan, names))
     refusals = Refusals(raw)
     roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
     kinds = read_kinds(raw, plan, roles.type, refusals)
@@ -98,6 +106,5 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, floor: int 
     timed = kinds.is_event_of(timed_events(plan), plan)
     warning = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
     records = assemble(raw, plan, kinds, fields, times, refusals, place)
-    in_order = in_order_of_time if roles.is_history else in_order_of_table
-    arrivals, numbers = in_order(records, floor)
+    arrivals, numbers = in_order_of_arrival(records, before)
     return TableRecords(arrivals, numbers, roles.is_history, warning)

@@ -1,113 +1,224 @@
-"""CSV files: all cells as text; a record that is not a row spoils no other."""
+"""CSV files: all cells as text; a record that is not a row spoils no other.
+
+A file is read in blocks, so that memory does not grow with it.
+"""
 
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.reading.formats.raw_table import RawTable, Unreadable, one_line
+from runtime.reading.formats.asked import MOST_NAMES, Asked, shortened
+from runtime.reading.formats.blocks import Blocks
+from runtime.reading.formats.csv_records import (
+    Records,
+    fits,
+    has_stray_quotes,
+    separate_records,
+    what_is_wrong,
+    whole_records,
+)
+from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, one_line
+
+_STRAY = "a quote is not closed, or occurs inside a cell"
 
 
-def read_csv(path: Path, name: str, _few_values: Collection[str]) -> Iterator[RawTable]:
-    """The whole file as one table."""
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    if b"\n" not in data:
-        data = data.replace(b"\r", b"\n")
-    records = _records(data)
-    header = _header(path, records)
-    try:
-        columns = _parse(data[records.ends[0] :], header)
-    except pa.ArrowInvalid:
-        columns = None
-    if columns is None or len(columns) != len(records.starts) - 1 or data.count(b'"') % 2 == 1:
-        yield _good_records(name, records, header)
-    else:
-        yield RawTable(name, columns, np.arange(1, len(columns) + 1), records.describe, has_types=False)
+def read_csv(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
+    """The file in parts; a file without rows is one empty table."""
+    with path.open("rb") as file:
+        blocks = Blocks(file)
+        blocks.accept_returns()
+        header = _header(path, blocks, asked.max_record)
+        parts = _Parts(name, header, blocks, asked)
+        is_empty = True
+        while blocks.waiting or not blocks.is_end:
+            part = parts.read_next()
+            if part is not None:
+                is_empty = False
+                yield part
+        if is_empty:
+            yield parts.without_rows([])
 
 
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """The records of a CSV file as byte ranges, header included, without blank lines.
-
-    data: the whole file
-    starts, ends: by record: its bytes, line end included
-    line_ends: positions of all line feeds in the file
-    """
-
-    data: bytes
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    line_ends: NDArray[np.int64]
-
-    def raw(self, index: int) -> str:
-        """A record as text, without its line end."""
-        return self.data[self.starts[index] : self.ends[index]].decode("utf-8", "replace").rstrip("\r\n")
-
-    def describe(self, index: int) -> tuple[str, str]:
-        """Place and raw text; the header is record 0, so that rows count from 1."""
-        line = int(np.searchsorted(self.line_ends, self.starts[index])) + 1
-        return f"line {line}", self.raw(index)
-
-    def rows(self) -> list[bytes]:
-        """The records below the header."""
-        return [self.data[start:end] for start, end in zip(self.starts[1:], self.ends[1:], strict=True)]
-
-
-def _records(data: bytes, *, whole_lines: bool = False) -> _Records:
-    """Split a file at line ends outside of quotes; with `whole_lines` at every line end."""
-    content = np.frombuffer(data, np.uint8)
-    line_ends = np.flatnonzero(content == ord("\n"))
-    ends = line_ends + 1
-    if not whole_lines and b'"' in data:
-        quotes = np.flatnonzero(content == ord('"'))
-        ends = ends[np.searchsorted(quotes, line_ends) % 2 == 0]
-    if len(data) and (not len(ends) or ends[-1] != len(data)):
-        ends = np.append(ends, len(data))
-    starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
-    lengths, first = ends - starts, content[starts]
-    blank = (lengths == 1) & (first == ord("\n")) | (lengths == 2) & (first == ord("\r"))
-    return _Records(data, starts[~blank], ends[~blank], line_ends)
-
-
-def _header(path: Path, records: _Records) -> list[str]:
-    if not len(records.starts):
+def _header(path: Path, blocks: Blocks, longest: int) -> list[str]:
+    """The names of the columns, which the first record is."""
+    records = whole_records(blocks.waiting, is_end=blocks.is_end)
+    while not len(records) and not blocks.is_end and len(blocks.waiting) <= longest:
+        blocks.fill()
+        records = whole_records(blocks.waiting, is_end=blocks.is_end)
+    if not len(records) and not blocks.waiting.strip():
         raise InputError(f"{path}: is empty; a CSV table begins with a row of column names")
+    if not len(records):
+        raise InputError(f"{path}: its first line is not a row of column names: it does not end")
     try:
-        (header,) = csv.reader([records.raw(0)], strict=True)
+        (header,) = csv.reader([records.raw(0).decode("utf-8", "replace")], strict=True)
     except (csv.Error, ValueError) as error:
         raise InputError(f"{path}: its first line is not a row of column names: {one_line(error)}") from error
-    repeated = [column for index, column in enumerate(header) if column and column in header[:index]]
-    if repeated:
-        raise InputError(f"{path}: duplicate column {repeated[0]!r} in the header")
+    seen: set[str] = set()
+    for column in header:
+        if column and column in seen:
+            raise InputError(f"{path}: duplicate column {shortened(column)!r} in the header")
+        seen.add(column)
+    blocks.take(int(records.ends[0]))
     return header
 
 
-def _parse(data: bytes, header: Sequence[str]) -> pa.Table:
+class _Parts:
+    """The tables of a file, below its header.
+
+    chosen: the columns that are kept; of very many, only those that are needed
+    number: of the next record, from 1
+    """
+
+    def __init__(self, name: str, header: Sequence[str], blocks: Blocks, asked: Asked) -> None:
+        self.name = name
+        self.header = header
+        self.blocks = blocks
+        self.asked = asked
+        self.number = 1
+        self.chosen = self.header
+        if len(self.header) > MOST_NAMES and asked.wanted is not None:
+            needed = [column for column in self.header if column.casefold() in asked.wanted]
+            self.chosen = needed or self.header[:1]
+
+    def read_next(self) -> RawTable | None:
+        """The records that are waiting; None = more of the file is needed, or all lines are blank."""
+        blocks, longest = self.blocks, self.asked.max_record
+        records = whole_records(blocks.waiting, is_end=blocks.is_end)
+        part = self._at_once(records)
+        if part is None:
+            records = separate_records(blocks.waiting, len(self.header), is_end=blocks.is_end)
+            part = self._one_by_one(records)
+        if records.end:
+            blocks.take(records.end)
+        elif len(blocks.waiting) > longest:
+            part = self._without_first()
+        else:
+            blocks.fill()
+        return part
+
+    def without_rows(self, unreadable: Sequence[Unreadable]) -> RawTable:
+        """A table of records that are not rows."""
+        none = np.empty(0, np.int64)
+        return RawTable(self.name, _parse(b"", self.header, self.chosen), none, _nothing, unreadable, has_types=False)
+
+    def _at_once(self, records: Records) -> RawTable | None:
+        """All records as rows; None = some are not, or there are none."""
+        if not len(records) or records.lengths.max() > self.asked.max_record:
+            return None
+        if has_stray_quotes(records):
+            return None
+        data = records.data[: records.end]
+        try:
+            columns = _parse(data, self.header, self.chosen)
+        except pa.ArrowInvalid:
+            return None
+        if len(columns) != len(records):
+            return None
+        return RawTable(self.name, columns, self._numbers(records), self._describe(records), has_types=False)
+
+    def _one_by_one(self, records: Records) -> RawTable | None:
+        """The records that are rows, with what is wrong with each of the others."""
+        if not len(records):
+            return None
+        cells, longest = len(self.header), self.asked.max_record
+        is_long = records.lengths > longest
+        good = fits(records.data, records.starts, records.ends, cells) & ~is_long
+        columns = _parse(_joined(records, good), self.header, self.chosen)
+        if len(columns) != good.sum():
+            raise pa.ArrowInvalid("its lines are not rows of cells")
+        describe, numbers = self._describe(records), self._numbers(records)
+        unreadable = []
+        for index in np.flatnonzero(~good).tolist():
+            reason = self.asked.too_long if is_long[index] else what_is_wrong(records.raw(index), cells)
+            place, raw = describe(int(numbers[index]))
+            unreadable.append(Unreadable(int(numbers[index]), place, reason, raw))
+        return RawTable(self.name, columns, numbers[good], describe, unreadable, has_types=False)
+
+    def _numbers(self, records: Records) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        first = self.number
+        self.number += len(records)
+        return np.arange(first, self.number)
+
+    def _describe(self, records: Records) -> Describe:
+        first, line = self.number, self.blocks.line
+        return lambda number: (f"line {line + records.line(number - first)}", records.text(number - first))
+
+    def _without_first(self) -> RawTable:
+        """Skip a record that is longer than the limit, or only a line whose quote is stray."""
+        blocks = self.blocks
+        line, start = blocks.line, blocks.place
+        head = blocks.waiting.partition(b"\n")[0]
+        reason = self.asked.too_long
+        if not _may_go_on(head) or not _skip_record(blocks):
+            reason = _STRAY
+            blocks.go_back(start, line)
+            blocks.skip_line()
+        raw = shortened(head[: 1 << 16].decode("utf-8", "replace").rstrip("\r"))
+        found = Unreadable(self.number, f"line {line}", reason, raw)
+        self.number += 1
+        return self.without_rows([found])
+
+
+def _may_go_on(line: bytes) -> bool:
+    """Whether the last quote of a line is where a cell may begin, or the line is not at its end."""
+    quote = line.rfind(b'"')
+    return quote <= 0 or line[quote - 1 : quote] in (b",", b'"')
+
+
+def _skip_record(blocks: Blocks) -> bool:
+    """Go on behind the first record; False = its last quote is not closed."""
+    open_quotes = 0
+    while True:
+        content = np.frombuffer(blocks.waiting, np.uint8)
+        line_ends = np.flatnonzero(content == ord("\n"))
+        quotes = np.flatnonzero(content == ord('"'))
+        ends = line_ends[(np.searchsorted(quotes, line_ends) + open_quotes) % 2 == 0]
+        if len(ends):
+            blocks.take(int(ends[0]) + 1)
+            return True
+        open_quotes = (open_quotes + len(quotes)) % 2
+        blocks.take(len(blocks.waiting))
+        if blocks.is_end:
+            return open_quotes == 0
+        blocks.fill()
+
+
+def _nothing(number: int) -> tuple[str, str]:
+    raise AssertionError(f"there is no row {number}")
+
+
+def _joined(records: Records, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> bytes:
+    """The chosen records, each with a line end."""
+    pairs = zip(records.starts[chosen].tolist(), records.ends[chosen].tolist(), strict=True)
+    joined = b"".join([records.data[start:end] for start, end in pairs])
+    return joined if joined.endswith(b"\n") or not joined else joined + b"\n"
+
+
+def _parse(data: bytes, header: Sequence[str], chosen: Sequence[str]) -> pa.Table:
     """All cells as text. An empty cell is null, `""` is the empty string. Raises ArrowInvalid."""
     if not data.strip():
-        return pa.table([pa.array([], pa.string()) for _ in header], names=header)
+        return pa.table([pa.array([], pa.string()) for _ in chosen], names=chosen)
     table = pa.csv.read_csv(
         pa.BufferReader(data),
-        read_options=pa.csv.ReadOptions(column_names=header, block_size=1 << 24),
+        read_options=pa.csv.ReadOptions(column_names=header, block_size=max(1 << 24, len(data) + 1)),
         parse_options=pa.csv.ParseOptions(newlines_in_values=b'"' in data),
         convert_options=pa.csv.ConvertOptions(
             column_types=dict.fromkeys(header, pa.binary()),
+            include_columns=[] if chosen is header else chosen,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],
         ),
     )
-    return pa.table([_decoded(column) for column in table.columns], names=header)
+    return pa.table([_decoded(column) for column in table.columns], names=chosen)
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -116,41 +227,3 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     except pa.ArrowInvalid:  # a cell is not UTF-8: show replacement characters
         cells = [None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()]
         return pa.chunked_array([pa.array(cells, pa.string())])
-
-
-# One cell: text without quotes, or quoted text in which every quote is doubled, or nothing.
-_CELL = rb'(?:[^",\r\n][^,\r\n"]*|"(?:[^"]|"")*")?'
-
-
-def _good_records(name: str, records: _Records, header: Sequence[str]) -> RawTable:
-    """The records that are rows, with what is wrong with each of the others.
-
-    A stray quote makes one record of all lines up to the next quote. Then every line is taken as a
-    record, so that the quote spoils its own line only.
-    """
-    pattern = re.compile(rb"%s(?:,%s){%d}\r?\n?" % (_CELL, _CELL, len(header) - 1))
-    found = records.rows()
-    good = np.array([pattern.fullmatch(record) is not None for record in found], np.bool_)
-    if any(b"\n" in record.rstrip() for record, fits in zip(found, good, strict=True) if not fits):
-        by_line = _records(records.data, whole_lines=True)
-        if len(by_line.starts) > len(records.starts):
-            return _good_records(name, by_line, header)
-    kept = [
-        record if record.endswith(b"\n") else record + b"\n" for record, fits in zip(found, good, strict=True) if fits
-    ]
-    columns = _parse(b"".join(kept), header)
-    if len(columns) != len(kept):
-        raise pa.ArrowInvalid("its lines are not rows of cells")
-    unreadable = []
-    for number in (np.flatnonzero(~good) + 1).tolist():
-        place, raw = records.describe(number)
-        unreadable.append(Unreadable(number, place, _what_is_wrong(raw, len(header)), raw))
-    return RawTable(name, columns, np.flatnonzero(good) + 1, records.describe, unreadable, has_types=False)
-
-
-def _what_is_wrong(raw: str, cells: int) -> str:
-    try:
-        (found,) = csv.reader([raw], strict=True)
-    except (csv.Error, ValueError):
-        return "a quote is not closed, or occurs inside a cell"
-    return "a quote occurs inside a cell" if len(found) == cells else f"{len(found)} cells where the header has {cells}"

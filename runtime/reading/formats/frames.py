@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,17 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.errors import InputError
+from runtime.interpreter.json_text import NOT_TEXT
+from runtime.reading.formats.asked import shortened
 from runtime.reading.formats.mappings import column_of
-from runtime.reading.formats.raw_table import RawTable, of_columns
+from runtime.reading.formats.raw_table import RawTable, of_columns, one_line
 
 
 def read_frame(table: Any, name: str) -> RawTable:
     """A table in memory; raises InputError for any other object."""
-    columns = _as_arrow(table)
+    columns = _as_arrow(table, name)
+    refuse_repeated(columns.column_names, name)
     return of_columns(name, columns, _declared(table, columns))
 
 
-def _as_arrow(table: Any) -> pa.Table:
+def _as_arrow(table: Any, name: str) -> pa.Table:
     if isinstance(table, pa.Table):
         return table
     if isinstance(table, pa.RecordBatch):
@@ -27,7 +31,7 @@ def _as_arrow(table: Any) -> pa.Table:
     if hasattr(table, "to_arrow"):
         return pa.table(table.to_arrow())
     if _is_pandas(table):
-        return _of_pandas(table)
+        return _of_pandas(table, name)
     raise InputError(f"a {type(table).__name__} is not a table; give a path or a pandas, Polars or Arrow table")
 
 
@@ -41,15 +45,31 @@ def _is_pandas(table: Any) -> bool:
     return hasattr(table, "iloc")
 
 
-def _of_pandas(frame: Any) -> pa.Table:
+def _of_pandas(frame: Any, name: str) -> pa.Table:
+    refuse_repeated(list(map(str, frame.columns)), name)
     columns = {}
-    for position, name in enumerate(frame.columns):
+    for position, label in enumerate(map(str, frame.columns)):
         values = frame.iloc[:, position]
-        if values.dtype == object:
-            columns[str(name)] = column_of([None if _is_missing(value) else value for value in values])
-        else:
-            columns[str(name)] = pa.array(values, from_pandas=True)
+        place = f"{name}: column {label!r}"
+        try:
+            if values.dtype == object:
+                columns[label] = column_of([None if _is_missing(value) else value for value in values], place)
+            else:
+                columns[label] = pa.array(values, from_pandas=True)
+        except UnicodeEncodeError:
+            raise InputError(f"{place}: a cell {NOT_TEXT}") from None
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InputError(f"{place} cannot be read: {one_line(error)}") from error
     return pa.table(columns)
+
+
+def refuse_repeated(names: Sequence[str], table: str) -> None:
+    """Raise InputError for two columns of one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{table}: duplicate column {shortened(name)!r}")
+        seen.add(name)
 
 
 def _is_missing(value: Any) -> bool:

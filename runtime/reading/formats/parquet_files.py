@@ -1,26 +1,176 @@
-"""Parquet files, one row group at a time."""
+"""Parquet files, in parts of bounded size.
+
+A small file may unfold to any size: one long text in a dictionary, repeated a million times. So
+sizes are found before columns are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 
-from runtime.reading.formats.raw_table import RawTable, of_columns
+from querylang.errors import InputError
+from runtime.reading.formats.asked import Asked, size_text
+from runtime.reading.formats.frames import refuse_repeated
+from runtime.reading.formats.raw_table import RawTable, Unreadable, of_columns
+
+_PART = 64 << 20
+"""How much text a part may have, in bytes, unless a single row has more."""
+
+_ROWS = 1 << 20
+"""Most rows of a part."""
+
+_RECORDS, _TIMES = 16, 200
+"""A file may unfold to so many of the longest records, or to so many times its size."""
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12, "FIXED_LEN_BYTE_ARRAY": 16}
+"""Bytes of one value."""
 
 
-def read_parquet(path: Path, name: str, few_values: Collection[str]) -> Iterator[RawTable]:
-    """The file's row groups; a file without any is one empty table.
-
-    few_values: text columns with few different cells; they are read as dictionaries
-    """
+def read_parquet(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
+    """The file's row groups, large ones in parts; a file without any is one empty table."""
     schema = pa.parquet.read_schema(path)
-    encoded = [part.name for part in schema if part.name in few_values and pa.types.is_string(part.type)]
-    file = pa.parquet.ParquetFile(path, read_dictionary=encoded)
-    first = 1
-    for group in range(max(file.num_row_groups, 1)):
-        columns = file.read_row_group(group) if file.num_row_groups else file.read()
-        yield of_columns(name, columns, frozenset(columns.column_names), first)
-        first += len(columns)
+    refuse_repeated(schema.names, name)
+    encoded = [part.name for part in schema if part.name in asked.few_values and pa.types.is_string(part.type)]
+    with pa.parquet.ParquetFile(path, read_dictionary=encoded) as file:
+        size = _Size(path, asked)
+        for group in range(file.num_row_groups):
+            size.add(_fixed_size(file, group))
+        first = 1
+        for group in range(file.num_row_groups):
+            for columns in _parts(path, file, group, encoded, size):
+                yield _without_long_rows(of_columns(name, columns, frozenset(columns.column_names), first), asked)
+                first += len(columns)
+        if not file.num_row_groups:
+            yield of_columns(name, schema.empty_table(), frozenset(schema.names))
+
+
+class _Size:
+    """How much a file has unfolded to, in bytes."""
+
+    def __init__(self, path: Path, asked: Asked) -> None:
+        self.path = path
+        self.asked = asked
+        self.most = max(_RECORDS * asked.max_record, _TIMES * path.stat().st_size)
+        self.found = 0
+
+    def add(self, size: int) -> None:
+        """Raise InputError if it is too much."""
+        self.found += size
+        if self.found > self.most:
+            raise InputError(
+                f"{self.path}: unfolds to more than {size_text(self.most)}, from {size_text(self.path.stat().st_size)};"
+                f" if that is right, set a larger `max_record` than {size_text(self.asked.max_record)}"
+            )
+
+
+def _fixed_size(file: pa.parquet.ParquetFile, group: int) -> int:
+    """What a row group unfolds to at least: values of fixed size, and pages of text."""
+    found = file.metadata.row_group(group)
+    columns = [found.column(number) for number in range(found.num_columns)]
+    return sum(max(c.num_values * _WIDTHS.get(c.physical_type, 0), c.total_uncompressed_size) for c in columns)
+
+
+def _parts(path: Path, file: pa.parquet.ParquetFile, group: int, encoded: list[str], size: _Size) -> Iterator[pa.Table]:
+    rows = file.metadata.row_group(group).num_rows
+    longest = max(
+        (_longest_text(path, file, group, column) for column in _repeated_texts(file, group, encoded)), default=0
+    )
+    at_once = min(_ROWS, max(1, _PART // longest) if longest else _ROWS)
+    if rows <= at_once:
+        columns = file.read_row_group(group)
+        size.add(_text_size(columns))
+        yield columns
+        return
+    for batch in file.iter_batches(at_once, row_groups=[group]):
+        columns = pa.Table.from_batches([batch])
+        size.add(_text_size(columns))
+        yield columns
+
+
+def _repeated_texts(file: pa.parquet.ParquetFile, group: int, encoded: list[str]) -> Iterator[int]:
+    """The numbers of the columns whose text may be stored once and used often."""
+    found = file.metadata.row_group(group)
+    for number in range(found.num_columns):
+        column = found.column(number)
+        is_repeated = column.has_dictionary_page or "DELTA_BYTE_ARRAY" in column.encodings
+        if column.physical_type == "BYTE_ARRAY" and is_repeated and column.path_in_schema not in encoded:
+            yield number
+
+
+def _longest_text(path: Path, file: pa.parquet.ParquetFile, group: int, number: int) -> int:
+    """The length of the longest text in the dictionary of a column, times the values of a row."""
+    column = file.metadata.row_group(group).column(number)
+    values = -(-column.num_values // max(file.metadata.row_group(group).num_rows, 1))
+    if not column.has_dictionary_page:
+        return max(column.total_uncompressed_size, 1) * values  # each text may repeat the one before
+    if column.num_values * column.total_uncompressed_size <= _PART:
+        return 0  # all of it is small
+    with pa.parquet.ParquetFile(path, read_dictionary=[column.path_in_schema]) as own:
+        batch = next(own.iter_batches(1, row_groups=[group], columns=[column.path_in_schema]), None)
+    if batch is None:
+        return 0
+    return values * _longest_in(batch.column(0))
+
+
+def _longest_in(column: pa.Array) -> int:
+    """The longest text of the dictionaries inside of a column."""
+    if pa.types.is_dictionary(column.type):
+        return _longest_in(column.dictionary)
+    if pa.types.is_struct(column.type):
+        return max(map(_longest_in, column.flatten()), default=0)
+    if pa.types.is_map(column.type):
+        return max(_longest_in(column.keys), _longest_in(column.items))
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return _longest_in(column.values)
+    if len(column) and _is_text(column.type):
+        return int(pc.max(pc.binary_length(column)).as_py() or 0)
+    return 0
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(
+        is_one(kind)
+        for is_one in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    )
+
+
+def _text_size(columns: pa.Table) -> int:
+    """Bytes of the columns of text; others are known from the file's own description."""
+    sizes = (
+        _decoded_size(column.combine_chunks()) if pa.types.is_dictionary(column.type) else column.nbytes
+        for column in columns.columns
+        if _is_text(column.type) or pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type)
+    )
+    return sum(sizes)
+
+
+def _decoded_size(column: pa.DictionaryArray) -> int:
+    if not _is_text(column.type.value_type) or not len(column.dictionary):
+        return 0
+    lengths = pc.cast(pc.binary_length(column.dictionary), pa.int64())
+    return int(pc.sum(lengths.take(column.indices)).as_py() or 0)
+
+
+def _without_long_rows(raw: RawTable, asked: Asked) -> RawTable:
+    """Rows that are longer than the limit are unreadable."""
+    if raw.columns.nbytes <= asked.max_record:
+        return raw
+    lengths = np.zeros(len(raw), np.int64)
+    for column in raw.columns.columns:
+        if _is_text(column.type):
+            lengths += pc.fill_null(pc.cast(pc.binary_length(column), pa.int64()), 0).to_numpy()
+    is_long = lengths > asked.max_record
+    if not is_long.any():
+        return raw
+    unreadable = [
+        Unreadable(number, f"row {number}", asked.too_long, f"{length:,} bytes")
+        for number, length in zip(raw.numbers[is_long].tolist(), lengths[is_long].tolist(), strict=True)
+    ]
+    columns = raw.columns.filter(pa.array(~is_long))
+    return RawTable(raw.name, columns, raw.numbers[~is_long], raw.describe, unreadable, declared=raw.declared)

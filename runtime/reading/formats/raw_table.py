@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from runtime.reading.formats.asked import shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +67,61 @@ class RawTable:
         return names
 
     def column(self, name: str) -> pa.Array:
-        """A column as one array, dictionaries decoded."""
-        column = self.columns.column(name).combine_chunks()
-        if pa.types.is_dictionary(column.type):
-            return pc.cast(column, column.type.value_type)
-        return column
+        """A column as one array, dictionaries and runs decoded."""
+        return plain_array(self.columns.column(name).combine_chunks())
 
     def cell(self, name: str, row: int) -> Any:
         """A cell as a Python value; `row` counts from 0."""
-        return cell_of(self.columns, name, row)
+        return cell_of(self.columns.column(name)[row])
+
+    def shown(self, name: str, row: int) -> str:
+        """A cell for messages."""
+        return cell_text(self.columns.column(name)[row])
 
 
-def cell_of(columns: pa.Table, name: str, row: int) -> Any:
-    """A cell as a Python value; a date that Python cannot represent as text."""
-    cell = columns.column(name)[row]
+def plain_array(column: pa.Array) -> pa.Array:
+    """The same values in the usual form of their type."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return plain_array(pc.cast(column, kind.value_type))
+    if pa.types.is_run_end_encoded(kind):
+        return plain_array(pc.run_end_decode(column))
+    return pc.cast(column, pa.string()) if pa.types.is_string_view(kind) else column
+
+
+def cell_of(cell: pa.Scalar) -> Any:
+    """A cell as a Python value; what Python cannot represent, such as some dates, as text."""
     try:
         return cell.as_py()
     except (OverflowError, ValueError):
+        pass
+    try:
         return cell.cast(pa.string()).as_py()
+    except pa.ArrowException:
+        return f"a {cell.type}"
+
+
+def cell_text(cell: pa.Scalar) -> str:
+    """A cell for messages."""
+    return shortened(repr(cell_of(cell)))
+
+
+def text_column(column: pa.Array) -> pa.Array:
+    """The cells as text: objects and lists as JSON, without the parts that are null."""
+    column = plain_array(column)
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if not pa.types.is_nested(kind):
+        try:
+            return pc.cast(column, pa.string())
+        except pa.ArrowException:
+            pass
+    return as_text([_without_nulls(cell_of(cell)) for cell in column])
+
+
+def _without_nulls(cell: Any) -> Any:
+    return {name: value for name, value in cell.items() if value is not None} if isinstance(cell, dict) else cell
 
 
 def of_columns(name: str, columns: pa.Table, declared: frozenset[str] = frozenset(), first: int = 1) -> RawTable:
@@ -94,21 +134,71 @@ def joined(parts: Sequence[RawTable]) -> RawTable:
     """All rows of all parts of a table."""
     if len(parts) == 1:
         return parts[0]
-    columns = pa.concat_tables([part.columns for part in parts], promote_options="permissive")
-    return of_columns(parts[0].name, columns, parts[0].declared)
+    firsts = [_first_number(part) for part in parts]
+
+    def describe(number: int) -> tuple[str, str]:
+        return parts[bisect_right(firsts, number) - 1].describe(number)
+
+    return RawTable(
+        parts[0].name,
+        _concatenated([part.columns for part in parts]),
+        np.concatenate([part.numbers for part in parts]),
+        describe,
+        [record for part in parts for record in part.unreadable],
+        parts[0].has_types,
+        parts[0].declared,
+    )
+
+
+def _first_number(part: RawTable) -> int:
+    """The number of the first record, readable or not."""
+    numbers = [record.number for record in part.unreadable[:1]] + part.numbers[:1].tolist()
+    return min(numbers, default=0)
+
+
+def _concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """All rows; a column that has types in different tables which no type holds is text."""
+    tables = [table for table in tables if len(table)] or list(tables[:1])
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        pass
+    names = dict.fromkeys(name for table in tables for name in table.column_names)
+    return pa.table({name: _joined_column(name, tables) for name in names})
+
+
+def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
+    parts = [table.column(name) if name in table.column_names else pa.nulls(len(table)) for table in tables]
+    alone = [pa.table({"": part}) for part in parts]
+    try:
+        return pa.concat_tables(alone, promote_options="permissive").column(0)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.chunked_array([as_text(part.to_pylist()) for part in parts], pa.string())
 
 
 def _describe_rows(columns: pa.Table, first: int) -> Describe:
     def describe(number: int) -> tuple[str, str]:
-        row = {name: cell_of(columns, name, number - first) for name in columns.column_names}
-        return f"row {number}", as_json(row)
+        row = {name: cell_of(columns.column(name)[number - first]) for name in columns.column_names}
+        return f"row {number}", shortened(as_json(row))
 
     return describe
 
 
+def as_text(values: Sequence[Any]) -> pa.Array:
+    """Values of different types as text."""
+    return pa.array([_text_of(value) for value in values], pa.string())
+
+
+def _text_of(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return as_json(value) if isinstance(value, bool | list | dict) else str(value)
+
+
 def as_json(value: Any) -> str:
     """A value as JSON, for people: what JSON does not have is shown as text."""
-    return json.dumps(value, default=str, ensure_ascii=False)
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def one_line(error: Exception) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from querylang.errors import FileErrors, InputError
+from runtime.reading.formats.asked import Asked
 from runtime.reading.formats.mappings import of_mappings
 from runtime.reading.formats.raw_table import RawTable
 from runtime.yaml_reader import YamlError, file_text, read_nodes, value_of
 
 
-def read_yaml(path: Path, name: str, _few_values: Collection[str]) -> Iterator[RawTable]:
+def read_yaml(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
     """The whole file as one table; raises FileErrors with all values that cannot be read."""
     found: list[tuple[int | None, str]] = []
     try:
@@ -24,4 +25,4 @@ def read_yaml(path: Path, name: str, _few_values: Collection[str]) -> Iterator[R
     rows = document.get("rows") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise InputError(f"{path}: a YAML table is a list of rows, or a mapping with `rows`")
-    yield of_mappings(rows, name)
+    yield of_mappings(rows, name, asked)

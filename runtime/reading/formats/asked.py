@@ -1,0 +1,54 @@
+"""What is asked of the readers of files, and the limits that hold for every table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+MAX_RECORD = 16 << 20
+"""How long a record may be, in bytes, where users do not say it."""
+
+MOST_NAMES = 1_000
+"""How many different names the objects of a JSON table may have together, nested ones included.
+
+A table has a cell for each row and name. Where there are more, only the columns that the queries
+need are kept.
+"""
+
+MOST_SHOWN = 1_000
+"""How many characters of a record or cell messages show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a reader.
+
+    few_values: text columns with few different cells; they may come as dictionaries
+    wanted: the names of the columns that are needed, in lower case; None = all
+    max_record: length of the longest record that is read, in bytes; longer ones are unreadable
+    """
+
+    few_values: Collection[str] = ()
+    wanted: Collection[str] | None = None
+    max_record: int = MAX_RECORD
+
+    @property
+    def too_long(self) -> str:
+        """Why a longer record is unreadable."""
+        return f"longer than {size_text(self.max_record)}, the limit `max_record`"
+
+
+EVERYTHING = Asked()
+
+
+def size_text(size: int) -> str:
+    """`16 MB`."""
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")):
+        if size >= unit:
+            return f"{size // unit:,} {name}" if size % unit == 0 else f"{size / unit:,.1f} {name}"
+    return f"{size} bytes"
+
+
+def shortened(text: str) -> str:
+    """A text for a message, cut off if it is long."""
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"

@@ -1,0 +1,188 @@
+"""Split CSV bytes into records, and tell which of them are rows. All in time proportional to size.
+
+A record ends at a line end outside of quotes. A stray quote would make one record of all lines up
+to the next quote. So where lines with an odd number of quotes do not make a row together, the
+first of them is not a row, and the lines behind it stand by themselves.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.reading.formats.asked import shortened
+
+Integers = NDArray[np.int64]
+
+_QUOTE, _COMMA, _LINE_FEED, _RETURN = (ord(character) for character in '",\n\r')
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of a part of a CSV file, in order, without blank lines.
+
+    data: the part
+    starts, ends: by record: its bytes, line end included
+    line_ends: positions of all line feeds in the part
+    end: how much of `data` the records and blank lines are
+    """
+
+    data: bytes
+    starts: Integers
+    ends: Integers
+    line_ends: Integers
+    end: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def raw(self, index: int) -> bytes:
+        """A record without its line end."""
+        return self.data[self.starts[index] : self.ends[index]].rstrip(b"\r\n")
+
+    def text(self, index: int) -> str:
+        """The beginning of a record, for messages."""
+        return shortened(self.raw(index).decode("utf-8", "replace"))
+
+    def line(self, index: int) -> int:
+        """How many lines of the part are before a record."""
+        return int(np.searchsorted(self.line_ends, self.starts[index]))
+
+    @property
+    def lengths(self) -> Integers:
+        """By record: its bytes, line end included."""
+        return self.ends - self.starts
+
+
+def whole_records(data: bytes, *, is_end: bool) -> Records:
+    """The records that end in `data`, by the quotes alone.
+
+    is_end: nothing follows, so that the last record needs no line end
+    """
+    content = np.frombuffer(data, np.uint8)
+    line_ends = np.flatnonzero(content == _LINE_FEED)
+    ends = line_ends + 1
+    if b'"' in data:
+        quotes = np.flatnonzero(content == _QUOTE)
+        ends = ends[np.searchsorted(quotes, line_ends) % 2 == 0]
+    if is_end and len(data) and (not len(ends) or ends[-1] != len(data)):
+        ends = np.append(ends, len(data))
+    return _without_blank_lines(data, ends, line_ends)
+
+
+def _without_blank_lines(data: bytes, ends: Integers, line_ends: Integers) -> Records:
+    content = np.frombuffer(data, np.uint8)
+    starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
+    lengths, first = ends - starts, content[starts]
+    blank = (lengths == 1) & (first == _LINE_FEED) | (lengths == 2) & (first == _RETURN)
+    return Records(data, starts[~blank], ends[~blank], line_ends, int(ends[-1]) if len(ends) else 0)
+
+
+def separate_records(data: bytes, cells: int, *, is_end: bool) -> Records:
+    """The records that end in `data`, so that a stray quote spoils its own line only.
+
+    cells: how many cells a row has
+    """
+    content = np.frombuffer(data, np.uint8)
+    line_ends = np.flatnonzero(content == _LINE_FEED)
+    ends = line_ends + 1
+    if is_end and len(data) and (not len(ends) or ends[-1] != len(data)):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
+    quotes = np.flatnonzero(content == _QUOTE)
+    counts = np.diff(np.searchsorted(quotes, np.concatenate([starts, ends[-1:]])))
+    odd = np.flatnonzero(counts % 2)
+    are_rows = _are_rows(data, starts[odd], ends[odd], cells)
+    lines = odd.tolist()
+    is_inside = np.zeros(len(ends), np.bool_)  # the record goes on behind this line
+    at, used = 0, len(ends)
+    while at < len(lines):
+        if at + 1 == len(lines):
+            used = used if is_end else lines[at]
+            break
+        if are_rows[at]:
+            is_inside[lines[at] : lines[at + 1]] = True
+        at += 2 if are_rows[at] else 1
+    return _without_blank_lines(data, ends[:used][~is_inside[:used]], line_ends)
+
+
+def _are_rows(data: bytes, starts: Integers, ends: Integers, cells: int) -> list[bool]:
+    """By line with an odd number of quotes: whether it makes a row together with the next one."""
+    found = np.zeros(len(starts), np.bool_)
+    for first in (0, 1):  # pairs that do not overlap
+        begin, end = starts[first:-1:2], ends[first + 1 :: 2]
+        found[first:-1:2] = fits(data, begin, end, cells)
+    are_rows: list[bool] = found.tolist()
+    return are_rows
+
+
+def has_stray_quotes(records: Records) -> bool:
+    """Whether a quote is where none may be, although each record has an even number of them."""
+    data = records.data
+    if b'"' not in data:
+        return False
+    content = np.frombuffer(data, np.uint8)[: records.end]
+    quotes = np.flatnonzero(content == _QUOTE)
+    if len(quotes) % 2:
+        return True
+    opening, closing = quotes[::2], quotes[1::2]
+    before = content[np.maximum(opening - 1, 0)]
+    after = content[np.minimum(closing + 1, len(content) - 1)]
+    may_open = (opening == 0) | np.isin(before, (_COMMA, _QUOTE, _LINE_FEED))
+    may_close = (closing + 1 == len(content)) | np.isin(after, (_COMMA, _LINE_FEED, _RETURN, _QUOTE))
+    return not (may_open.all() and may_close.all())
+
+
+def fits(data: bytes, starts: Integers, ends: Integers, cells: int) -> NDArray[np.bool_]:
+    """By record: whether it is a row of so many cells, with quotes only where they may be."""
+    if not len(starts):
+        return np.zeros(0, np.bool_)
+    content = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(content == _QUOTE)
+    first_quote = np.searchsorted(quotes, starts)
+    good = (np.searchsorted(quotes, ends) - first_quote) % 2 == 0
+
+    # A quote opens a cell, or closes it, or is one of two that mean one.
+    record = np.searchsorted(starts, quotes, "right") - 1
+    is_within = (record >= 0) & (quotes < ends[record])
+    opens = (np.arange(len(quotes)) - first_quote[record]) % 2 == 0
+    before, after = content[np.maximum(quotes - 1, 0)], content[np.minimum(quotes + 1, len(content) - 1)]
+    may_open = (quotes == starts[record]) | (before == _COMMA) | (before == _QUOTE)
+    may_close = (quotes + 1 == ends[record]) | np.isin(after, (_COMMA, _LINE_FEED, _RETURN, _QUOTE))
+    good[record[is_within & np.where(opens, ~may_open, ~may_close)]] = False
+
+    commas = _outside(np.flatnonzero(content == _COMMA), quotes, starts, ends)
+    good &= np.bincount(commas, minlength=len(starts)) == cells - 1
+
+    returns = np.flatnonzero(content == _RETURN)
+    is_before = content[np.minimum(returns + 1, len(content) - 1)] == _LINE_FEED
+    is_last = np.isin(returns + 1, ends)
+    good[_outside(returns[~is_before & ~is_last], quotes, starts, ends)] = False
+    return good
+
+
+def _outside(places: Integers, quotes: Integers, starts: Integers, ends: Integers) -> Integers:
+    """The records that have these places outside of quotes."""
+    record = np.searchsorted(starts, places, "right") - 1
+    is_within = (record >= 0) & (places < ends[record])
+    record, places = record[is_within], places[is_within]
+    is_outside = (np.searchsorted(quotes, places) - np.searchsorted(quotes, starts)[record]) % 2 == 0
+    found: Integers = record[is_outside]
+    return found
+
+
+def what_is_wrong(record: bytes, cells: int) -> str:
+    """Why a record is not a row."""
+    if b'"' not in record:
+        found_cells = record.count(b",") + 1
+        if found_cells == cells:
+            return "a line end inside of a cell without quotes"
+        return f"{found_cells} cells where the header has {cells}"
+    try:
+        (found,) = csv.reader([record.decode("utf-8", "replace")], strict=True)
+    except (csv.Error, ValueError):
+        return "a quote is not closed, or occurs inside a cell"
+    return "a quote occurs inside a cell" if len(found) == cells else f"{len(found)} cells where the header has {cells}"

@@ -1,0 +1,109 @@
+"""Lines of JSON objects as columns, by Arrow's reader.
+
+Arrow's reader makes a cell for every line and name. A hostile text has new names in each line. So
+the names are learned from few lines at a time, and the others are read with what is known.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.json
+
+from runtime.reading.formats.asked import MOST_NAMES
+
+_FEW = 1 << 15
+"""From how many bytes names and types are learned at once."""
+
+_CELLS_PER_BYTE = 4
+"""Most cells for each byte of text; an honest table has fewer than one."""
+
+
+def parse_lines(data: bytes) -> pa.Table | None:
+    """The objects of all lines, which are not nested too deeply.
+
+    None = a line is broken, or Arrow's types would change a value, or there are too many names.
+    """
+    try:
+        return _parsed(data)
+    except (ValueError, AttributeError, RecursionError, pa.ArrowException):
+        return None
+
+
+def _parsed(data: bytes) -> pa.Table | None:
+    view = memoryview(data)
+    known: pa.Schema | None = None
+    parts: list[pa.Table] = []
+    at, size = 0, _FEW
+    while at < len(data):
+        end = data.find(b"\n", at + size) + 1 or len(data)
+        chunk = view[at:end]
+        lines = data.count(b"\n", at, end) + 1
+        part = None
+        if known is not None:
+            if _are_too_many(known, lines, len(chunk)):
+                return None
+            part = _with_known_names(chunk, known)
+            if part is None and size > _FEW:
+                size = _FEW
+                continue
+            size *= 8
+        if part is None:
+            part = _with_new_names(chunk)
+            if part is None or _are_too_many(part.schema, lines, len(chunk)):
+                return None
+            schemas = [part.schema] if known is None else [known, part.schema]
+            known = pa.unify_schemas(schemas, promote_options="permissive")
+        if len(part) not in (lines, lines - 1) and len(part) != _not_blank(chunk):
+            return None
+        parts.append(part)
+        at = end
+    return pa.concat_tables(parts, promote_options="permissive") if parts else None
+
+
+def _not_blank(chunk: memoryview) -> int:
+    return sum(1 for line in bytes(chunk).split(b"\n") if line.strip())
+
+
+def _with_known_names(chunk: memoryview, known: pa.Schema) -> pa.Table | None:
+    """The lines as objects of these names and types; None = some are not."""
+    try:
+        return _read(chunk, known, "error")
+    except pa.ArrowInvalid:
+        return None
+
+
+def _with_new_names(chunk: memoryview) -> pa.Table | None:
+    """The lines with the types that fit them; text that looks like a time remains text."""
+    first = json.loads(bytes(chunk).lstrip().partition(b"\n")[0])
+    text = pa.schema([(key, pa.string()) for key, value in first.items() if isinstance(value, str)])
+    found = _read(chunk, text, "infer")
+    plain = pa.schema([field.with_type(_without_times(field.type)) for field in found.schema])
+    return found if plain == found.schema else _read(chunk, plain, "error")
+
+
+def _read(chunk: memoryview, schema: pa.Schema, others: Literal["infer", "error"]) -> pa.Table:
+    options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
+    return pa.json.read_json(pa.BufferReader(chunk), parse_options=options)
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return kind
+
+
+def _are_too_many(schema: pa.Schema, lines: int, size: int) -> bool:
+    """Whether there are too many names, or too many cells for so little text."""
+    names = sum(_leaves(field.type) for field in schema)
+    return names > MOST_NAMES or names * lines > _CELLS_PER_BYTE * size + 100_000
+
+
+def _leaves(kind: pa.DataType) -> int:
+    return 1 + sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))

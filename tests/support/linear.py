@@ -1,0 +1,31 @@
+"""Measure that work takes time in proportion to its input."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+MOST = 2.5
+"""How many times as long twice the input may take."""
+
+_MEASURABLE = 0.05
+
+
+def growth(run: Callable[[int], object], size: int) -> float:
+    """How many times as long twice the input takes, in processor time.
+
+    run: works on an input of a size
+    size: to begin with; it is doubled until the time can be measured
+    """
+    run(size)  # what is done once
+    seconds = _seconds(run, size)
+    while seconds < _MEASURABLE:
+        size *= 2
+        seconds = _seconds(run, size)
+    return min(_seconds(run, 2 * size) for _ in range(2)) / max(seconds, _seconds(run, size))
+
+
+def _seconds(run: Callable[[int], object], size: int) -> float:
+    start = time.process_time()
+    run(size)
+    return time.process_time() - start
