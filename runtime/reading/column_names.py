@@ -23,7 +23,7 @@ PLACES = ("source", "partition", "offset")
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """How users want a table to be read; a name None = the standard one, whose column may be absent.
+    """How users want a table to be read; a name None = the standard one; its column may be absent.
 
     arrival: instead of `at`
     type: instead of `event`

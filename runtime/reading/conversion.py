@@ -223,12 +223,12 @@ def _cast(column: pa.Array, target: pa.DataType) -> Converted:
 
 
 def _in_range(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """The numbers with null where the target cannot hold them, so that the others are cast at once."""
+    """The numbers, with null where the target cannot hold them; others are then cast at once."""
     kind = column.type
     if target != pa.int64() or not (pa.types.is_floating(kind) or kind == pa.uint64()):
         return column
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         if pa.types.is_floating(kind):
             fits = (np.floor(values) == values) & (np.abs(values) < 2.0**63)
         else:

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from runtime.reading.formats.raw_table import RawTable
 
 
+_LONGEST_NUMBER = 1_000
+"""Longer text is not looked at as a number."""
+
+
 class Refusals:
     """The rows of one table that cannot be read, each with the first reason found."""
 
@@ -37,6 +41,8 @@ class Refusals:
 def _is_number(cell: object) -> bool:
     """Whether a cell is a number, or text that is one."""
     text = str(cell)
+    if len(text) > _LONGEST_NUMBER:
+        return False
     try:
         float(text)
     except ValueError:

@@ -18,11 +18,9 @@ def growth(run: Callable[[int], object], size: int) -> float:
     size: to begin with; it is doubled until the time can be measured
     """
     run(size)  # what is done once
-    seconds = _seconds(run, size)
-    while seconds < _MEASURABLE:
+    while _seconds(run, size) < _MEASURABLE:
         size *= 2
-        seconds = _seconds(run, size)
-    return min(_seconds(run, 2 * size) for _ in range(2)) / max(seconds, _seconds(run, size))
+    return min(_seconds(run, 2 * size) for _ in range(3)) / min(_seconds(run, size) for _ in range(3))
 
 
 def _seconds(run: Callable[[int], object], size: int) -> float:

@@ -41,7 +41,7 @@ class Blocks:
         return taken
 
     def skip_line(self) -> None:
-        """Go on behind the next line end."""
+        """Continue behind the next line end."""
         end = self.waiting.find(b"\n") + 1
         while not end and self.waiting:
             self.take(len(self.waiting))

@@ -89,7 +89,7 @@ class _Parts:
             self.chosen = needed or self.header[:1]
 
     def read_next(self) -> RawTable | None:
-        """The records that are waiting; None = more of the file is needed, or all lines are blank."""
+        """The records that are waiting; None = more of the file is needed, or lines are blank."""
         blocks, longest = self.blocks, self.asked.max_record
         records = whole_records(blocks.waiting, is_end=blocks.is_end)
         part = self._at_once(records)
@@ -174,7 +174,7 @@ def _may_go_on(line: bytes) -> bool:
 
 
 def _skip_record(blocks: Blocks) -> bool:
-    """Go on behind the first record; False = its last quote is not closed."""
+    """Continue behind the first record; False = its last quote is not closed."""
     open_quotes = 0
     while True:
         content = np.frombuffer(blocks.waiting, np.uint8)

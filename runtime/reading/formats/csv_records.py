@@ -97,7 +97,7 @@ def separate_records(data: bytes, cells: int, *, is_end: bool) -> Records:
     odd = np.flatnonzero(counts % 2)
     are_rows = _are_rows(data, starts[odd], ends[odd], cells)
     lines = odd.tolist()
-    is_inside = np.zeros(len(ends), np.bool_)  # the record goes on behind this line
+    is_inside = np.zeros(len(ends), np.bool_)  # the record continues behind this line
     at, used = 0, len(ends)
     while at < len(lines):
         if at + 1 == len(lines):

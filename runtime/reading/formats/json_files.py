@@ -169,7 +169,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _has_deep_line(data: bytes) -> bool:
-    """Whether a line might be nested too deeply; usual ones have one bracket, at their beginning."""
+    """Whether a line might be nested too deeply; usual ones only begin with a bracket."""
     inner = data.count(b"[") + data.count(b"{") - data.count(b"\n{")
     if inner <= DEEPEST:
         return False
@@ -180,7 +180,7 @@ def _has_deep_line(data: bytes) -> bool:
 
 
 def _line_places(data: bytes, first: int) -> list[tuple[str, str]]:
-    """Place and beginning of each line that is not blank; `first`: the number of the first line."""
+    """Place and beginning of each line that is not blank; `first`: number of the first line."""
     lines = enumerate(data.split(b"\n"), first)
     return [
         (f"line {number}", shortened(line.strip().decode("utf-8", "replace"))) for number, line in lines if line.strip()
