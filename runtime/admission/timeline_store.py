@@ -80,5 +80,11 @@ class TimelineStore:
             self.hot = self.hot.filter(pa.array(is_ahead))
 
     def restore(self, table: pa.Table) -> None:
-        """Replaces all timelines by those of saved state."""
-        self.hot = table.cast(self.hot.schema)
+        """Replaces all timelines by those of saved state; ValueError if they cannot be."""
+        restored = table.cast(self.hot.schema)
+        own = [name for name in restored.column_names if name not in COLUMNS.values()]
+        if any(column.null_count for column in restored.columns):
+            raise ValueError("a timeline has no source, no key or no time")
+        if own and len(restored.group_by(own).aggregate([])) < len(restored):
+            raise ValueError("there are two timelines of one source and key")
+        self.hot = restored

@@ -21,6 +21,7 @@ from runtime.engine.call_rows import CallRecords
 from runtime.engine.error_rows import control_errors, stopped_instances
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.snapshot import StateError, decode, encode
+from runtime.engine.state_checks import integer
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.reading.control_events import ControlEvents, SetDelayedEventsLeeway
 from runtime.results.discards import refused_at_source
@@ -130,17 +131,18 @@ class Engine:
         header, tables = decode(data)
         engine = Engine(plan, matcher)
         try:
-            engine._clock = int(header["clock"])
+            engine._clock = integer(header["clock"])
             engine._leeway = None if header["leeway"] is None else SetDelayedEventsLeeway(*header["leeway"])
             engine._reported = list(header["told"])
+            queries = dict(header["queries"].items())
             for runner in engine._runners:
                 name = runner.query.title
-                if name in header["queries"]:
+                if name in queries:
                     own = {
                         key.rpartition("/")[2]: table for key, table in tables.items() if key.rpartition("/")[0] == name
                     }
-                    runner.state.restore(header["queries"][name], own)
-        except (KeyError, TypeError, ValueError, pa.ArrowInvalid) as error:
+                    runner.state.restore(queries[name], own)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
             raise StateError(f"this state does not fit the queries: {error}") from None
         return engine
 

@@ -16,6 +16,7 @@ from runtime.arrow_types import one_chunk
 from runtime.columns.keys import key_identity, plain_columns
 from runtime.engine.key_state import KeyState
 from runtime.engine.query_parts import QueryParts
+from runtime.engine.state_checks import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.trailing_waits import PendingWaits
 from runtime.policies.per_input import definitive_times, shares_clock
@@ -34,6 +35,9 @@ _pending: whether it is pending
 CUT_OFF = -1
 """In place of an input, in the bounds of a key: the bound is how many blocks in a row were cut
 off."""
+
+
+_MAY_BE_NULL = ("_text", "_adjusted", "_shape", "_end")
 
 
 class QueryState:
@@ -100,13 +104,34 @@ class QueryState:
         for part, now in self._identity().items():
             if header[part] != now:
                 raise ValueError(f"query {self._parts.query.title!r} had the {part} {header[part]}, now {now}")
-        keys = self.keys
-        keys.restore(tables["kept"].cast(keys.events.schema), tables["bounds"].cast(keys.bounds.schema))
-        if "waits" in tables:
-            self.waits.restore(tables["waits"])
+        query = self._parts.query
+        everywhere = np.array(header["everywhere"], np.int64)
+        if everywhere.shape != self.everywhere.shape:
+            raise ValueError(f"query {query.title!r} has {everywhere.size} bounds of {len(query.inputs)} inputs")
+        bounds = fitted(tables["bounds"], self.keys.bounds.schema, "bounds")
+        refuse_nulls(bounds, ("input", "bound"), "bounds")
+        refuse_outside(bounds, "input", CUT_OFF, len(query.inputs) - 1, "bounds")
+        self.keys.restore(self._events(tables["kept"], self.keys.events.schema, "kept"), bounds)
+        if query.trailing is not None:
+            waits = self._events(tables["waits"], self.waits.members.schema, "waits")
+            refuse_other_waits(waits, len(query.terms))
+            self.waits.restore(waits)
         self.clocks.restore(header.get("clocks", []), tables)  # older states have none
-        self.everywhere = np.array(header["everywhere"], np.int64)
-        self.hot_timer = int(header["next_due"])
+        self.everywhere = everywhere
+        self.hot_timer = integer(header["next_due"])
+
+    def _events(self, table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+        """A saved table of events, with no number that the kernels could not bear."""
+        events = fitted(table, schema, name)
+        own = [field.name for field in schema if field.name.startswith("_") and field.name not in _MAY_BE_NULL]
+        refuse_nulls(events, own, name)
+        refuse_outside(events, "_kind", 0, len(self._parts.plan.events) - 1, name)
+        kinds = np.unique(events.column("_kind").to_numpy()).astype(np.int64)
+        if (self._parts.selector.input_of(kinds) < 0).any():
+            raise ValueError(f"'{name}' has an event that is not of an input")
+        if any(key.null_count for key in self._parts.keys_of(events)):
+            raise ValueError(f"'{name}' has an event without a key")
+        return events
 
     def _identity(self) -> dict[str, Any]:
         """What a snapshot and the query have to agree in."""

@@ -49,10 +49,18 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     body = memoryview(data)[_PREFIX.size :]
     if zlib.crc32(body, length) != checksum:
         raise StateError("this state is damaged: its checksum does not fit")
+    try:
+        return _read(body, length)
+    except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
+        raise StateError(f"this state cannot be read: {error}") from error
+
+
+def _read(body: memoryview, length: int) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     index, at = json.loads(bytes(body[:length])), length
     tables = {}
     for name, size in index["tables"]:
         tables[name] = pa.ipc.open_stream(pa.py_buffer(body[at : at + size])).read_all()
+        tables[name].validate(full=True)  # kernels read columns without looking at bounds
         at += size
     return index["header"], tables
 

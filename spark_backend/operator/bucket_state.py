@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
+from runtime.engine.snapshot import StateError
+from spark_backend.operator.held_checks import refuse_impossible
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.container import ContainerError, pack, unpack
 from spark_backend.wire.packed_rows import HOME, GroupRecords
+from spark_backend.wire.partition_groups import PartitionGroup
 from spark_backend.wire.program import Program
 
 STATE_VERSION = 3
@@ -54,7 +59,8 @@ class SavedBucket:
             "clocks": self.clock.to_plain(),
             "held": [[item.group, item.is_copy, item.source, item.rank] for item in self.held],
         }
-        return pack(_USE, STATE_VERSION, header, [*self.snapshots, *(item.arrivals.to_bytes() for item in self.held)])
+        parts = [*self.snapshots, *(item.arrivals.to_bytes() for item in self.held)]
+        return pack(_USE, STATE_VERSION, header, parts, is_stored=True)
 
     @staticmethod
     def from_bytes(data: bytes) -> SavedBucket:
@@ -81,17 +87,31 @@ def open_state(program: Program, bucket: int, data: bytes | None) -> BucketState
         return BucketState(tuple(Engine(plan, program.matcher) for plan in plans))
     try:
         saved = SavedBucket.from_bytes(data)
-    except ContainerError as error:
-        raise InputError(f"the state of bucket {bucket} cannot be read: {error}") from error
-    if saved.buckets != program.buckets or len(saved.snapshots) != len(groups):
-        raise InputError(
-            f"the state of bucket {bucket} was written for {saved.buckets} buckets and {len(saved.snapshots)} partition"
-            f" groups; this run has {program.buckets} and {len(groups)}"
+        _refuse_other_shape(saved, program.buckets, groups)
+        engines = tuple(
+            Engine.restore(plan, snapshot, program.matcher)
+            for plan, snapshot in zip(plans, saved.snapshots, strict=True)
         )
-    engines = tuple(
-        Engine.restore(plan, snapshot, program.matcher) for plan, snapshot in zip(plans, saved.snapshots, strict=True)
-    )
+    except (ContainerError, StateError, *_IMPOSSIBLE) as error:
+        raise InputError(
+            f"the state of bucket {bucket} cannot be read: {error}. Restore the checkpoint from a copy,"
+            " or choose a new one and new sinks"
+        ) from error
     return BucketState(engines, saved.clock, saved.held)
+
+
+_IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, pa.ArrowException)
+"""What reading a header or a table raises whose content cannot be."""
+
+
+def _refuse_other_shape(saved: SavedBucket, buckets: int, groups: Sequence[PartitionGroup]) -> None:
+    if saved.buckets != buckets or len(saved.snapshots) != len(groups):
+        raise ContainerError(
+            f"it was written for {saved.buckets} buckets and {len(saved.snapshots)} partition groups; this run has"
+            f" {buckets} and {len(groups)}"
+        )
+    for item in saved.held:
+        refuse_impossible(item.arrivals, groups[item.group].plan)
 
 
 def close_state(program: Program, state: BucketState) -> SavedBucket:

@@ -8,43 +8,60 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
-_MAGIC = b"ENSUE\x01"
-_LENGTH = struct.Struct("<I")
+_MAGIC = b"ENSUE\x02"
+_PREFIX = struct.Struct("<6sII")
 
 
 class ContainerError(ValueError):
-    """The bytes are not a container, or one of another use or version."""
+    """The bytes are not a container, or one of another use or version, or they are damaged."""
 
 
-def pack(use: str, version: int, header: Mapping[str, Any], parts: Sequence[bytes]) -> bytes:
-    """One value; `header` is anything that JSON can hold, `parts` follow it in order."""
+def pack(
+    use: str, version: int, header: Mapping[str, Any], parts: Sequence[bytes], *, is_stored: bool = False
+) -> bytes:
+    """One value; `header` is anything that JSON can hold, `parts` follow it in order.
+
+    is_stored: the checksum covers the parts, too; without it, the header only
+    """
     lengths = [len(part) for part in parts]
-    text = json.dumps({"use": use, "version": version, "header": dict(header), "lengths": lengths}).encode()
-    return b"".join((_MAGIC, _LENGTH.pack(len(text)), text, *parts))
+    outer = {"use": use, "version": version, "header": dict(header), "lengths": lengths}
+    text = json.dumps(outer).encode()
+    checksum = _checksum(text, parts if is_stored else ())
+    return b"".join((_PREFIX.pack(_MAGIC, len(text), checksum), text, *parts))
 
 
-def unpack(use: str, version: int, data: bytes, older: Sequence[int] = ()) -> tuple[dict[str, Any], list[memoryview]]:
-    """The inverse of `pack`, without copying the parts; `older`: other versions that are accepted.
+def unpack(use: str, version: int, data: bytes) -> tuple[dict[str, Any], list[memoryview]]:
+    """The inverse of `pack`, without copying the parts.
 
-    Raises ContainerError for another use or version.
+    Raises ContainerError for another use or version, and for damage.
     """
     view = memoryview(data)
-    start = len(_MAGIC) + _LENGTH.size
-    if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < start:
-        raise ContainerError(f"not a {use} value of Ensue")
-    (length,) = _LENGTH.unpack(view[len(_MAGIC) : start])
-    outer = json.loads(bytes(view[start : start + length]))
-    if outer["use"] != use or outer["version"] not in (version, *older):
+    if len(view) < _PREFIX.size or bytes(view[: len(_MAGIC)]) != _MAGIC:
+        raise ContainerError(f"not a {use} value of this release of Ensue")
+    _, length, checksum = _PREFIX.unpack_from(view)
+    start = _PREFIX.size
+    text, content = bytes(view[start : start + length]), view[start + length :]
+    # of a stored value with parts, only the second one fits
+    if len(text) < length or (checksum != _checksum(text, ()) and checksum != _checksum(text, (content,))):
+        raise ContainerError(f"this {use} value is damaged: its checksum does not fit")
+    outer = json.loads(text)
+    if outer["use"] != use or outer["version"] != version:
         raise ContainerError(
             f"{outer['use']} value of version {outer['version']}; this release reads {use} of version {version}"
         )
-    parts, at = [], start + length
-    for size in outer["lengths"]:
-        parts.append(view[at : at + size])
-        at += size
-    if at != len(view):
-        raise ContainerError(f"a {use} value is truncated: {len(view)} of {at} bytes")
-    return outer["header"], parts
+    if sum(outer["lengths"]) != len(content):
+        raise ContainerError(f"a {use} value is truncated: {len(content)} of {sum(outer['lengths'])} bytes")
+    ends = [*accumulate(outer["lengths"])]
+    return outer["header"], [content[end - size : end] for end, size in zip(ends, outer["lengths"], strict=True)]
+
+
+def _checksum(text: bytes, parts: Sequence[bytes | memoryview]) -> int:
+    checksum = zlib.crc32(text, len(text))
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return checksum

@@ -32,7 +32,7 @@ DOORS = {
     "runtime.admission": "arrays interval_edges outcomes per_key query_clocks selection timeline_kinds",
     "runtime.matching": "choose find_every interface kernel.listing trailing_waits windows",
     "runtime.results": "block_outputs discards json_objects ledger match_table schemas",
-    "runtime.engine": "engine metrics",
+    "runtime.engine": "engine metrics snapshot",
     "runtime.replay": "loading replay steps",
     "spark_backend.wire": "clock container decode file_layouts packed_rows partition_groups program reports tagged_rows worker_calls",
     "spark_backend.operator": "job_clock spark_operator",

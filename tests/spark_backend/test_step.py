@@ -13,6 +13,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.replay.replay import read_records
 from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.clock import Clock
+from spark_backend.wire.container import pack
 from spark_backend.wire.packed_rows import Signal, pack_arrivals, unpack_row
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
@@ -114,7 +115,7 @@ def test_state_of_another_bucket_count_is_refused_by_name() -> None:
 
 def test_state_of_another_version_is_refused_by_name() -> None:
     program = Program.of(PLAN, buckets=1)
-    state = run_step(program, 0, None, [], 0).state.replace(b'"version": 3', b'"version": 9', 1)
+    state = pack("state", 9, {}, [], is_stored=True)
     with pytest.raises(InputError, match="state value of version 9; this release reads state of version 3"):
         run_step(program, 0, state, [], 1)
 
