@@ -29,6 +29,7 @@ from spark_backend.frames import bounded, streaming
 from spark_backend.session import get_session
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.clock import Clock
+from spark_backend.wire.clock_sources import Idle
 from spark_backend.wire.decode import matches_frame
 
 Frames = DataFrame | Mapping[str, DataFrame]
@@ -52,24 +53,32 @@ def stream(
     idle: str | None,
 ) -> DataFrame:
     """See `ensue.stream`."""
-    timeout = _idle_timeout(clock, idle)
+    given = _idle(clock, idle)
     plan = _plan_for_frames(load(queries), frames, options)
     reading = {name: _reading(options.columns, name) for name in _by_name(frames)}
-    return streaming.stream(frames, plan, control=control, clock=clock, idle=timeout, reading=reading)
+    return streaming.stream(
+        frames,
+        plan,
+        control=control,
+        clock=clock,
+        idle=given,
+        orderings=parse_orderings(options.ordering),
+        reading=reading,
+    )
 
 
-def _idle_timeout(clock: str, idle: str | None) -> int | None:
-    """The idle timeout in µs, None = no timeout. Raises InputError for a wrong timeout or clock."""
+def _idle(clock: str, idle: str | None) -> Idle | None:
+    """What the user says of idle sources. Raises InputError for a wrong length or clock."""
     if clock not in set(Clock):
         raise InputError(f"clock: unknown clock {clock!r}; expected {' or '.join(Clock)}")
     if idle is None:
-        return 0
+        return None
     if clock == Clock.PROCESSING:
         raise InputError("idle: has no effect with the clock 'processing', which always advances")
     length = None if idle == "none" else parse_duration(idle)
     if length is None and idle != "none":
         raise InputError(f"idle: {idle!r} is not a duration; expected one such as '1 second' or '500ms', or 'none'")
-    return length
+    return Idle(length)
 
 
 def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -> DataFrame:

@@ -12,6 +12,7 @@ from ensue.rendering.text_table import text_table
 from ensue.rendering.time_format import TimeFormat
 from runtime.results.ledger import Account, ledger_table
 from spark_backend.job.status import QueryStatus, Status, TimelineStatus
+from spark_backend.operator.job_clock import place_name
 
 SECOND = 1_000_000
 
@@ -43,9 +44,19 @@ def _head(status: Status) -> Iterator[str]:
         yield f"{status.name}: {activity}, no micro-batch has been written out yet"
         return
     yield f"{status.name}: {activity}; micro-batch {status.batch} of {TimeFormat(None, 3).text(status.moment)}"
-    slow = [_place(item.source, item.partition) for item in status.sources if item.holds_back]
+    slow = [place_name(item.source, item.partition) for item in status.sources if item.holds_back]
     holding = f", held back by {', '.join(slow)}" if slow else ""
-    yield f"clock: {_time_format(status).text(status.clock) or 'nothing has arrived'}{holding}"
+    yield f"clock: {_time_format(status).text(status.clock) or 'has not begun'}{holding}"
+    yield from _waiting(status)
+
+
+def _waiting(status: Status) -> Iterator[str]:
+    """What pending events and held records wait for, and what lets time go on without it."""
+    waiting = [query for query in status.queries if query.waits_for and (query.is_behind or query.pending)]
+    names = sorted({name for query in waiting for name in query.waits_for})
+    if names:
+        queries = ", ".join(query.query for query in waiting)
+        yield f"{queries}: time goes on with the next record of {', '.join(names)}; `idle` lets it go on without"
 
 
 def _time_format(status: Status) -> TimeFormat:
@@ -61,7 +72,7 @@ def _sources(status: Status) -> str:
     format_ = _time_format(status)
     rows = [
         [
-            _place(item.source, item.partition),
+            place_name(item.source, item.partition),
             format_.text(item.arrival),
             _seconds(item.behind),
             "holds time back" if item.holds_back else "" if item.arrival is not None else "nothing yet",
@@ -120,10 +131,6 @@ def _sizes(status: Status) -> Iterator[str]:
     if status.rates is not None:
         over = f"over {status.rates.batches} micro-batches"
         yield f"rates: {status.rates.records:.0f} events/s, {status.rates.matches:.1f} matches/s {over}"
-
-
-def _place(source: str, partition: int | None) -> str:
-    return f"{source}/{partition}" if partition else source
 
 
 def _seconds(micros: int | None) -> str:

@@ -35,12 +35,14 @@ class RecordKind(IntEnum):
     CONTROL: a control event
     MALFORMED: cannot be read
     UNKNOWN_TYPE: an event of a type that the plan does not have
+    AHEAD: arrived further in the future than its source allows
     """
 
     TICK = -1
     CONTROL = -2
     MALFORMED = -3
     UNKNOWN_TYPE = -4
+    AHEAD = -5
 
 
 class Shape(IntEnum):
@@ -76,6 +78,18 @@ SHAPE_FIELDS: tuple[pa.Field, ...] = (pa.field("_end", pa.int64()), pa.field("_s
 
 PLACES_OF_A_SOURCE = 1 << 40
 """Places that each source of a job has for its files."""
+
+
+MOVED_FIELD = pa.field("_moved", pa.bool_())
+"""A system column that is present only if a reader has moved records: which ones it has."""
+
+
+def is_moved(table: pa.Table) -> NDArray[np.bool_]:
+    """Which records arrive later than they say, because a reader has moved them."""
+    if MOVED_FIELD.name not in table.column_names:
+        return np.zeros(len(table), np.bool_)
+    moved = table.column(MOVED_FIELD.name).fill_null(False)
+    return moved.to_numpy().astype(np.bool_)
 
 
 def place_of(source: int, file: int = 0) -> int:
@@ -115,6 +129,7 @@ class Arrivals:
     _place: place of the file or table among all; of records that arrive together it decides first
     _end: end of an interval or end edge, µs; NO_TIME = none; absent if all events are points
     _shape: the event's `Shape`; absent if all events are points
+    _moved: the reader has moved `_arrival` to that of the record before it; absent if of none
     """
 
     table: pa.Table

@@ -25,6 +25,7 @@ from runtime.admission.timeline_kinds import NewRecords
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
+from runtime.engine.moves import Moves
 from runtime.engine.query_parts import QueryParts
 from runtime.engine.query_state import CUT_OFF, QueryState
 from runtime.instants import NEVER, NO_TIME
@@ -43,6 +44,7 @@ class CallRecords:
     table: as in `runtime.columns.arrivals`
     kinds: by record, its event type or `_kind`
     arrival: by record, µs; never before the clock
+    moves: which of them arrive later than they say
     controls: what its control events ask for
     now: the clock after all records and ticks, µs
     limit: timers run up to this moment, µs; NEVER = all
@@ -52,6 +54,7 @@ class CallRecords:
     table: pa.Table
     kinds: Integers
     arrival: Integers
+    moves: Moves
     controls: ControlEvents
     now: int
     limit: int

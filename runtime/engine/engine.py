@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.admission.query_clocks import CLOCK_SCHEMA
 from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals
+from runtime.columns.arrivals import Arrivals, is_moved
 from runtime.engine.call_rows import CallRecords
 from runtime.engine.error_rows import control_errors, stopped_instances
+from runtime.engine.moves import NO_MOVES, Moves
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
 from runtime.engine.snapshot import StateError, decode, encode
 from runtime.engine.state_checks import integer
@@ -40,6 +41,7 @@ class Engine:
         self.plan = plan
         self._runners = [QueryRunner(plan, query, matcher) for query in plan.queries]
         self._clock = NO_TIME
+        self._clock_without_idle = NO_TIME
         self._leeway: SetDelayedEventsLeeway | None = None
         self._account: Account = Counter()
         self._reported: list[list[str]] = []  # (query, instance) of error rows that were given
@@ -49,19 +51,26 @@ class Engine:
         """The largest arrival time or tick so far."""
         return None if self._clock == NO_TIME else self._clock
 
-    def process(self, arrivals: Arrivals, now: int | None = None) -> Results:
+    def process(self, arrivals: Arrivals, now: int | None = None, *, without_idle: int | None = None) -> Results:
         """Processes records, and runs all timers up to the clock.
 
-        `now` advances the clock after the records, µs; it never goes back. A record with an arrival
-        before the clock arrives at the clock.
+        A record with an arrival before the clock arrives at the clock, and is counted.
+
+        now: advances the clock after the records, µs; it never goes back
+        without_idle: where the clock would be if time had waited for every silent source, µs;
+            None = at the clock
         """
         table = in_arrival_order(arrivals.table)
-        arrival = np.maximum(table.column("_arrival").to_numpy(), self._clock)
+        written = table.column("_arrival").to_numpy()
+        arrival = np.maximum(written, self._clock)
+        moves = Moves(is_moved(table) | (written < self._clock), np.maximum(written, self._clock_without_idle))
         if len(arrival):
             self._clock = int(arrival[-1])
         if now is not None:
             self._clock = max(self._clock, now)
-        return self._run(table, arrival, self._clock)
+        reached = self._clock if without_idle is None else min(without_idle, self._clock)
+        self._clock_without_idle = max(self._clock_without_idle, reached)
+        return self._run(table, arrival, self._clock, moves)
 
     def flush(self) -> Results:
         """Ends the input and runs all timers that are left; the clock stops at the last one."""
@@ -117,6 +126,7 @@ class Engine:
         states = {runner.query.title: runner.state.snapshot() for runner in self._runners}
         header = {
             "clock": self._clock,
+            "clock_without_idle": self._clock_without_idle,
             "leeway": None if self._leeway is None else [self._leeway.leeway, self._leeway.reorder],
             "queries": {title: own for title, (own, _) in states.items()},
             "told": self._reported,
@@ -132,6 +142,8 @@ class Engine:
         engine = Engine(plan, matcher)
         try:
             engine._clock = integer(header["clock"])
+            # older states have none
+            engine._clock_without_idle = integer(header.get("clock_without_idle", header["clock"]))
             engine._leeway = None if header["leeway"] is None else SetDelayedEventsLeeway(*header["leeway"])
             engine._reported = list(header["told"])
             queries = dict(header["queries"].items())
@@ -151,15 +163,23 @@ class Engine:
         table, none = Arrivals.empty(self.plan).table, np.empty(0, np.int64)
         controls = ControlEvents.of(table, self.plan, self._leeway)
         for runner in self._runners:
-            runner.load_cold(CallRecords(table, none, none, controls, self._clock, self._clock))
+            runner.load_cold(CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock))
 
-    def _run(self, table: pa.Table, arrival: NDArray[np.int64], limit: int, *, is_last: bool = False) -> Results:
+    def _run(
+        self,
+        table: pa.Table,
+        arrival: NDArray[np.int64],
+        limit: int,
+        moves: Moves = NO_MOVES,
+        *,
+        is_last: bool = False,
+    ) -> Results:
         """Runs every query over records in order of arrival, and timers up to `limit`; then evicts
         at the clock."""
         kinds = table.column("_kind").to_numpy().astype(np.int64)
         controls = ControlEvents.of(table, self.plan, self._leeway)
         self._leeway = controls.leeway
-        records = CallRecords(table, kinds, arrival, controls, self._clock, limit, is_last)
+        records = CallRecords(table, kinds, arrival, moves, controls, self._clock, limit, is_last)
         outcomes, carries = [], []
         for runner in self._runners:
             outcome, carry = runner.run(records)

@@ -30,6 +30,7 @@ from runtime.engine.call_rows import (
     wanted_records,
     with_ends,
 )
+from runtime.engine.moved_records import moved_records
 from runtime.engine.query_parts import query_parts
 from runtime.engine.query_state import CUT_OFF, STATE_FIELDS, QueryState
 from runtime.instants import NEVER, NO_TIME
@@ -302,6 +303,7 @@ class QueryRunner:
         name, sources = self.query.title, one_chunk(records.table.column("_source"))
         account = count_records(name, sources, outcome)
         is_pending = _counted(carry.rows.table).take(pa.array(carry.admitted.released.pending))
+        account.update(moved_records(self.query, records, wanted, verdict, adjusted))
         account.update(count_pending(name, was_pending, -1))
         account.update(count_pending(name, is_pending, 1))
         return account

@@ -36,7 +36,7 @@ def match_tagged(
 ) -> DataFrame:
     """All results for DataFrames of events, as tagged rows; `frames`: by source name, or one."""
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
-    program = Program.of(plan, buckets=buckets)
+    program = Program.of(plan, buckets=buckets, is_bounded=True)
     parts = {
         name: packed_frame(named[name], program, replace(reading or Reading(source=name), place=place_of(rank)))
         for rank, name in enumerate(sorted(named))
@@ -61,6 +61,6 @@ def match_files(
 ) -> DataFrame:
     """All results for files of events, as tagged rows; workers read the files themselves."""
     with_package_path(session)
-    program = Program.of(plan, buckets=buckets)
+    program = Program.of(plan, buckets=buckets, is_bounded=True)
     packed = packed_files(file_list(session, paths), program, reading or Reading())
     return tagged_bounded(packed, program, flush=flush)

@@ -10,14 +10,18 @@ from pyspark.sql import DataFrame
 
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import place_of
+from runtime.policies.plan_policies import Orderings, policy_of
 from spark_backend.job.settings import DEFAULT_BUCKETS
 from spark_backend.operator.spark_operator import tagged_stream
 from spark_backend.session import with_package_path
 from spark_backend.sources.frames import packed_frame
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.clock import Clock
+from spark_backend.wire.clock_sources import Idle, clock_source
 from spark_backend.wire.packed_rows import CONTROL
 from spark_backend.wire.program import Program
+
+NO_ORDERINGS: Orderings = {}
 
 
 def union_by_name(parts: Mapping[str, DataFrame]) -> DataFrame:
@@ -35,7 +39,8 @@ def stream(
     *,
     control: DataFrame | None = None,
     clock: str = "arrival",
-    idle: int | None = 0,
+    idle: Idle | None = None,
+    orderings: Orderings = NO_ORDERINGS,
     buckets: int = DEFAULT_BUCKETS,
     reading: Reading | Mapping[str, Reading] | None = None,
 ) -> DataFrame:
@@ -47,14 +52,14 @@ def stream(
         `event`, `ts`, fields)
     control: rows with `at` and `event`, a control event as text; None = there is no control stream
     clock: `arrival` or `processing`
-    idle: µs without records after which a source partition no longer holds the clock back;
-        None = it always does
+    idle: how long a source is silent before time goes on without it; None = as its policy says
+    orderings: the ordering policies that were chosen, by source
     buckets: number of parts that the keys are spread over
     reading: names of columns, for all sources or by source name; None = the usual ones
     """
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
-    has_idle = Clock(clock) is Clock.ARRIVAL
-    program = Program.of(plan, buckets=buckets, clock=Clock(clock), idle=idle if has_idle else None)
+    sources = [clock_source(name, None, idle, policy_of(orderings, name)) for name in sorted(named)]
+    program = Program.of(plan, buckets=buckets, clock=Clock(clock), sources=sources)
     parts = {
         name: packed_frame(named[name], program, replace(_reading(reading, name), rank=rank, place=place_of(rank)))
         for rank, name in enumerate(sorted(named))

@@ -77,7 +77,6 @@ class BatchWriter:
         before = files.latest(before=batch)
         progress = JobProgress.from_plain(None if before is None else before[1]["progress"]).after(
             driver_tables(written),
-            idle=self.program.idle,
             records=report.records,
             matches=sum(report.matches.values()),
             reports=reports,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -206,7 +206,7 @@ def _start(job: _Job, report: OnBatch, *, is_bounded: bool, is_last: bool = Fals
     session, deployment, program = job.session, job.checked.deployment, job.checked.program
     if is_bounded:
         # the wall clock says nothing about input that is already there
-        program = replace(program, idle=None)
+        program = program.without_idle()
     # Otherwise a bounded run never ends: with a timeout Spark always sees one more empty batch.
     has_timeouts = program.needs_timeouts and not is_bounded
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_timeouts).lower())

@@ -40,10 +40,16 @@ class QueryTime:
     """The time that a query has reached.
 
     definitive: the least definitive time of all keys, µs; None = none yet
+    clock: its clock, µs; None = it has not begun
+    waits_for: the source partitions that its clock waits for
+    is_behind: whether others have been read further than its clock
     timelines: those that its keys share
     """
 
     definitive: int | None = None
+    clock: int | None = None
+    waits_for: tuple[str, ...] = ()
+    is_behind: bool = False
     timelines: tuple[Timeline, ...] = ()
 
 
@@ -74,7 +80,6 @@ class JobProgress:
     """The progress of a job.
 
     timestamp: of the last micro-batch that called a bucket, ms
-    idle: as in `Program`
     clock: watermarks of the source partitions
     queries: by title
     buckets: by number
@@ -83,7 +88,6 @@ class JobProgress:
     """
 
     timestamp: int = 0
-    idle: int | None = None
     clock: JobClock = field(default_factory=JobClock)
     queries: Mapping[str, QueryTime] = field(default_factory=dict)
     buckets: Mapping[int, BucketSize] = field(default_factory=dict)
@@ -99,7 +103,6 @@ class JobProgress:
         self,
         tables: Iterable[tuple[Tag, pa.Table]],
         *,
-        idle: int | None,
         records: int,
         matches: int,
         reports: Sequence[Report] = (),
@@ -109,7 +112,7 @@ class JobProgress:
         tables: sizes, clocks and timelines of its buckets
         reports: of this micro-batch
         """
-        next_ = replace(self, idle=idle, reports=added_up((*self.reports, *reports)))
+        next_ = replace(self, reports=added_up((*self.reports, *reports)))
         for tag, table in tables:
             rows = table.to_pylist()
             match tag:
@@ -131,7 +134,6 @@ class JobProgress:
         return {
             "version": PROGRESS_VERSION,
             "timestamp": self.timestamp,
-            "idle": self.idle,
             "clocks": self.clock.to_plain(),
             "queries": {title: _query_to_plain(query) for title, query in self.queries.items()},
             "buckets": [[number, *asdict(size).values()] for number, size in sorted(self.buckets.items())],
@@ -146,7 +148,6 @@ class JobProgress:
             return JobProgress()
         return JobProgress(
             timestamp=data["timestamp"],
-            idle=data["idle"],
             clock=JobClock.from_plain(data["clocks"]),
             queries={title: _query_from_plain(query) for title, query in data["queries"].items()},
             buckets={number: BucketSize(*sizes) for number, *sizes in data["buckets"]},
@@ -160,12 +161,18 @@ def _query_to_plain(query: QueryTime) -> dict[str, Any]:
         {"name": line.name, "bound": line.bound, "newest": line.newest, "heard": line.arrival}
         for line in query.timelines
     ]
-    return {"definitive": query.definitive, "timelines": timelines}
+    return {
+        "definitive": query.definitive,
+        "clock": query.clock,
+        "waits_for": query.waits_for,
+        "is_behind": query.is_behind,
+        "timelines": timelines,
+    }
 
 
 def _query_from_plain(data: Mapping[str, Any]) -> QueryTime:
     lines = (Timeline(line["name"], line["bound"], line["newest"], line["heard"]) for line in data["timelines"])
-    return QueryTime(data["definitive"], tuple(lines))
+    return QueryTime(data["definitive"], data["clock"], tuple(data["waits_for"]), data["is_behind"], tuple(lines))
 
 
 def _with_sizes(progress: JobProgress, rows: Sequence[Mapping[str, Any]]) -> JobProgress:
@@ -178,7 +185,8 @@ def _query_times(rows: Sequence[Mapping[str, Any]]) -> dict[str, QueryTime]:
     found: dict[str, QueryTime] = {}
     for row in rows:
         if row["timeline"] is None:
-            found[row["query"]] = QueryTime(row["bound"])
+            waits_for = tuple(row["waits_for"])
+            found[row["query"]] = QueryTime(row["bound"], row["arrival"], waits_for, row["is_behind"])
     for row in rows:
         if row["timeline"] is not None:
             line = Timeline(row["timeline"], row["bound"], row["newest"], row["arrival"])

@@ -42,6 +42,8 @@ SOURCE_KEYS: Mapping[str, Change] = {
     "options": Change.FREE,
     "decode": Change.FIXED,
     "ordering": Change.FIXED,
+    "idle": Change.FREE,
+    "ahead": Change.FREE,
 }
 """Also those of the control stream. Options that choose records are fixed: `FormatEntry.fixed`."""
 

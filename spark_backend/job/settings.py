@@ -27,6 +27,7 @@ from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
 from spark_backend.sinks.formats import SINKS, Formulas, Sink
 from spark_backend.sources.formats import FORMATS as SOURCE_FORMATS
 from spark_backend.wire.clock import Clock
+from spark_backend.wire.clock_sources import Idle
 
 UNSUPPORTED_FORMATS = ("kafka", "delta", "rate", "orc", "avro", "text", "console", "memory", "noop", "iceberg")
 """Formats of Spark that are refused by name."""
@@ -46,6 +47,8 @@ class Source:
     options: Spark's options of the format
     ordering: the ordering policy of its records; None = as the queries say
     ordering_line: its line in the deployment file
+    idle: how long it is silent before time goes on without it; None = as its ordering policy says
+    ahead: µs that its arrival times may be later than the micro-batch; None = no limit
     fixed: its settings that may not change on a checkpoint
     """
 
@@ -59,6 +62,8 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     ordering: TimePolicy | None = None
     ordering_line: int | None = field(default=None, compare=False)
+    idle: Idle | None = None
+    ahead: int | None = None
     fixed: FixedValues = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -70,8 +75,6 @@ class Deployment:
     queries: query files and folders
     control: the control stream; None = there is none
     sinks: by name, of those in SINKS
-    idle: µs without records after which a source partition no longer holds the clock back;
-        None = it always does
     buckets: number of parts that the keys are spread over
     trigger: µs between the starts of micro-batches
     checkpoint: the folder of Spark's checkpoint
@@ -87,7 +90,6 @@ class Deployment:
     control: Source | None
     sinks: Mapping[str, Sink]
     clock: Clock
-    idle: int | None
     buckets: int
     trigger: int
     checkpoint: Path
@@ -130,11 +132,10 @@ class _Reader:
             file=self.file,
             name=self._name(found),
             queries=self._queries(found["queries"]) if "queries" in found else (),
-            sources=self._sources(found["sources"]) if "sources" in found else (),
+            sources=self._with_idle(found, clock or Clock.ARRIVAL) if "sources" in found else (),
             control=self._control(found["control"]) if "control" in found else None,
             sinks=self._sinks(found["sinks"]) if "sinks" in found else {},
             clock=clock or Clock.ARRIVAL,
-            idle=self._idle(found, clock or Clock.ARRIVAL),
             buckets=buckets,
             trigger=self._duration(found, "trigger", DEFAULT_TRIGGER) or 0,
             checkpoint=checkpoint,
@@ -199,7 +200,11 @@ class _Reader:
         self._refuse_other_decoding(found)
         if "event" in found and "type_field" in found:
             found["type_field"].wrong(f"'{name}' has both 'event' and 'type_field'; expected one of them")
-        source = self._base_source(name, node, found)
+        source = replace(
+            self._base_source(name, node, found),
+            idle=self._idle(found),
+            ahead=self._duration(found, "ahead", None),
+        )
         if "ordering" not in found:
             return source
         ordering = read_ordering(found["ordering"])
@@ -302,17 +307,26 @@ class _Reader:
             return DEFAULT_BUCKETS
         return found["buckets"].number(least=1, most=MAX_BUCKETS) or DEFAULT_BUCKETS
 
-    def _idle(self, found: Mapping[str, Node], clock: Clock) -> int | None:
-        """`idle` in µs; 0 without the setting."""
+    def _with_idle(self, found: Mapping[str, Node], clock: Clock) -> tuple[Source, ...]:
+        """The sources; the job's `idle` is that of all sources that have none of their own."""
+        common = self._idle(found)
+        sources = tuple(
+            source if source.idle is not None else replace(source, idle=common)
+            for source in self._sources(found["sources"])
+        )
         if clock is Clock.PROCESSING:
-            if "idle" in found:
-                found["idle"].wrong("'idle' has no meaning with the clock 'processing', which always advances")
-            return None
-        if "idle" in found and found["idle"].written() == "none":
-            return None
-        return self._duration(found, "idle", 0)
+            nodes = [found, *(node.mapping(SOURCE_KEYS) for node in found["sources"].mapping().values())]
+            for node in nodes:
+                if "idle" in node:
+                    node["idle"].wrong("'idle' has no meaning with the clock 'processing', which always advances")
+        return sources
 
-    def _duration(self, found: Mapping[str, Node], key: str, default: int) -> int | None:
+    def _idle(self, found: Mapping[str, Node]) -> Idle | None:
+        if "idle" not in found:
+            return None
+        return Idle(None if found["idle"].written() == "none" else self._duration(found, "idle", 0))
+
+    def _duration(self, found: Mapping[str, Node], key: str, default: int | None) -> int | None:
         if key not in found:
             return default
         return found[key].parsed(parse_duration, "a length of time such as `1 second` or `500ms`")

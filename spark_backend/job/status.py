@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from runtime.columns.timestamps import format_time
-from runtime.instants import NEVER
+from runtime.instants import NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS
 from spark_backend.job.job_folder import JobFolder, Ledger
 from spark_backend.job.progress import JobProgress, QueryTime, Timeline
 from spark_backend.job.settings import Deployment, load_deployment
-from spark_backend.operator.job_clock import SourceWatermark
-from spark_backend.wire.clock import Clock
+from spark_backend.operator.job_clock import SourceWatermark, place_name
 from spark_backend.wire.reports import Report
 
 
@@ -29,7 +28,7 @@ class SourceStatus:
     partition: its number; None = the whole source is one
     arrival: last arrival time, µs; None = no record yet
     behind: µs behind the furthest source partition; None = no record yet
-    holds_back: whether the job's clock waits for this source partition
+    holds_back: whether the clock of some query waits for this source partition
     """
 
     source: str
@@ -64,7 +63,10 @@ class QueryStatus:
 
     order: what forces it into one task; None = it runs as a task per bucket
     definitive: the least definitive time of all keys, µs; None = no record yet
-    delay: µs that it is behind the clock; None = unknown
+    delay: µs that it is behind the query's clock; None = unknown
+    clock: the query's clock, µs; None = it has not begun
+    waits_for: the source partitions that have to bring something before time goes on
+    is_behind: whether others have been read further than its clock
     """
 
     query: str
@@ -75,6 +77,9 @@ class QueryStatus:
     pending: int
     discarded: int
     timelines: tuple[TimelineStatus, ...]
+    clock: int | None
+    waits_for: tuple[str, ...]
+    is_behind: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class Status:
     is_active: whether its job runs
     batch: the last micro-batch that was written; None = none yet
     moment: its timestamp, µs; None = none yet
-    clock: the job's clock at that time, µs; None = no record yet
+    clock: the least clock of all queries at that time, µs; None = of some it has not begun
     held: number of records that slower sources hold back
     kept: number of events in windows or pending
     ledger: counts since the checkpoint's beginning
@@ -143,17 +148,15 @@ def read_status(deployment: Deployment, message: str = "", *, is_active: bool | 
     found = folder.progress.latest()
     progress = JobProgress.from_plain(None if found is None else found[1]["progress"])
     orders: Mapping[str, str | None] = {} if found is None else found[1]["queries"]
-    clock = _clock(deployment, progress)
     return Status(
         name=deployment.name,
         is_active=folder.lock().is_held() if is_active is None else is_active,
         batch=None if found is None else found[0],
         moment=None if found is None else progress.timestamp * 1000,
-        clock=clock,
+        clock=_clock(progress),
         buckets=deployment.buckets,
         queries=tuple(
-            _query(title, order, progress.queries.get(title, QueryTime()), clock, ledger)
-            for title, order in orders.items()
+            _query(title, order, progress.queries.get(title, QueryTime()), ledger) for title, order in orders.items()
         ),
         sources=_sources(deployment, progress),
         held=progress.held,
@@ -166,28 +169,31 @@ def read_status(deployment: Deployment, message: str = "", *, is_active: bool | 
     )
 
 
-def _clock(deployment: Deployment, progress: JobProgress) -> int | None:
-    if deployment.clock is Clock.PROCESSING:
-        return progress.timestamp * 1000 or None
-    return progress.clock.now(progress.timestamp, progress.idle)
+def _clock(progress: JobProgress) -> int | None:
+    clocks = [query.clock for query in progress.queries.values()]
+    known = [clock for clock in clocks if clock is not None]
+    return min(known) if known and len(known) == len(clocks) else None
 
 
 def _sources(deployment: Deployment, progress: JobProgress) -> tuple[SourceStatus, ...]:
-    watermarks = [item.at(progress.timestamp, progress.idle) for item in progress.clock.sources]
-    furthest, least = max(watermarks, default=0), min(watermarks, default=0)
+    furthest = max((item.arrival for item in progress.clock.sources), default=NO_TIME)
+    holding = {name for query in progress.queries.values() if query.is_behind for name in query.waits_for}
 
-    def status(item: SourceWatermark, watermark: int) -> SourceStatus:
-        holds_back = watermark == least < furthest
-        return SourceStatus(item.source, item.partition, item.arrival, furthest - watermark, holds_back)
+    def status(item: SourceWatermark) -> SourceStatus:
+        arrival = None if item.arrival == NO_TIME else item.arrival
+        behind = None if arrival is None else furthest - arrival
+        return SourceStatus(
+            item.source, item.partition, arrival, behind, place_name(item.source, item.partition) in holding
+        )
 
     known = {item.source for item in progress.clock.sources}
     without_records = (
         SourceStatus(it.name, None, None, None, holds_back=False) for it in deployment.sources if it.name not in known
     )
-    return (*map(status, progress.clock.sources, watermarks), *without_records)
+    return (*map(status, progress.clock.sources), *without_records)
 
 
-def _query(title: str, order: str | None, time: QueryTime, clock: int | None, ledger: Ledger) -> QueryStatus:
+def _query(title: str, order: str | None, time: QueryTime, ledger: Ledger) -> QueryStatus:
     counts: dict[str, int] = {}
     for (query, _, what), count in ledger.items():
         if query == title:
@@ -196,12 +202,21 @@ def _query(title: str, order: str | None, time: QueryTime, clock: int | None, le
         query=title,
         order=order,
         definitive=time.definitive,
-        delay=None if clock is None or time.definitive is None or time.definitive >= NEVER else clock - time.definitive,
+        delay=_delay(time),
         received=counts.get("received", 0),
         pending=counts.get("pending", 0),
         discarded=sum(counts.get(word, 0) for word in DISCARDS),
         timelines=_timelines(time.timelines),
+        clock=time.clock,
+        waits_for=time.waits_for,
+        is_behind=time.is_behind,
     )
+
+
+def _delay(time: QueryTime) -> int | None:
+    if time.clock is None or time.definitive is None or time.definitive >= NEVER:
+        return None
+    return time.clock - time.definitive
 
 
 def _timelines(lines: tuple[Timeline, ...]) -> tuple[TimelineStatus, ...]:

@@ -14,22 +14,24 @@ from numpy.typing import NDArray
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NEVER
 from runtime.results.ledger import Account, ledger_table
-from spark_backend.operator.job_clock import ReleaseLimits
+from spark_backend.operator.group_clock import ReleaseLimits
 from spark_backend.wire.packed_rows import GroupRecords
 from spark_backend.wire.partition_groups import PartitionGroup
 
 
 def split_released(
-    records: Iterable[GroupRecords], limits: ReleaseLimits
+    records: Iterable[GroupRecords], limits: Sequence[ReleaseLimits]
 ) -> tuple[tuple[GroupRecords, ...], tuple[GroupRecords, ...]]:
     """The released records in order of their sources' ranks, and the records to hold.
+
+    limits: per partition group
 
     The held records of one source, group and kind are joined.
     """
     released: list[GroupRecords] = []
     held: dict[tuple[int, bool, str, int], list[GroupRecords]] = {}
     for item in sorted(records, key=attrgetter("rank")):
-        limit = limits.released_before(item.source, item.arrivals)
+        limit = limits[item.group].released_before(item.source, item.arrivals)
         is_unlimited = isinstance(limit, int) and limit == NEVER
         is_released = None if is_unlimited else item.arrivals.system("arrival") < limit
         if is_released is None or is_released.all():

@@ -1,8 +1,4 @@
-"""The job's clock and what it releases: watermark alignment of all source partitions.
-
-The clock is the least watermark of all source partitions. A record is released once no other
-partition can still bring an earlier one. So the results are those of one stream in order of
-arrival, however unevenly the sources are read.
+"""The watermarks of a job's source partitions: up to where each has been read.
 
 Pure functions: the wall clock comes in as the timestamp of the micro-batch in ms, which Spark
 logs. All other times are in µs.
@@ -10,15 +6,13 @@ logs. All other times are in µs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from runtime.columns.arrivals import Arrivals
-from runtime.instants import NEVER, NO_TIME
+from runtime.instants import NO_TIME
+from spark_backend.operator.group_clock import GroupClock, Position
+from spark_backend.wire.clock_sources import IdleTimes
 from spark_backend.wire.packed_rows import SourceProgress
 
 
@@ -28,82 +22,68 @@ class SourceWatermark:
 
     source: name of the source
     partition: number of the partition; None = the whole source is one
-    arrival: largest arrival time so far, µs
-    watermark: up to where the partition counts as read, µs; at least `arrival`
-    updated: timestamp of the last micro-batch with records of it, ms
+    arrival: largest arrival time so far, µs; NO_TIME = none yet
+    updated: timestamp, ms, since which it is silent: of the last micro-batch with records of it, or
+        of the first one of a run
     """
 
     source: str
     partition: int | None
     arrival: int
-    watermark: int
     updated: int
-
-    def at(self, timestamp: int, idle: int | None) -> int:
-        """The watermark at `timestamp`: it advances while the partition is idle.
-
-        idle: µs without records after which it does; None = never
-        """
-        idle_time = 0 if idle is None else max(0, (timestamp - self.updated) * 1000 - idle)
-        return self.watermark + idle_time
 
 
 @dataclass(frozen=True, slots=True)
 class JobClock:
-    """The watermarks of all source partitions that have reported progress, in order of name."""
+    """The watermarks of all source partitions, in order of name and number.
+
+    A source that has brought nothing yet is there as a whole.
+    """
 
     sources: tuple[SourceWatermark, ...] = ()
 
-    def advanced(self, progress: Iterable[SourceProgress], timestamp: int) -> JobClock:
-        """The clock after a micro-batch.
+    def expecting(self, names: Iterable[str], timestamp: int) -> JobClock:
+        """The clock that also waits for these sources, if it does not know them yet."""
+        known = {item.source for item in self.sources}
+        new = [SourceWatermark(name, None, NO_TIME, timestamp) for name in names if name not in known]
+        return self if not new else JobClock(_sorted((*self.sources, *new)))
 
-        A new partition starts at the least watermark of the others: its older records are treated
-        as arriving now.
-        """
+    def advanced(self, progress: Iterable[SourceProgress], timestamp: int) -> JobClock:
+        """The clock after a micro-batch."""
         found = {(item.source, item.partition): item for item in self.sources}
-        start = min((item.watermark for item in self.sources), default=NO_TIME)
         for item in progress:
             name = (item.source, item.partition)
-            known = found.get(name, SourceWatermark(*name, item.arrival, start, timestamp))
-            arrival = max(known.arrival, item.arrival)
-            found[name] = SourceWatermark(*name, arrival, max(known.watermark, arrival), timestamp)
-        return JobClock(tuple(found[name] for name in sorted(found, key=_order)))
+            before = found[name].arrival if name in found else NO_TIME
+            found[name] = SourceWatermark(*name, max(before, item.arrival), timestamp)
+        with_partitions = {source for source, partition in found if partition is not None}
+        kept = [
+            item for item in found.values() if item.partition is not None or item.source not in with_partitions
+        ]  # fmt: skip
+        return JobClock(_sorted(kept))
 
-    def caught_up(self, timestamp: int) -> JobClock:
-        """The clock once all available input has been read: all watermarks equal the furthest."""
-        furthest = self.furthest
-        return JobClock(
-            tuple(SourceWatermark(it.source, it.partition, it.arrival, furthest, timestamp) for it in self.sources)
+    def resumed(self, timestamp: int) -> JobClock:
+        """The clock at the beginning of a run: nobody looked at the sources until now."""
+        return JobClock(tuple(replace(item, updated=timestamp) for item in self.sources))
+
+    def of(self, names: Collection[str] | None, timestamp: int, idle: IdleTimes) -> GroupClock:
+        """The clock of a partition group that meets these sources; None = all."""
+        return GroupClock(
+            timestamp * 1000,
+            tuple(
+                Position((item.source, _number(item)), item.arrival, item.updated * 1000, idle.of(item.source))
+                for item in self.sources
+                if names is None or item.source in names
+            ),
         )
 
-    @property
-    def furthest(self) -> int:
-        """The largest watermark, µs; NO_TIME = no source has reported progress."""
-        return max((item.watermark for item in self.sources), default=NO_TIME)
-
-    def now(self, timestamp: int, idle: int | None) -> int | None:
-        """The least watermark, µs; None = no source has reported progress."""
-        return min((item.at(timestamp, idle) for item in self.sources), default=None)
-
-    def release_limits(self, timestamp: int, idle: int | None) -> ReleaseLimits:
-        """Per source partition, the least watermark of all others."""
-        watermarks = [item.at(timestamp, idle) for item in self.sources]
-        least, second = (*sorted(watermarks)[:2], NEVER, NEVER)[:2] if watermarks else (NO_TIME, NO_TIME)
-        limits: dict[str, dict[int | None, int]] = {}
-        for item, watermark in zip(self.sources, watermarks, strict=True):
-            limits.setdefault(item.source, {})[item.partition] = second if watermark == least else least
-        return ReleaseLimits(least, limits)
-
-    def timestamp_of(self, time: int, idle: int | None) -> int | None:
-        """The timestamp (ms) at which the clock reaches `time` without records; None = never."""
-        behind = [item for item in self.sources if item.watermark < time]
-        if idle is None and behind:
-            return None
-        return max((item.updated + -(-(time - item.watermark + (idle or 0)) // 1000) for item in behind), default=0)
+    def arrival_of(self, source: str, partition: int | None) -> int:
+        """Up to where a source partition has been read, µs; NO_TIME = it has brought nothing."""
+        found = (item.arrival for item in self.sources if (item.source, item.partition) == (source, partition))
+        return next(found, NO_TIME)
 
     def to_plain(self) -> list[list[Any]]:
         """The watermarks as JSON can hold them, for state and files."""
-        return [[item.source, item.partition, item.arrival, item.watermark, item.updated] for item in self.sources]
+        return [[item.source, item.partition, item.arrival, item.updated] for item in self.sources]
 
     @staticmethod
     def from_plain(rows: Sequence[Sequence[Any]]) -> JobClock:
@@ -111,33 +91,14 @@ class JobClock:
         return JobClock(tuple(SourceWatermark(*row) for row in rows))
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseLimits:
-    """A record is released if it arrived strictly before the limit of its source partition.
-
-    others: limit of records of all other sources, such as the control stream, µs; NEVER = none
-    by_partition: limits by source and partition, µs; NEVER = none
-    """
-
-    others: int
-    by_partition: dict[str, dict[int | None, int]]
-
-    @staticmethod
-    def up_to(last: int = NEVER) -> ReleaseLimits:
-        """Release all records that arrived at `last` or before, of any source; NEVER = all."""
-        return ReleaseLimits(min(last + 1, NEVER), {})
-
-    def released_before(self, source: str, arrivals: Arrivals) -> int | NDArray[np.int64]:
-        """The limit of each record of a source; one number if it is the same for all."""
-        own = self.by_partition.get(source)
-        if own is None:
-            return self.others
-        if len(own) == 1:
-            return next(iter(own.values()))
-        present, numbers = np.unique(arrivals.system("partition"), return_inverse=True)
-        return np.array([own.get(partition, self.others) for partition in present.tolist()], np.int64)[numbers]
+def place_name(source: str, partition: int | None) -> str:
+    """A source partition for people; a source with one partition only goes by its name."""
+    return f"{source}/{partition}" if partition else source
 
 
-def _order(name: tuple[str, int | None]) -> tuple[str, int]:
-    source, partition = name
-    return source, -1 if partition is None else partition
+def _sorted(items: Iterable[SourceWatermark]) -> tuple[SourceWatermark, ...]:
+    return tuple(sorted(items, key=lambda item: (item.source, _number(item))))
+
+
+def _number(item: SourceWatermark) -> int:
+    return -1 if item.partition is None else item.partition

@@ -5,6 +5,8 @@ The driver keeps these tables beside the checkpoint, for `ensue status`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -12,6 +14,8 @@ from querylang.plan.model import TimelineKind
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from spark_backend.operator.bucket_state import BucketState
+from spark_backend.operator.group_clock import GroupClock
+from spark_backend.operator.job_clock import place_name
 from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
@@ -40,7 +44,6 @@ SOURCE_SCHEMA = pa.schema(
         ("source", pa.string()),
         ("partition", pa.int64()),
         ("arrival", pa.int64()),
-        ("watermark", pa.int64()),
         ("updated", pa.int64()),
     ]
 )
@@ -54,6 +57,8 @@ TIMELINE_SCHEMA = pa.schema(
         ("bound", pa.int64()),
         ("newest", pa.int64()),
         ("arrival", pa.int64()),
+        ("waits_for", pa.list_(pa.string())),
+        ("is_behind", pa.bool_()),
     ]
 )
 """The time that queries and their timelines have reached.
@@ -62,7 +67,9 @@ timeline: a timeline that keys of the query share; null = the query's definitive
     of all keys
 bound: its watermark, µs; null = none yet
 newest: its newest source time, µs
-arrival: its last arrival time, µs
+arrival: its last arrival time, µs; of a query, its clock
+waits_for: the source partitions that a query's clock waits for
+is_behind: whether others have been read further than its clock
 """
 
 
@@ -71,45 +78,62 @@ def measures(
 ) -> list[TaggedRow]:
     """The tables of one step; parameters as in METRIC_SCHEMA."""
     is_home = bucket % program.buckets == HOME
+    groups = program.groups(program.plan_index(bucket))
+    clocks = [state.clock.of(group.sources, timestamp, program.idle_times) for group in groups]
     values = {
         "bucket": [bucket],
         "timestamp": [timestamp],
         "state_bytes": [state_bytes],
         "kept": [sum(engine.retained() for engine in state.engines)],
-        "held": [_held_back(state, is_home)],
+        "held": [_held_back(state, clocks, is_home)],
         "seconds": [seconds],
     }
     rows = [TaggedRow(Tag.METRIC, "", pa.table(values, schema=METRIC_SCHEMA))]
     if is_home:
         rows.append(TaggedRow(Tag.SOURCE, "", _sources(state)))
-    for group, engine in zip(program.groups(program.plan_index(bucket)), state.engines, strict=True):
+    for group, engine, clock in zip(groups, state.engines, clocks, strict=True):
         # time is the same in all buckets that have a group: one of them reports it
         if bucket % program.buckets == (group.only_bucket(program.buckets) or HOME):
-            rows.append(TaggedRow(Tag.TIMELINE, "", _timelines(engine)))
+            rows.append(TaggedRow(Tag.TIMELINE, "", _timelines(engine, clock)))
     return rows
 
 
-def _timelines(engine: Engine) -> pa.Table:
-    """The definitive time of each query, and its timelines if these are few.
+def _timelines(engine: Engine, clock: GroupClock) -> pa.Table:
+    """The clock and definitive time of each query, and its timelines if these are few.
 
     There may be as many substreams as keys, so these are not listed.
     """
-    own = []
+    own, furthest = [], clock.furthest
+    waits_for = [place_name(source, None if number < 0 else number) for source, number in clock.waits_for(engine.clock)]
+    is_behind = furthest is not None and (engine.clock is None or engine.clock < furthest)
     for query in engine.plan.queries:
         definitive = engine.definitive(query.title, (None,) * len(query.keys))
         bound = None if definitive is None or definitive == NO_TIME else definitive
-        own.append({"query": query.title, "timeline": None, "bound": bound})
+        own.append(
+            {
+                "query": query.title,
+                "bound": bound,
+                "arrival": engine.clock,
+                "waits_for": waits_for,
+                "is_behind": is_behind,
+            }
+        )
     table = pa.Table.from_pylist(own, TIMELINE_SCHEMA)
     kinds = {item.policy.timeline for query in engine.plan.queries for item in query.inputs if item.policy is not None}
     if not kinds <= {TimelineKind.PARTITION, TimelineKind.EVENT_TYPE}:
         return table
-    return pa.concat_tables([table, engine.clocks().rename_columns(TIMELINE_SCHEMA.names).cast(TIMELINE_SCHEMA)])
+    timelines = engine.clocks().rename_columns(TIMELINE_SCHEMA.names[:5])
+    return pa.concat_tables([table, timelines], promote_options="permissive").cast(TIMELINE_SCHEMA)
 
 
-def _held_back(state: BucketState, is_home: bool) -> int:
-    """The number of held records that are not newer than the furthest source."""
-    parts = [item.arrivals for item in state.held if is_home or not item.is_copy]
-    return sum(int(np.count_nonzero(part.system("arrival") <= state.clock.furthest)) for part in parts)
+def _held_back(state: BucketState, clocks: Sequence[GroupClock], is_home: bool) -> int:
+    """The number of held records that are not newer than the furthest source of their queries."""
+    held = 0
+    for item in state.held:
+        furthest = clocks[item.group].furthest
+        if furthest is not None and (is_home or not item.is_copy):
+            held += int(np.count_nonzero(item.arrivals.system("arrival") <= furthest))
+    return held
 
 
 def _sources(state: BucketState) -> pa.Table:

@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
+from runtime.instants import NO_TIME
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import Results
 from spark_backend.operator.bucket_state import BucketState, close_state, open_state
+from spark_backend.operator.group_clock import ReleaseLimits
 from spark_backend.operator.held_records import held_ledger, split_released
-from spark_backend.operator.job_clock import JobClock, ReleaseLimits
+from spark_backend.operator.job_clock import JobClock
 from spark_backend.operator.measures import measures
+from spark_backend.operator.partition_order import in_partition_order
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import HOME, BucketInput, GroupRecords, Signal, unpack_row
 from spark_backend.wire.partition_groups import PartitionGroup, count_uses
@@ -66,13 +69,12 @@ def run_step(
     inputs = [unpack_row(row, program.plan(index)) for row in rows]
     signals = {signal, *(item.signal for item in inputs)}
     before = open_state(program, bucket, state)
-    is_caught_up = not signals.isdisjoint({Signal.CATCH_UP, Signal.FLUSH})
-    clock = _advanced(before.clock, inputs, timestamp, is_caught_up=is_caught_up)
-    now = timestamp * 1000 if program.clock is Clock.PROCESSING else clock.now(timestamp, program.idle)
-    records = [*before.held, *(part for item in inputs for part in item.records)]
-    released, held = split_released(records, _limits(program, clock, signals, timestamp))
+    clock = _advanced(program, before.clock, inputs, signals, timestamp)
+    turns = [_turn(program, clock, group, signals, timestamp) for group in groups]
+    records = [*before.held, *_read(program, before.clock, inputs)]
+    released, held = split_released(records, [turn.limits for turn in turns])
     after = replace(before, clock=clock, held=held)
-    work = _Work(released, now, is_home, program.clock is Clock.PROCESSING, Signal.FLUSH in signals)
+    work = _Work(released, turns, is_home, program.clock is Clock.PROCESSING, Signal.FLUSH in signals)
     results = [Results(ledger=item.ledger) for item in inputs]
     for group, engine in zip(groups, after.engines, strict=True):
         results.extend(work.results(group, engine))
@@ -80,7 +82,7 @@ def run_step(
     tagged = [row for result in results for row in tagged_rows(result)]
     data = close_state(program, after).to_bytes()
     metrics = measures(program, bucket, after, timestamp, state_bytes=len(data), seconds=perf_counter() - started)
-    return StepResult(data, (*tagged, *_reports(inputs), *metrics), _wake(program, after, timestamp))
+    return StepResult(data, (*tagged, *_reports(inputs), *metrics), _wake(program, groups, after, timestamp))
 
 
 def _reports(inputs: Sequence[BucketInput]) -> Iterator[TaggedRow]:
@@ -89,41 +91,78 @@ def _reports(inputs: Sequence[BucketInput]) -> Iterator[TaggedRow]:
         yield TaggedRow(Tag.REPORT, "", report_table(reports))
 
 
-def _advanced(clock: JobClock, inputs: Sequence[BucketInput], timestamp: int, *, is_caught_up: bool) -> JobClock:
-    advanced = clock.advanced((item for row in inputs for item in row.progress), timestamp)
-    return advanced.caught_up(timestamp) if is_caught_up else advanced
+def _advanced(
+    program: Program,
+    clock: JobClock,
+    inputs: Sequence[BucketInput],
+    signals: set[Signal | None],
+    timestamp: int,
+) -> JobClock:
+    expecting = clock.expecting((source.name for source in program.sources), timestamp)
+    advanced = expecting.advanced((item for row in inputs for item in row.progress), timestamp)
+    return advanced.resumed(timestamp) if Signal.START in signals else advanced
 
 
-def _limits(program: Program, clock: JobClock, signals: set[Signal | None], timestamp: int) -> ReleaseLimits:
-    if program.clock is Clock.PROCESSING or Signal.FLUSH in signals:
-        return ReleaseLimits.up_to()
+def _read(program: Program, clock: JobClock, inputs: Sequence[BucketInput]) -> list[GroupRecords]:
+    """The records of the micro-batch; those of a complete input are taken in order of arrival."""
+    if program.is_bounded or program.clock is Clock.PROCESSING:
+        return [part for item in inputs for part in item.records]
+    return in_partition_order(clock, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """How far a partition group goes in a step.
+
+    now: its clock, µs; None = it has not begun
+    without_idle: its clock if only ordering policies let time go on without silent sources, µs
+    limits: which records are released
+    """
+
+    now: int | None
+    without_idle: int | None
+    limits: ReleaseLimits
+
+
+def _turn(
+    program: Program, clock: JobClock, group: PartitionGroup, signals: set[Signal | None], timestamp: int
+) -> _Turn:
+    if program.clock is Clock.PROCESSING:
+        return _Turn(timestamp * 1000, timestamp * 1000, ReleaseLimits.up_to())
+    own = clock.of(group.sources, timestamp, program.idle_times)
+    if Signal.FLUSH in signals:
+        return _Turn(own.furthest, own.furthest, ReleaseLimits.up_to())
     if Signal.CATCH_UP in signals:
-        return ReleaseLimits.up_to(clock.furthest)
-    return clock.release_limits(timestamp, program.idle)
+        return _Turn(own.furthest, own.furthest, ReleaseLimits.up_to(NO_TIME if own.furthest is None else own.furthest))
+    without_idle = clock.of(group.sources, timestamp, program.policies_idle_times).now
+    return _Turn(own.now, without_idle, own.limits())
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
     """What the engines of a bucket are called with.
 
-    now: the clock, µs; None = no record has arrived yet
+    turns: per partition group
     is_home: whether this bucket counts and reports what all buckets have in common
     arrive_now: whether records arrive at `now`, whatever they say
     flush: whether time advances afterwards until no timer is left
     """
 
     records: Sequence[GroupRecords]
-    now: int | None
+    turns: Sequence[_Turn]
     is_home: bool
     arrive_now: bool
     flush: bool
 
     def results(self, group: PartitionGroup, engine: Engine) -> Iterator[Results]:
+        turn = self.turns[group.number]
         copies = self._arrivals(group, is_copy=True)
         arrivals = Arrivals.concat([self._arrivals(group, is_copy=False), copies])
         if self.arrive_now:
-            arrivals = _arriving_at(arrivals, self.now)
-        yield _without_repeats(engine.process(arrivals, now=self.now), copies, group, is_home=self.is_home)
+            arrivals = _arriving_at(arrivals, turn.now)
+        without_idle = NO_TIME if turn.without_idle is None else turn.without_idle
+        results = engine.process(arrivals, now=turn.now, without_idle=without_idle)
+        yield _without_repeats(results, copies, group, is_home=self.is_home)
         if self.flush:
             yield engine.flush()
 
@@ -152,16 +191,17 @@ def _arriving_at(arrivals: Arrivals, now: int | None) -> Arrivals:
     return Arrivals(arrivals.table.set_column(position, arrivals.table.schema.field(position), times))
 
 
-def _wake(program: Program, state: BucketState, timestamp: int) -> int | None:
-    """When time alone changes something next: a timer, or the release of held records."""
+def _wake(program: Program, groups: Sequence[PartitionGroup], state: BucketState, timestamp: int) -> int | None:
+    """When time alone changes something next: a timer, or the release of held records.
+
+    Silence moves the clock. So that it is one clock for all buckets, whatever they hold, all are
+    called in the same micro-batches.
+    """
     if not program.needs_timeouts:
         return None
-    times = [wake for engine in state.engines if (wake := engine.next_wake()) is not None]
-    times += [int(item.arrivals.system("arrival").min()) + 1 for item in state.held]
-    if not times:
-        return None
     if program.clock is Clock.PROCESSING:
-        due: int | None = -(-min(times) // 1000)
+        times = [wake for engine in state.engines if (wake := engine.next_wake()) is not None]
     else:
-        due = state.clock.timestamp_of(min(times), program.idle)
-    return None if due is None else max(1, due - timestamp)
+        clocks = (state.clock.of(group.sources, timestamp, program.idle_times) for group in groups)
+        times = [moment for clock in clocks if (moment := clock.next_change()) is not None]
+    return max(1, -(-min(times) // 1000) - timestamp) if times else None

@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.columns.arrivals import SHAPE_FIELDS, SYSTEM_FIELDS
+from runtime.columns.arrivals import MOVED_FIELD, SHAPE_FIELDS, SYSTEM_FIELDS
 
 _CONSTANTS = b"ensue.constants"
+_OPTIONAL = (*SHAPE_FIELDS, MOVED_FIELD)
+"""System columns that are sent only if a batch has them."""
 
 
 def split_constants(table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
@@ -23,7 +25,7 @@ def split_constants(table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
     would have no rows.
     """
     constants: dict[str, Any] = {}
-    for field in (*SYSTEM_FIELDS, *SHAPE_FIELDS):
+    for field in (*SYSTEM_FIELDS, *_OPTIONAL):
         if field.name != "_offset" and field.name in table.column_names and _is_constant(table.column(field.name)):
             constants[field.name] = table.column(field.name)[0].as_py()
     empty = {name for name in table.column_names if table.column(name).null_count == len(table)}
@@ -49,13 +51,13 @@ def to_bytes(table: pa.Table, constants: dict[str, Any]) -> bytes:
 
 
 def from_bytes(data: memoryview, schema: pa.Schema) -> pa.Table:
-    """The table with all columns of `schema`, and those of intervals if they were sent."""
+    """The table with all columns of `schema`, and the optional ones that were sent."""
     table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
     stored = json.loads(table.schema.metadata[_CONSTANTS])
     rows, values = stored["rows"], stored["values"]
     names = set(table.column_names)
-    of_intervals = [field for field in SHAPE_FIELDS if field.name in names or field.name in values]
-    schema, columns = pa.schema([*schema, *of_intervals]), []
+    optional = [field for field in _OPTIONAL if field.name in names or field.name in values]
+    schema, columns = pa.schema([*schema, *optional]), []
     for field in schema:
         if field.name in names:
             columns.append(table.column(field.name))

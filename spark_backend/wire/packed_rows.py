@@ -21,7 +21,7 @@ from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.wire.compact_columns import from_bytes, split_constants, to_bytes
 from spark_backend.wire.container import pack, unpack
-from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route
+from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from spark_backend.wire.reports import Report, reports_to_plain
 
 PACKED_VERSION = 4
@@ -54,11 +54,13 @@ class SourceProgress:
     source: name of the source
     partition: number of the partition; None = the whole source is one
     arrival: largest arrival time in the batch, µs
+    first: `_place` and least offset of its records: batches are in this order
     """
 
     source: str
     partition: int | None
     arrival: int
+    first: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +124,17 @@ def pack_arrivals(
     per_bucket: list[list[_PackedRecords]] = [[] for _ in range(buckets)]
     account = Account()
     varying, constants = split_constants(arrivals.table)
+    refusing = 0 if is_control else refusing_group(groups, source)
     for group in groups:
-        route = group.route(arrivals, buckets)
+        route = group.route(arrivals, buckets, refuses=group.number == refusing)
         account.update(route.account)
         for bucket, is_copy, table in _split(varying, route, buckets):
             per_bucket[bucket].append(_PackedRecords(group.number, is_copy, to_bytes(table, constants)))
     header = {"source": CONTROL if is_control else source, "rank": rank, "progress": [], "signal": None}
     if not is_control:
         progress = _progress(arrivals, by_partition, "_partition" in constants)
-        header["progress"] = [[source, *item] for item in progress]
+        place = int(arrivals.system("place").min())
+        header["progress"] = [[source, partition, arrival, [place, offset]] for partition, arrival, offset in progress]
     counts = ledger_table(account).to_pylist()
     rows = enumerate(per_bucket)
     return _batch([_row(header, records, ledger=counts if bucket == HOME else []) for bucket, records in rows])
@@ -157,24 +161,28 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
     )
     ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
     signal = None if header["signal"] is None else Signal(header["signal"])
-    progress = tuple(SourceProgress(*item) for item in header["progress"])
+    progress = tuple(
+        SourceProgress(source, partition, arrival, (place, offset))
+        for source, partition, arrival, (place, offset) in header["progress"]
+    )
     reports = tuple(Report(*item) for item in header.get("reports", ()))
     return BucketInput(progress, signal, records, ledger, reports)
 
 
-def _progress(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[int | None, int]]:
-    """The largest arrival time per partition.
+def _progress(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[int | None, int, int]]:
+    """The largest arrival time and the least offset per partition.
 
     The partition of a malformed record is unknown, unless all records have the same.
     """
-    arrival, partition = arrivals.system("arrival"), arrivals.system("partition")
+    arrival, partition, offset = (arrivals.system(name) for name in ("arrival", "partition", "offset"))
     if not by_partition or is_one:
-        return [(int(partition[0]) if by_partition else None, int(arrival.max()))]
+        return [(int(partition[0]) if by_partition else None, int(arrival.max()), int(offset.min()))]
     readable = arrivals.system("kind") != RecordKind.MALFORMED
     present, numbers = np.unique(partition[readable], return_inverse=True)
-    latest = np.full(len(present), arrival.min())
+    latest, first = np.full(len(present), arrival.min()), np.full(len(present), offset.max())
     np.maximum.at(latest, numbers, arrival[readable])
-    return list(zip(present.tolist(), latest.tolist(), strict=True))
+    np.minimum.at(first, numbers, offset[readable])
+    return list(zip(present.tolist(), latest.tolist(), first.tolist(), strict=True))
 
 
 def _row(header: dict[str, Any], records: Sequence[_PackedRecords], ledger: Sequence[dict[str, Any]] = ()) -> bytes:

@@ -2,14 +2,15 @@
 
 A group knows which records it needs, which bucket each one goes to, and how the records are
 counted that are not sent. Queries whose keys share a timeline (of a source partition or an event
-type) form groups of their own, and all records of such a group go to one bucket.
+type) form groups of their own, and all records of such a group go to one bucket. All queries of a
+group can have records of the same sources, so that they have one clock.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
 from runtime.policies.per_input import is_clocked, shares_clock
 from runtime.results.ledger import Account, count_records
+from spark_backend.wire.clock_sources import ClockSource, sources_of
 
 EVERY_BUCKET = -1
 """Among bucket numbers: a copy goes to each bucket."""
@@ -31,8 +33,8 @@ EVERY_BUCKET = -1
 _UNWANTED = (Outcome.UNRELATED, Outcome.FILTERED, Outcome.TICK)
 """Records that only advance the clock, which packed rows report anyway."""
 
-_REFUSED_ONCE = (Outcome.MALFORMED, Outcome.UNKNOWN_TYPE)
-"""Records that are refused once, by the engine of the first group, and not once per query."""
+_REFUSED_ONCE = (Outcome.MALFORMED, Outcome.UNKNOWN_TYPE, Outcome.AHEAD)
+"""Records that are refused once, by the engine of one group, and not once per query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class PartitionGroup:
     selectors: one per query
     identity: what the queries have in common; the same in every release
     is_shared: whether their keys share timelines, so that all records must meet in one bucket
+    sources: the names of the sources that can bring their records; None = all, because the sources
+        are not known
     """
 
     number: int
@@ -51,6 +55,11 @@ class PartitionGroup:
     selectors: tuple[Selector, ...]
     identity: str
     is_shared: bool
+    sources: tuple[str, ...] | None
+
+    def meets(self, source: str) -> bool:
+        """Whether records of a source can concern its queries."""
+        return self.sources is None or source in self.sources
 
     @property
     def query(self) -> QueryPlan:
@@ -75,14 +84,17 @@ class PartitionGroup:
             for query, selector in zip(self.plan.queries, self.selectors, strict=True)
         }
 
-    def is_wanted(self, uses: Mapping[str, NDArray[np.int8]]) -> NDArray[np.bool_]:
-        """Which records some query of the group, or its engine, needs."""
-        unwanted = _UNWANTED if self.number == 0 else _UNWANTED + _REFUSED_ONCE
+    def is_wanted(self, uses: Mapping[str, NDArray[np.int8]], *, refuses: bool) -> NDArray[np.bool_]:
+        """Which records some query of the group, or its engine, needs; `refuses` as in `route`."""
+        unwanted = _UNWANTED if refuses else _UNWANTED + _REFUSED_ONCE
         wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in uses.values()])
         return wanted
 
-    def route(self, arrivals: Arrivals, buckets: int) -> Route:
+    def route(self, arrivals: Arrivals, buckets: int, *, refuses: bool | None = None) -> Route:
         """Where each record goes.
+
+        refuses: whether this group reports the records that no query can read; None = if it is the
+            first
 
         A record without a key (malformed, of an unknown type, or with a null in its key) goes to a
         bucket chosen by its offset. Control events and heartbeats without a key go to every bucket.
@@ -100,7 +112,7 @@ class PartitionGroup:
         uses = self.uses(arrivals)
         is_heartbeat = np.logical_or.reduce([use == Outcome.HEARTBEAT for use in uses.values()])
         bucket[has_no_key & (is_heartbeat | (arrivals.system("kind") == RecordKind.CONTROL))] = EVERY_BUCKET
-        wanted = self.is_wanted(uses)
+        wanted = self.is_wanted(uses, refuses=self.number == 0 if refuses is None else refuses)
         return Route(bucket, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
 
 
@@ -134,11 +146,15 @@ def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: N
     return account
 
 
-def partition_groups(plan: Plan) -> tuple[PartitionGroup, ...]:
-    """The groups of a plan's queries, in order of their first query."""
-    members: dict[tuple[str, bool], list[QueryPlan]] = {}
+def partition_groups(plan: Plan, sources: Sequence[ClockSource] = ()) -> tuple[PartitionGroup, ...]:
+    """The groups of a plan's queries, in order of their first query.
+
+    sources: those of the job; none = not known
+    """
+    members: dict[tuple[str, bool, tuple[str, ...] | None], list[QueryPlan]] = {}
     for query in plan.queries:
-        members.setdefault((json.dumps(key_identity(query)), shares_clock(query)), []).append(query)
+        met = sources_of(query, sources) if sources else None
+        members.setdefault((json.dumps(key_identity(query)), shares_clock(query), met), []).append(query)
     return tuple(
         PartitionGroup(
             number,
@@ -155,6 +171,14 @@ _ORDERED_BY = {
     TimelineKind.SUBSTREAM: "by substreams that its keys do not tell apart",
     TimelineKind.EVENT_TYPE: "by event type",
 }
+
+
+def refusing_group(groups: Sequence[PartitionGroup], source: str) -> int:
+    """The number of the group that reports what no query can read of a source.
+
+    It is one that waits for this source anyway, if there is one.
+    """
+    return next((group.number for group in groups if group.meets(source)), 0)
 
 
 def shared_order(query: QueryPlan) -> str | None:

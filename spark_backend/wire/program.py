@@ -7,11 +7,13 @@ case: bucket numbers then count through all plans.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from querylang.plan.model import Plan
 from spark_backend.wire.clock import Clock
+from spark_backend.wire.clock_sources import ClockSource, IdleTimes
 from spark_backend.wire.partition_groups import PartitionGroup, partition_groups
 from spark_backend.wire.plan_text import fingerprint, load_plan, plan_text
 
@@ -23,8 +25,10 @@ class Program:
     plans: texts made by `plan_text`
     buckets: number of buckets per plan
     clock: what "now" is
-    idle: µs without records after which a source partition no longer holds the clock back and
-        advances at the pace of the wall clock; None = it always does. Only with the clock `arrival`
+    idle: µs of silence after which time goes on without a source that is not among `sources`; None
+        = never. Only with the clock `arrival`
+    sources: what is known of them; none = each query waits for all that appear
+    is_bounded: whether the input is complete, so that it is taken in order of arrival
     matcher: which matcher runs, as `Engine` takes it
     """
 
@@ -32,6 +36,8 @@ class Program:
     buckets: int
     clock: Clock = Clock.ARRIVAL
     idle: int | None = None
+    sources: tuple[ClockSource, ...] = ()
+    is_bounded: bool = False
     matcher: str = "auto"
 
     @staticmethod
@@ -40,10 +46,12 @@ class Program:
         buckets: int,
         clock: Clock = Clock.ARRIVAL,
         idle: int | None = None,
+        sources: Sequence[ClockSource] = (),
+        is_bounded: bool = False,
     ) -> Program:
         """A program for these plans."""
         texts = tuple(plan_text(plan) for plan in plans)
-        return Program(texts, buckets, clock, idle)
+        return Program(texts, buckets, clock, idle, tuple(sources), is_bounded)
 
     def fingerprint(self) -> str:
         """A hash of the plans, equal for equal plans."""
@@ -59,12 +67,26 @@ class Program:
 
     def groups(self, index: int = 0) -> tuple[PartitionGroup, ...]:
         """The partition groups of a plan."""
-        return _load_groups(self.plans[index])
+        return _load_groups(self.plans[index], self.sources)
+
+    @property
+    def idle_times(self) -> IdleTimes:
+        """When time goes on without a silent source."""
+        return IdleTimes({item.name: item.idle for item in self.sources}, self.idle)
+
+    @property
+    def policies_idle_times(self) -> IdleTimes:
+        """The same as far as ordering policies say so, and not the user."""
+        return IdleTimes({item.name: item.idle for item in self.sources if item.is_policy})
+
+    def without_idle(self) -> Program:
+        """The same for input that is there already: the wall clock says nothing about it."""
+        return replace(self, idle=None, sources=tuple(replace(item, idle=None) for item in self.sources))
 
     @property
     def needs_timeouts(self) -> bool:
         """Whether time advances without records, so that Spark must call buckets on its own."""
-        return self.clock is Clock.PROCESSING or self.idle is not None
+        return self.clock is Clock.PROCESSING or self.idle_times.has_any
 
     def to_text(self) -> str:
         """The program as JSON text."""
@@ -72,9 +94,9 @@ class Program:
 
 
 @lru_cache(maxsize=64)
-def _load_groups(plan: str) -> tuple[PartitionGroup, ...]:
+def _load_groups(plan: str, sources: tuple[ClockSource, ...]) -> tuple[PartitionGroup, ...]:
     """Computed once per process and plan."""
-    return partition_groups(load_plan(plan))
+    return partition_groups(load_plan(plan), sources)
 
 
 @lru_cache(maxsize=64)
@@ -86,5 +108,7 @@ def load_program(text: str) -> Program:
         buckets=data["buckets"],
         clock=Clock(data["clock"]),
         idle=data["idle"],
+        sources=tuple(ClockSource(**source) for source in data["sources"]),
+        is_bounded=data["is_bounded"],
         matcher=data["matcher"],
     )

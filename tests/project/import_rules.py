@@ -34,7 +34,7 @@ DOORS = {
     "runtime.results": "block_outputs discards json_objects ledger match_table schemas",
     "runtime.engine": "engine metrics snapshot",
     "runtime.replay": "loading replay steps",
-    "spark_backend.wire": "clock container decode file_layouts packed_rows partition_groups program reports tagged_rows worker_calls",
+    "spark_backend.wire": "clock clock_sources container decode file_layouts packed_rows partition_groups program reports tagged_rows worker_calls",
     "spark_backend.operator": "job_clock spark_operator",
     "spark_backend.sources": "files formats frames pushdown reading signals",
     "spark_backend.sinks": "formats micro_batch path_names",

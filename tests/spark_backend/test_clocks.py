@@ -10,8 +10,10 @@ import pytest
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.engine.engine import Engine
 from spark_backend.operator.bucket_state import open_state
-from spark_backend.operator.job_clock import JobClock
+from spark_backend.operator.group_clock import GroupClock
+from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.wire.clock import Clock
+from spark_backend.wire.clock_sources import ClockSource, IdleTimes
 from spark_backend.wire.packed_rows import Signal, SourceProgress
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
@@ -93,38 +95,72 @@ def test_one_source_alone_never_waits_and_holds_nothing() -> None:
     assert rows_of(stream.tagged, Tag.METRIC)[0]["held"] == 0
 
 
-def test_a_silent_source_lets_time_go_on_at_the_pace_of_the_wall_clock() -> None:
-    idle = 2 * SECOND
-    clocks = JobClock().advanced([SourceProgress("a", 0, 100 * SECOND), SourceProgress("b", 0, 90 * SECOND)], 1_000)
-    clocks = clocks.advanced([SourceProgress("a", 0, 130 * SECOND)], 20_000)
-    assert [clocks.now(at, idle) for at in (1_000, 3_000, 13_000)] == [90 * SECOND, 90 * SECOND, 100 * SECOND]
-    assert clocks.now(60_000, None) == 90 * SECOND
-    assert clocks.timestamp_of(100 * SECOND, idle) == 13_000
-    assert clocks.timestamp_of(100 * SECOND, None) is None
+def clock_of(rows: list[tuple[str, float, float]], seconds: float, idle: dict[str, float]) -> GroupClock:
+    """The clock at a moment; rows: source, last arrival, since when it is silent; all in seconds."""
+    clocks = JobClock(tuple(SourceWatermark(name, 0, int(at * SECOND), int(since * 1000)) for name, at, since in rows))
+    times = IdleTimes({name: int(length * SECOND) for name, length in idle.items()})
+    return clocks.of(None, int(seconds * 1000), times)
 
 
-def test_records_of_a_fast_source_wake_their_bucket_when_the_slow_one_has_been_silent_for_long_enough() -> None:
-    program = Program.of(PLAN, buckets=1, idle=0)
-    stream, arrivals = Stream(program), arrivals_of(100)
+def test_while_a_source_is_silent_time_waits_for_it_unless_the_user_says_otherwise() -> None:
+    rows = [("a", 130, 20), ("b", 90, 1)]
+    assert clock_of(rows, 10**6, {}).now == clock_of(rows, 11, {"b": 10}).now == 90 * SECOND
+    assert clock_of(rows, 11.001, {"b": 10}).now == clock_of(rows, 10**6, {"b": 10}).now == 130 * SECOND
+
+
+def test_when_all_are_silent_time_goes_on_from_the_furthest_arrival_at_the_pace_of_the_wall_clock() -> None:
+    rows, idle = [("a", 130, 20), ("b", 90, 1)], {"a": 2, "b": 10}
+    found = [clock_of(rows, at, idle).now for at in (21, 22, 22.001, 30)]
+    assert found == [130 * SECOND, 130 * SECOND, 130 * SECOND + 1_000, 138 * SECOND]
+
+
+def test_silence_calls_every_bucket_at_the_same_moments_whatever_it_holds() -> None:
+    program = Program.of(PLAN, buckets=4, idle=30 * SECOND)
+    stream = Stream(program)
+    assert {step.wake for step in stream.take({"a": arrivals_of(1)}, 1_000)} == {30_001}
+    assert {step.wake for step in stream.take({}, 31_001)} == {938}
+    assert {step.wake for step in stream.take({}, 1_000_000)} == {31_219}
+
+
+def test_records_of_a_fast_source_are_released_when_the_slow_one_has_been_silent_for_too_long() -> None:
+    stream, arrivals = Stream(Program.of(PLAN, buckets=1, idle=2 * SECOND)), arrivals_of(100)
     first, last = (Arrivals(arrivals.table.slice(at, 50)) for at in (0, 50))
-    (step,) = stream.take({"a": last, "b": first}, 1_000)
-    # the clock is at record 49; record 51, the next that a query takes, is releasable after more than 0.2 s
-    assert step.wake == 201
-    stream.take({}, 1_200)
-    stream.take({}, 1_201)
-    assert [row["held"] for row in rows_of(stream.tagged, Tag.METRIC)] == [49, 49, 48]
+    stream.take({"b": first}, 1_000)
+    stream.take({"a": last}, 2_000)
+    stream.take({}, 3_000)
+    stream.take({}, 3_001)
+    assert [row["held"] for row in rows_of(stream.tagged, Tag.METRIC)] == [0, 49, 49, 0]
 
 
-def test_a_source_partition_that_appears_late_begins_where_the_others_are() -> None:
-    clocks = JobClock().advanced([SourceProgress("a", 0, 100), SourceProgress("a", 1, 80)], 0)
-    clocks = clocks.advanced([SourceProgress("b", 0, 50)], 1)
-    assert clocks.now(1, None) == 80
-    assert clocks.advanced([SourceProgress("b", 0, 85), SourceProgress("a", 1, 200)], 2).now(2, None) == 85
+def test_time_waits_for_a_declared_source_that_has_brought_nothing_yet() -> None:
+    program = Program.of(PLAN, buckets=1, sources=[ClockSource("a"), ClockSource("b", idle=5 * SECOND)])
+    stream = Stream(program)
+    stream.take({"a": arrivals_of(50)}, 1_000)
+    assert rows_of(stream.tagged, Tag.METRIC)[-1]["held"] == 49
+    stream.take({}, 6_001)
+    assert rows_of(stream.tagged, Tag.METRIC)[-1]["held"] == 0
+
+
+def test_time_between_two_runs_is_no_silence() -> None:
+    program = Program.of(PLAN, buckets=1, idle=5 * SECOND)
+    stream, arrivals = Stream(program), arrivals_of(60)
+    stream.take({"a": arrivals}, 1_000)
+    stream.take({}, 900_000, Signal.START)
+    assert rows_of(stream.tagged, Tag.TIMELINE)[-1]["arrival"] == arrivals.system("arrival").max()
+
+
+def test_an_old_record_of_a_new_source_partition_is_taken_at_the_clock_and_counted() -> None:
+    stream, arrivals = Stream(Program.of(PLAN, buckets=1)), arrivals_of(100)
+    first, last = (Arrivals(arrivals.table.slice(at, 50)) for at in (0, 50))
+    stream.take({"a": last}, 1_000)
+    stream.take({"b": first}, 2_000)
+    (row,) = (row for row in rows_of(stream.tagged, Tag.LEDGER) if row["what"] == "before_clock")
+    assert (row["source"], row["count"]) == ("s", 49)  # one of the fifty is of a type that no query takes
 
 
 def test_an_arrival_that_goes_back_does_not_take_its_source_back() -> None:
     clocks = JobClock().advanced([SourceProgress("a", 0, 100)], 0).advanced([SourceProgress("a", 0, 60)], 1)
-    assert clocks.now(1, None) == 100
+    assert clocks.of(None, 1, IdleTimes({})).now == 100
 
 
 def test_unreadable_records_make_no_partition_of_their_own() -> None:

@@ -1,0 +1,147 @@
+"""The clock of a partition group, and which records it releases.
+
+The clock is the least watermark of the source partitions that the group can meet. Records are
+processed in one total order: by arrival, then source by name, then source partition. So a record
+is released once no other partition can bring one that comes before it. The results are those of
+one stream in this order, however unevenly the sources are read.
+
+All times are in µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.columns.arrivals import Arrivals
+from runtime.instants import NEVER, NO_TIME
+
+Name = tuple[str, int]
+"""A source partition: source and number, -1 = the whole source. They are ordered like that."""
+
+_STEPS = 32
+"""The longer all sources are silent, the more rarely a bucket is called: for silence / _STEPS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a source partition is.
+
+    arrival: largest arrival time so far; NO_TIME = none yet
+    since: since when it is silent
+    idle: length of silence after which time goes on without it; None = never
+    """
+
+    name: Name
+    arrival: int
+    since: int
+    idle: int | None
+
+    @property
+    def idle_from(self) -> int:
+        """The last moment at which time still waits for it; NEVER = it always does."""
+        return NEVER if self.idle is None else min(NEVER, self.since + self.idle)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupClock:
+    """The clock of a group at a moment of the wall clock, by the positions in order of name."""
+
+    moment: int
+    positions: tuple[Position, ...]
+
+    @property
+    def furthest(self) -> int | None:
+        """The largest arrival time of all; None = nothing has arrived."""
+        arrival = max((item.arrival for item in self.positions), default=NO_TIME)
+        return None if arrival == NO_TIME else arrival
+
+    @property
+    def now(self) -> int | None:
+        """The clock; None = it has not begun.
+
+        While time waits for some partition, it is the least arrival of these. When all have been
+        silent for too long, it is the furthest arrival, and goes on at the pace of the wall clock.
+        """
+        waiting = self._waiting()
+        if waiting:
+            least = min(item.arrival for item in waiting)
+            return None if least == NO_TIME else least
+        furthest = self.furthest
+        return None if furthest is None else furthest + self.moment - max(item.idle_from for item in self.positions)
+
+    def waits_for(self, clock: int | None) -> tuple[Name, ...]:
+        """The partitions that have to bring something before time goes on from `clock`."""
+        return tuple(item.name for item in self._waiting() if clock is None or item.arrival <= clock)
+
+    def limits(self) -> ReleaseLimits:
+        """Which records are released: none that an unread record of another partition precedes.
+
+        A partition that is read up to t can still bring records of t. A record of t may go before
+        those if its own partition comes first in the order of names.
+        """
+        waiting = self._waiting()
+        arrivals = [item.arrival for item in waiting]
+        before = [NEVER, *accumulate(arrivals, min)]
+        after = [NEVER, *accumulate(reversed(arrivals), min)][::-1]
+        own: dict[str, dict[int, int]] = {}
+        for place, item in enumerate(waiting):
+            source, number = item.name
+            own.setdefault(source, {})[number] = min(before[place], _following(after[place + 1]))
+        for item in self.positions:
+            source, number = item.name
+            if number not in own.get(source, {}):  # time does not wait for it
+                place = sum(other.name < item.name for other in waiting)
+                own.setdefault(source, {})[number] = min(before[place], _following(after[place]))
+        if waiting:
+            return ReleaseLimits(before[-1], own)
+        now = self.now
+        return ReleaseLimits(NO_TIME if now is None else now + 1, own)
+
+    def next_change(self) -> int | None:
+        """The next moment at which silence lets the clock go on; None = it never does."""
+        coming = [item.idle_from + 1 for item in self.positions if item.idle_from >= self.moment]
+        if any(moment < NEVER for moment in coming):
+            return min(coming)
+        if coming or self.furthest is None:
+            return None
+        silence = self.moment - max(item.since for item in self.positions)
+        return self.moment + max(1, silence // _STEPS)
+
+    def _waiting(self) -> list[Position]:
+        return [item for item in self.positions if item.idle_from >= self.moment]
+
+
+def _following(moment: int) -> int:
+    return moment if moment >= NEVER else moment + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLimits:
+    """A record is released if it arrived before the limit of its source partition.
+
+    others: limit of records of all other sources, such as the control stream; NEVER = none
+    by_partition: limits by source and partition; NEVER = none
+    """
+
+    others: int
+    by_partition: Mapping[str, Mapping[int, int]]
+
+    @staticmethod
+    def up_to(last: int = NEVER) -> ReleaseLimits:
+        """Release all records that arrived at `last` or before, of any source; NEVER = all."""
+        return ReleaseLimits(_following(last), {})
+
+    def released_before(self, source: str, arrivals: Arrivals) -> int | NDArray[np.int64]:
+        """The limit of each record of a source; one number if it is the same for all."""
+        own = self.by_partition.get(source)
+        if own is None:
+            return self.others
+        if len(own) == 1:
+            return next(iter(own.values()))
+        present, numbers = np.unique(arrivals.system("partition"), return_inverse=True)
+        return np.array([own.get(partition, self.others) for partition in present.tolist()], np.int64)[numbers]

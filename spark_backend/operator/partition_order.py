@@ -1,0 +1,72 @@
+"""Keep arrival from going back along a source partition, however its records are cut into batches.
+
+A micro-batch may bring several batches of one partition, read by several tasks. A record that
+arrives before a record ahead of it in its partition arrives with that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from runtime.columns.arrivals import MOVED_FIELD, Arrivals, is_moved
+from runtime.instants import NO_TIME
+from spark_backend.operator.job_clock import JobClock
+from spark_backend.wire.packed_rows import BucketInput, GroupRecords
+
+Floors = Mapping[int, int]
+"""By partition of one source: the least arrival that its records can have, µs."""
+
+
+def in_partition_order(clock: JobClock, inputs: Sequence[BucketInput]) -> list[GroupRecords]:
+    """The records of a micro-batch; `clock`: before it.
+
+    Where a whole source is one partition, nothing is known of its order.
+    """
+    floors = _floors(clock, inputs)
+    return [_raised(item, floors[at]) for at, row in enumerate(inputs) for item in row.records]
+
+
+def _floors(clock: JobClock, inputs: Sequence[BucketInput]) -> list[dict[int, int]]:
+    """The floors of each batch."""
+    floors: list[dict[int, int]] = [{} for _ in inputs]
+    reached: dict[tuple[str, int], int] = {}
+    batches = sorted(
+        (item.source, item.partition, item.first, at, item.arrival)
+        for at, row in enumerate(inputs)
+        for item in row.progress
+        if item.partition is not None
+    )
+    for source, partition, _, at, arrival in batches:
+        before = reached.get((source, partition), clock.arrival_of(source, partition))
+        floors[at][partition] = before
+        reached[source, partition] = max(before, arrival)
+    return floors
+
+
+def _raised(records: GroupRecords, floors: Floors) -> GroupRecords:
+    if all(floor == NO_TIME for floor in floors.values()):
+        return records
+    arrival = records.arrivals.system("arrival")
+    least = _by_record(records.arrivals, floors)
+    is_before = arrival < least
+    if not is_before.any():
+        return records
+    table = records.arrivals.table
+    position = table.schema.get_field_index("_arrival")
+    moved = pa.array(is_moved(table) | is_before)
+    if MOVED_FIELD.name in table.column_names:
+        table = table.drop_columns([MOVED_FIELD.name])
+    table = table.set_column(position, table.schema.field(position), pa.array(np.maximum(arrival, least)))
+    return replace(records, arrivals=Arrivals(table.append_column(MOVED_FIELD, moved)))
+
+
+def _by_record(arrivals: Arrivals, floors: Floors) -> int | NDArray[np.int64]:
+    if len(floors) == 1:
+        return next(iter(floors.values()))
+    present, numbers = np.unique(arrivals.system("partition"), return_inverse=True)
+    return np.array([floors.get(partition, NO_TIME) for partition in present.tolist()], np.int64)[numbers]
