@@ -51,12 +51,12 @@ def _head(status: Status) -> Iterator[str]:
 
 
 def _waiting(status: Status) -> Iterator[str]:
-    """What pending events and held records wait for, and what lets time go on without it."""
+    """What pending events and held records wait for, and what lets time advance without it."""
     waiting = [query for query in status.queries if query.waits_for and (query.is_behind or query.pending)]
     names = sorted({name for query in waiting for name in query.waits_for})
     if names:
         queries = ", ".join(query.query for query in waiting)
-        yield f"{queries}: time goes on with the next record of {', '.join(names)}; `idle` lets it go on without"
+        yield f"{queries}: time advances with the next record of {', '.join(names)}; `idle` lets it advance without"
 
 
 def _time_format(status: Status) -> TimeFormat:

@@ -1,4 +1,4 @@
-"""Count the records of a call that were moved to the clock, and those that are late only by that."""
+"""Count records that were moved to the clock, and those that are late only because of that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.policies.per_input import is_clocked
 from runtime.results.ledger import Account
 
 _CONCERNED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)
-"""What a query makes of the records that it counts; the others mean the same whenever they arrive."""
+"""What a query makes of records that it counts; the others mean the same whenever they arrive."""
 
 
 def moved_records(

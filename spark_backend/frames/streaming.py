@@ -52,7 +52,7 @@ def stream(
         `event`, `ts`, fields)
     control: rows with `at` and `event`, a control event as text; None = there is no control stream
     clock: `arrival` or `processing`
-    idle: how long a source is silent before time goes on without it; None = as its policy says
+    idle: how long a source is silent before time advances without it; None = as its policy says
     orderings: the ordering policies that were chosen, by source
     buckets: number of parts that the keys are spread over
     reading: names of columns, for all sources or by source name; None = the usual ones

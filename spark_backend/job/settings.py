@@ -47,7 +47,7 @@ class Source:
     options: Spark's options of the format
     ordering: the ordering policy of its records; None = as the queries say
     ordering_line: its line in the deployment file
-    idle: how long it is silent before time goes on without it; None = as its ordering policy says
+    idle: how long it is silent before time advances without it; None = as its ordering policy says
     ahead: µs that its arrival times may be later than the micro-batch; None = no limit
     fixed: its settings that may not change on a checkpoint
     """

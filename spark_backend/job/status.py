@@ -65,7 +65,7 @@ class QueryStatus:
     definitive: the least definitive time of all keys, µs; None = no record yet
     delay: µs that it is behind the query's clock; None = unknown
     clock: the query's clock, µs; None = it has not begun
-    waits_for: the source partitions that have to bring something before time goes on
+    waits_for: the source partitions that have to bring something before time advances
     is_behind: whether others have been read further than its clock
     """
 

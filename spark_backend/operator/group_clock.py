@@ -33,7 +33,7 @@ class Position:
 
     arrival: largest arrival time so far; NO_TIME = none yet
     since: since when it is silent
-    idle: length of silence after which time goes on without it; None = never
+    idle: length of silence after which time advances without it; None = never
     """
 
     name: Name
@@ -65,7 +65,7 @@ class GroupClock:
         """The clock; None = it has not begun.
 
         While time waits for some partition, it is the least arrival of these. When all have been
-        silent for too long, it is the furthest arrival, and goes on at the pace of the wall clock.
+        silent for too long, it is the furthest arrival, and advances at the pace of the wall clock.
         """
         waiting = self._waiting()
         if waiting:
@@ -75,8 +75,8 @@ class GroupClock:
         return None if furthest is None else furthest + self.moment - max(item.idle_from for item in self.positions)
 
     def waits_for(self, clock: int | None) -> tuple[Name, ...]:
-        """The partitions that have to bring something before time goes on from `clock`."""
-        return tuple(item.name for item in self._waiting() if clock is None or item.arrival <= clock)
+        """The partitions that have to bring something before time advances from `clock`."""
+        return tuple(item.name for item in self._waiting() if item.arrival <= (NO_TIME if clock is None else clock))
 
     def limits(self) -> ReleaseLimits:
         """Which records are released: none that an unread record of another partition precedes.
@@ -103,7 +103,7 @@ class GroupClock:
         return ReleaseLimits(NO_TIME if now is None else now + 1, own)
 
     def next_change(self) -> int | None:
-        """The next moment at which silence lets the clock go on; None = it never does."""
+        """The next moment at which silence lets the clock advance; None = it never does."""
         coming = [item.idle_from + 1 for item in self.positions if item.idle_from >= self.moment]
         if any(moment < NEVER for moment in coming):
             return min(coming)
@@ -114,6 +114,10 @@ class GroupClock:
 
     def _waiting(self) -> list[Position]:
         return [item for item in self.positions if item.idle_from >= self.moment]
+
+
+NO_CLOCK = GroupClock(0, ())
+"""Waits for no source."""
 
 
 def _following(moment: int) -> int:

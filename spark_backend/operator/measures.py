@@ -14,8 +14,9 @@ from querylang.plan.model import TimelineKind
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from spark_backend.operator.bucket_state import BucketState
-from spark_backend.operator.group_clock import GroupClock
+from spark_backend.operator.group_clock import NO_CLOCK, GroupClock
 from spark_backend.operator.job_clock import place_name
+from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
@@ -94,7 +95,8 @@ def measures(
     for group, engine, clock in zip(groups, state.engines, clocks, strict=True):
         # time is the same in all buckets that have a group: one of them reports it
         if bucket % program.buckets == (group.only_bucket(program.buckets) or HOME):
-            rows.append(TaggedRow(Tag.TIMELINE, "", _timelines(engine, clock)))
+            waits = clock if program.clock is Clock.ARRIVAL else NO_CLOCK
+            rows.append(TaggedRow(Tag.TIMELINE, "", _timelines(engine, waits)))
     return rows
 
 

@@ -115,7 +115,7 @@ class _Turn:
     """How far a partition group goes in a step.
 
     now: its clock, µs; None = it has not begun
-    without_idle: its clock if only ordering policies let time go on without silent sources, µs
+    without_idle: its clock if only ordering policies let time advance without silent sources, µs
     limits: which records are released
     """
 

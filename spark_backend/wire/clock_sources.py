@@ -13,7 +13,7 @@ class ClockSource:
     """A source of a job.
 
     event: all its records are of this event type; None = of any
-    idle: µs of silence after which time goes on without it; None = never
+    idle: µs of silence after which time advances without it; None = never
     is_policy: whether its ordering policy says so, and not the user
     """
 
@@ -38,7 +38,7 @@ def clock_source(name: str, event: str | None, idle: Idle | None, policy: TimePo
 
 
 def has_own_idle(policy: TimePolicy | None) -> bool:
-    """Whether an ordering policy lets time go on while its source is silent."""
+    """Whether an ordering policy lets time advance while its source is silent."""
     if policy is None or policy.is_per_key:
         return False
     # Stream Analytics estimates arrival, StreamInsight has a timer
@@ -59,7 +59,7 @@ def _events_of(query: QueryPlan) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """After how many µs of silence time goes on without a source; None = never.
+    """After how many µs of silence time advances without a source; None = never.
 
     by_source: of sources that have their own
     others: of all others
@@ -74,5 +74,5 @@ class IdleTimes:
 
     @property
     def has_any(self) -> bool:
-        """Whether time can go on without some source."""
+        """Whether time can advance without some source."""
         return self.others is not None or any(length is not None for length in self.by_source.values())

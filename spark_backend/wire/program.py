@@ -25,7 +25,7 @@ class Program:
     plans: texts made by `plan_text`
     buckets: number of buckets per plan
     clock: what "now" is
-    idle: µs of silence after which time goes on without a source that is not among `sources`; None
+    idle: µs of silence after which time advances without a source that is not among `sources`; None
         = never. Only with the clock `arrival`
     sources: what is known of them; none = each query waits for all that appear
     is_bounded: whether the input is complete, so that it is taken in order of arrival
@@ -71,7 +71,7 @@ class Program:
 
     @property
     def idle_times(self) -> IdleTimes:
-        """When time goes on without a silent source."""
+        """When time advances without a silent source."""
         return IdleTimes({item.name: item.idle for item in self.sources}, self.idle)
 
     @property

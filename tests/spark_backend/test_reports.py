@@ -71,7 +71,7 @@ def test_reports_are_added_up_in_the_status(tmp_path: Path) -> None:
     reports = [Report("lost", "south", 2, "1.csv"), Report("before_clock", "north", 7)]
     progress = JobProgress()
     for _ in range(2):
-        progress = progress.after([], idle=None, records=0, matches=0, reports=reports)
+        progress = progress.after([], records=0, matches=0, reports=reports)
     progress = JobProgress.from_plain(json.loads(json.dumps(progress.to_plain())))
     files = BatchFiles(tmp_path / "state" / "ensue" / "progress")
     files.write(0, {"queries": {"Rise": None}, "progress": progress.to_plain()})

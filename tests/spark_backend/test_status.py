@@ -99,8 +99,9 @@ def test_a_source_that_is_behind_is_named_after_the_job_has_stopped(stopped: Sto
 def test_the_status_in_words(stopped: Stopped) -> None:
     lines = status_text(stopped.status).split("\n")
     assert lines[0].startswith("sensors: not running; micro-batch 2 of ")
-    assert lines[1:8] == [
+    assert lines[1:9] == [
         "clock: 2023-11-14 22:15:49.900, held back by south",
+        "Rise, Jump: time advances with the next record of south; `idle` lets it advance without",
         "",
         "source  last arrival             behind",
         "------  -----------------------  ------  ---------------",
@@ -147,8 +148,8 @@ def test_a_source_that_has_brought_nothing_yet_is_named(tmp_path: Path) -> None:
     metric = pa.table(
         {"bucket": [0], "timestamp": [2_000], "state_bytes": [5], "kept": [1], "held": [0], "seconds": [0.1]}
     )
-    heard = pa.table({"source": ["north"], "partition": [0], "arrival": [5], "watermark": [5], "updated": [1]})
-    progress = JobProgress().after([(Tag.METRIC, metric), (Tag.SOURCE, heard)], idle=None, records=1, matches=0)
+    heard = pa.table({"source": ["north"], "partition": [0], "arrival": [5], "updated": [1]})
+    progress = JobProgress().after([(Tag.METRIC, metric), (Tag.SOURCE, heard)], records=1, matches=0)
     files = BatchFiles(tmp_path / "state" / "ensue" / "progress")
     files.write(0, {"queries": {"Rise": None}, "progress": progress.to_plain()})
     assert [(item.source, item.arrival, item.holds_back) for item in status_of(path).sources] == [
@@ -162,9 +163,9 @@ def test_micro_batches_in_which_no_bucket_is_called_leave_the_rates_as_they_are(
     metric = pa.table(
         {"bucket": [0], "timestamp": [2_000], "state_bytes": [5], "kept": [1], "held": [0], "seconds": [0.1]}
     )
-    progress = JobProgress().after([(Tag.METRIC, metric)], idle=0, records=10, matches=1)
+    progress = JobProgress().after([(Tag.METRIC, metric)], records=10, matches=1)
     assert progress.recent == (Recent(2_000, 10, 1),)
-    assert progress.after([], idle=0, records=0, matches=0) == progress
+    assert progress.after([], records=0, matches=0) == progress
 
 
 def test_the_command_tells_people_and_machines(
