@@ -122,7 +122,7 @@ class Arrivals:
     """A batch of records; its table has these system columns.
 
     _kind: an index into `Plan.events`, or a `RecordKind`
-    _arrival: arrival time, µs; readers make sure that it never decreases along a source partition
+    _arrival: arrival time, µs; a record that has none arrives with the one before it
     _source, _partition, _offset: where the record came from; together unique
     _source_time: the time in the source's declared column, µs; NO_TIME = none
     _text: the control event, the unknown type's name, or why a record is malformed, with the record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,9 @@ from runtime.reading.formats.raw_table import RawTable, cell_text, text_column
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import RowKinds
 from runtime.reading.row_times import RowTimes
+
+_ROW_BITS = 30
+"""Bits of a row's number in an offset that also tells tables apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,17 @@ def _places(
     else:
         source = _constant(raw.name, len(raw))
     partition = _integers(columns.get("partition"), "partition", np.zeros(len(raw), np.int64), refusals)
-    offset = _integers(columns.get("offset"), "offset", raw.numbers, refusals)
+    numbers = raw.numbers + _first_offset(raw.name) if "source" in columns else raw.numbers
+    offset = _integers(columns.get("offset"), "offset", numbers, refusals)
     return source, partition, offset
+
+
+def _first_offset(name: str) -> int:
+    """The offset before the first row of a table whose column `source` says where rows come from.
+
+    Several tables may then have rows of one source, and offsets tell them apart.
+    """
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) << _ROW_BITS
 
 
 def _integers(column: pa.Array | None, name: str, default: NDArray[np.int64], refusals: Refusals) -> NDArray[np.int64]:

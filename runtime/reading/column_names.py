@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from querylang.errors import InputError, nearest
 from querylang.plan.model import Plan
 from runtime.reading.formats.asked import MAX_RECORD
-from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.formats.raw_table import RawTable, refuse_repeated
 from runtime.reading.plan_needs import interval_events
 
 ARRIVAL, TYPE, SOURCE_TIME = "at", "event", "ts"
@@ -98,25 +98,32 @@ def needed_names(plan: Plan, names: ColumnNames) -> list[str]:
 
 
 def with_names(raw: RawTable, needed: Sequence[str]) -> RawTable:
-    """The table with the columns that are needed under these names.
+    """The table with the columns that are needed under these names, as `new_names` finds them."""
+    renamed = new_names(raw.name, raw.names, needed)
+    if not renamed:
+        return raw
+    columns = raw.columns.rename_columns([renamed.get(column, column) for column in raw.names])
+    return replace(raw, columns=columns, declared=frozenset(renamed.get(name, name) for name in raw.declared))
+
+
+def new_names(table: str, columns: Sequence[str], needed: Sequence[str]) -> dict[str, str]:
+    """By column that is needed under another name: that name.
 
     A column is found by its exact name, else as the only one that differs in case only. Raises
-    InputError if there are two of these.
+    InputError if there are two of these, or two columns of one name; `table` is for the message.
     """
-    exact, wanted = set(raw.names), set(needed)
+    refuse_repeated([column for column in columns if column], table)
+    exact, wanted = set(columns), set(needed)
     alike: dict[str, list[str]] = {}
-    for column in raw.names:
+    for column in columns:
         if column not in wanted:
             alike.setdefault(column.casefold(), []).append(column)
     renamed: dict[str, str] = {}
     for name in needed:
         found = [] if name in exact else alike.get(name.casefold(), [])
         if len(found) > 1:
-            raise InputError(f"{raw.name}: has no column {name!r}, but {found[0]!r} and {found[1]!r}; rename one")
+            raise InputError(f"{table}: has no column {name!r}, but {found[0]!r} and {found[1]!r}; rename one")
         if found and found[0] in renamed:
-            raise InputError(f"{raw.name}: column {found[0]!r} could be {renamed[found[0]]!r} or {name!r}; rename it")
+            raise InputError(f"{table}: column {found[0]!r} could be {renamed[found[0]]!r} or {name!r}; rename it")
         renamed |= dict.fromkeys(found, name)
-    if not renamed:
-        return raw
-    columns = raw.columns.rename_columns([renamed.get(column, column) for column in raw.names])
-    return replace(raw, columns=columns, declared=frozenset(renamed.get(name, name) for name in raw.declared))
+    return renamed

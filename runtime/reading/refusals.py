@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from runtime.reading.formats.raw_table import RawTable
 
-
 _LONGEST_NUMBER = 1_000
 """Longer text is not looked at as a number."""
 

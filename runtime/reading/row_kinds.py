@@ -70,8 +70,10 @@ def read_kinds(raw: RawTable, plan: Plan, column: str | None, refusals: Refusals
         InputError if they read several
     """
     if column is None:
-        kinds = np.full(len(raw), _only_event(raw, plan), np.int16)
-        return RowKinds(kinds, None, {}, _present(kinds, plan))
+        index = _only_event(raw, plan)
+        # A schema tells which columns there are, also without rows.
+        present = [(index, plan.events[index])] if len(raw) or raw.declared else []
+        return RowKinds(np.full(len(raw), index, np.int16), None, {}, present)
     return _of_column(raw.columns.column(column).combine_chunks(), plan, refusals)
 
 

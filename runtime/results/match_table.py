@@ -1,11 +1,12 @@
 """Matches as a table (`match_schema`): members, times and identity, gathered column by column.
 
-`match_id` is a hash of the query's title and its members' coordinates (source, partition, offset).
-It is the same in every executor, batching and replay. Users store it, so it must never change.
+`match_id` is a hash of query, instance, key, and the members' source, partition and offset. It is
+the same in every executor, batching and replay. Users store it, so it must never change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from runtime.admission.arrays import Waited
 from runtime.admission.outcomes import reason_words
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import key_columns, mix
+from runtime.columns.keys import hash_keys, key_columns, mix
 from runtime.columns.sorting import stable_order
 from runtime.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
@@ -90,7 +91,7 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, m
     latest = pa.array(matched.latest)
     keys = [key.take(latest) for key in key_columns(table, table.column("_kind").to_numpy(), plan, query)]
     columns = [
-        match_ids(query, table, matched),
+        match_ids(query, table, matched, keys),
         pa.repeat(pa.scalar(query.name), count),
         pa.repeat(pa.scalar(query.instance), count),
         _struct(keys, key_struct(plan, query), count),
@@ -180,16 +181,19 @@ def _struct(
     return pa.StructArray.from_arrays(columns, fields=list(type_), mask=mask)
 
 
-def match_ids(query: QueryPlan, table: pa.Table, matched: Matched) -> pa.StringArray:
+def match_ids(query: QueryPlan, table: pa.Table, matched: Matched, keys: Sequence[pa.Array]) -> pa.StringArray:
     """The identities of matches: 128 bits in hexadecimal.
 
-    Two chains of mixed 64-bit words run over the query's title and the members' coordinates. An
+    Two chains of mixed 64-bit words run over query, instance, key and the members' coordinates. An
     unset name is one word instead of an event's two. A `find every` has the coordinates of its
     latest event.
+
+    keys: by key of the query, its values
     """
-    seeds = np.array([_text_hash(f"{lane}{query.title}") for lane in "ab"], np.uint64)
+    seeds = np.array([_text_hash(f"{lane}\0{query.name}\0{query.instance}") for lane in "ab"], np.uint64)
     members = matched.members if query.every is None else matched.latest.reshape(-1, 1)
-    text = _identities(members, _places(table), table.column("_offset").to_numpy(), seeds, _HEX)
+    words = hash_keys(keys) if keys else np.zeros(len(members), np.uint64)
+    text = _identities(members, words, _places(table), table.column("_offset").to_numpy(), seeds, _HEX)
     ends = np.arange(len(members) + 1, dtype=np.int32) * 32
     return pa.StringArray.from_buffers(len(members), pa.py_buffer(ends), pa.py_buffer(text))
 
@@ -222,6 +226,7 @@ def _text_hash(text: str) -> int:
 @kernel
 def _identities(
     members: NDArray[np.int64],
+    keys: NDArray[np.uint64],
     places: NDArray[np.uint64],
     offset: NDArray[np.int64],
     seeds: NDArray[np.uint64],
@@ -232,7 +237,8 @@ def _identities(
     chains = np.empty(len(seeds), np.uint64)
     at = 0
     for match in range(len(members)):
-        chains[:] = seeds
+        for lane in range(len(seeds)):
+            chains[lane] = mix(seeds[lane] ^ keys[match])
         for row in members[match]:
             if row < 0:
                 for lane in range(len(seeds)):

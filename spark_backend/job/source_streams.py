@@ -7,9 +7,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from querylang.plan.model import Plan
 from runtime.columns.arrivals import place_of
-from runtime.policies.per_input import is_clocked
 from spark_backend.job.checkpoint_record import all_sources
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.settings import Deployment, Source
@@ -24,7 +22,7 @@ def packed_sources(session: SparkSession, deployment: Deployment, program: Progr
 
     A checkpoint fixes this order for good, because Spark tells sources apart by position only.
     """
-    prefixes = file_prefixes(deployment.sources, program.plan())
+    prefixes = file_prefixes(deployment.sources)
     frames = []
     for rank, source in enumerate(all_sources(deployment)):
         path = source.path.resolve()
@@ -45,14 +43,12 @@ def packed_sources(session: SparkSession, deployment: Deployment, program: Progr
     return reduce(DataFrame.union, frames)
 
 
-def file_prefixes(sources: Sequence[Source], plan: Plan) -> dict[str, str]:
+def file_prefixes(sources: Sequence[Source]) -> dict[str, str]:
     """What is prepended to the names of each source's files: nothing, or the source's name.
 
-    A record's coordinates start with its file's name. If several sources may have events of one
-    type, equal names would make two records one. If records are ordered by source, the prefix tells
-    whose clock a file follows.
+    A record's coordinates start with its file's name. Two sources may have files of one name. If
+    records are ordered by source, the prefix tells whose clock a file follows. The queries have no
+    influence, so that identities of matches do not change with them.
     """
-    events = {source.event for source in sources}
-    are_distinct = len(sources) == 1 or (None not in events and len(events) == len(sources))
-    are_distinct &= not any(is_clocked(item) for query in plan.queries for item in query.inputs)
-    return {source.name: "" if are_distinct else f"{source.name}/" for source in sources}
+    is_plain = len(sources) == 1 and sources[0].ordering is None
+    return {source.name: "" if is_plain else f"{source.name}/" for source in sources}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
+from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
+from runtime.columns.row_hashes import hash_rows
 from runtime.policies.per_input import is_clocked
-from spark_backend.sources.pushdown import needed_columns
+from runtime.reading.column_names import PLACES, needed_names, new_names
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.packed_rows import PACKED_DDL
 from spark_backend.wire.program import Program, load_program
@@ -33,29 +35,62 @@ MAX_ROWS = 1 << 24
 def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFrame:
     """Pack a DataFrame's rows; only the columns that the plan needs leave the JVM.
 
-    Raises InputError for columns that `reading` names and the DataFrame does not have.
+    Warns of rows without coordinates. Raises InputError for columns that are missing or ambiguous.
     """
-    wanted = needed_columns(program.plan(), reading)
-    chosen = frame.select(*(f.col(f"`{name}`") for name in frame.columns if name in wanted))
-    _refuse_other_columns(chosen, program.plan(), reading)
+    chosen = _needed(frame, program.plan(), reading)
+    _refuse_missing_columns(chosen, frame.columns, program.plan(), reading)
+    _warn_of_missing_places(chosen, reading)
     run = on_worker("spark_backend.sources.frames", "pack_rows", program.to_text(), reading.to_text())
     return chosen.mapInArrow(run, PACKED_DDL)
 
 
-def _refuse_other_columns(frame: DataFrame, plan: Plan, reading: Reading) -> None:
-    """Read an empty table of these columns, so that mistakes are found before any task runs."""
-    for _ in reading.arrivals(to_arrow_schema(frame.schema, timezone="UTC").empty_table(), plan):
+def _needed(frame: DataFrame, plan: Plan, reading: Reading) -> DataFrame:
+    """The columns that the plan needs, under the names that it knows."""
+    table = _name(reading)
+    needed = needed_names(plan, reading.columns)
+    renamed = new_names(f"DataFrame {table!r}", frame.columns, needed)
+    # Spark does not tell names apart that differ in case only, so columns are chosen by position.
+    plain = frame.toDF(*(f"column{number}" for number in range(len(frame.columns))))
+    named = [(number, renamed.get(name, name)) for number, name in enumerate(frame.columns)]
+    return plain.select(*(f.col(f"column{number}").alias(name) for number, name in named if name in set(needed)))
+
+
+def _name(reading: Reading) -> str:
+    return reading.name or reading.source or "table"
+
+
+def _warn_of_missing_places(frame: DataFrame, reading: Reading) -> None:
+    missing = [name for name in PLACES[1:] if name not in frame.columns]
+    if missing and not reading.is_control:
+        logging.getLogger("ensue").warning(
+            "DataFrame %r has no column %s: rows of equal arrival are taken in the order of their content,"
+            " and ids of matches may differ from run to run",
+            _name(reading),
+            " and no column ".join(map(repr, missing)),
+        )
+
+
+def _refuse_missing_columns(chosen: DataFrame, others: Sequence[str], plan: Plan, reading: Reading) -> None:
+    """Read an empty table of these columns, so that mistakes are found before any task runs.
+
+    others: names of all columns, for messages
+    """
+    empty = to_arrow_schema(chosen.schema, timezone="UTC").empty_table()
+    for name in others:
+        if name.casefold() not in {known.casefold() for known in empty.column_names}:
+            empty = empty.append_column(name, pa.nulls(0))
+    for _ in reading.arrivals(empty, plan):
         pass
 
 
 def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow` over a DataFrame's columns, on workers.
 
-    Rows without an `offset` column are sorted by arrival time, as far as Spark passes them
-    together. They are numbered by task, micro-batch and position, so that a repeated micro-batch
-    numbers them alike. A missing `partition` column is filled with the task's number. If records
-    are ordered by source partition there is one partition only, and the task's number becomes part
-    of the offset.
+    Rows without an `offset` column are numbered by task, micro-batch and position, so that a
+    repeated micro-batch numbers them alike. A missing `partition` column is filled with the task's
+    number. If rows have partitions, or are ordered by them, the task's number becomes part of the
+    offset. The number depends on how Spark divides the rows, so that rows of equal arrival are
+    taken in the order of their content instead.
     """
     from pyspark import TaskContext
 
@@ -63,14 +98,15 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
     context = TaskContext.get()
     task = context.partitionId() if context is not None else 0
     number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-    is_one = any(is_clocked(item) for query in loaded.plan().queries for item in query.inputs)
-    first = _first_offset(task, None if number is None else int(number), is_one=is_one)
-    rows = 0
+    is_clocked_plan = any(is_clocked(item) for query in loaded.plan().queries for item in query.inputs)
+    first, rows = -1, 0
     for table in _gathered(batches):
         by_partition = "partition" in table.column_names
+        is_one = is_clocked_plan or by_partition
+        if first < 0:
+            first = _first_offset(task, None if number is None else int(number), is_one=is_one)
         if "offset" not in table.column_names:
-            ordered = _by_arrival(table, settings.arrival or "at")
-            numbered = _with_coordinates(ordered, 0 if is_one else task, first)
+            numbered = _with_coordinates(table, 0 if is_one else task, first)
             first += len(table)
             rows += len(table)
             if is_one and number is not None and (rows > MAX_ROWS or task >= MAX_TASKS):
@@ -81,6 +117,8 @@ def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> 
         else:
             numbered = table
         arrivals = settings.arrivals(numbered, loaded.plan())
+        if not (by_partition and "offset" in table.column_names):
+            arrivals = map(_ordered_by_content, arrivals)
         yield from pack_parts(arrivals, loaded, settings, by_partition=by_partition)
 
 
@@ -96,13 +134,13 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _by_arrival(table: pa.Table, column: str) -> pa.Table:
-    if column not in table.column_names or not len(table):
-        return table
-    times = table.column(column).combine_chunks()
-    if pc.all(pc.less_equal(times[:-1], times[1:])).as_py() is not False:
-        return table
-    return table.take(pc.sort_indices(times, null_placement="at_start"))
+def _ordered_by_content(arrivals: Arrivals) -> Arrivals:
+    """The records with places that decide by their content, whatever task reads them."""
+    table = arrivals.table
+    content = hash_rows(table.drop_columns(["_place", "_partition", "_offset"]))
+    place = arrivals.system("place") + (content % np.uint64(PLACES_OF_A_SOURCE)).astype(np.int64)
+    position = table.schema.get_field_index("_place")
+    return Arrivals(table.set_column(position, table.schema.field(position), pa.array(place)))
 
 
 def _first_offset(task: int, batch: int | None, *, is_one: bool) -> int:

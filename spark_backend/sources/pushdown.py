@@ -7,19 +7,7 @@ filter means exactly what it means embedded, and records that it refuses are sti
 from __future__ import annotations
 
 from querylang.plan.model import Input, Plan, QueryPlan
-from runtime.columns.arrivals import field_columns
-from runtime.policies.per_input import has_ends
-from runtime.reading.column_names import PLACES
-from spark_backend.sources.reading import Reading
 from spark_backend.wire.partition_groups import shared_order
-
-
-def needed_columns(plan: Plan, reading: Reading) -> frozenset[str]:
-    """The names of the columns that a plan needs: times, types, coordinates, fields of events."""
-    fields = {name.rpartition(":")[0] for name in field_columns(plan.events)}
-    when = {reading.arrival or "at", reading.type_field or "event", reading.source_time or "ts"}
-    lasting = {"start", "end", "shape"} if any(map(has_ends, plan.queries)) else set()
-    return frozenset(fields | when | lasting | set(PLACES))
 
 
 def describe_pushdown(plan: Plan, query: QueryPlan) -> list[str]:

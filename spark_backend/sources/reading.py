@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
-from runtime.reading.column_names import ColumnNames
+from runtime.reading.column_names import STANDARD, ColumnNames
 from runtime.reading.tables import iter_arrivals
 from spark_backend.wire.packed_rows import pack_arrivals
 from spark_backend.wire.program import Program
@@ -35,6 +35,7 @@ class Reading:
     rank: number of the source among all, by name; the control stream comes last
     place: `_place` of its records, as in `Arrivals`
     is_control: whether this is the control stream
+    max_record: length of the longest record that is read, in bytes
     """
 
     event: str | None = None
@@ -48,6 +49,7 @@ class Reading:
     rank: int = 0
     place: int = 0
     is_control: bool = False
+    max_record: int = STANDARD.max_record
 
     @staticmethod
     def of_text(text: str) -> Reading:
@@ -58,6 +60,11 @@ class Reading:
         """The settings as JSON text."""
         return json.dumps(asdict(self))
 
+    @property
+    def columns(self) -> ColumnNames:
+        """The names of the columns, as readers of tables want them."""
+        return ColumnNames(self.arrival, self.type_field, self.source_time, self.max_record)
+
     def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:
         """The records of a path or an Arrow table; raises InputError if it is not a table."""
         parts = self._read(table, plan)
@@ -67,7 +74,7 @@ class Reading:
         return iter_arrivals(
             table,
             plan if self.event is None else plan_for_event(plan, self.event),
-            ColumnNames(self.arrival, self.type_field, self.source_time),
+            self.columns,
             source=self.source,
             place=self.place,
         )

@@ -117,3 +117,44 @@ def test_an_executor_without_ensue_says_so() -> None:
     run = on_worker("spark_backend.not_installed_there", "pack_rows")
     with pytest.raises(RuntimeError, match="Ensue cannot be imported on a Spark executor"):
         list(run(iter(())))
+
+
+CARDS = querylang.compile_text(
+    "event A { float V; string k; }\ninputs { A() key k within 30.0; } find A as a1 -> A as a2"
+).plan
+
+
+def test_columns_are_found_in_any_case(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, "x", 1.0, 0, 1), (2, "x", 2.0, 0, 2)], ["AT", "K", "v", "Partition", "OFFSET"])
+    assert match(frame, CARDS).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (["AT", "At", "k", "V"], "DataFrame 'table': has no column 'at', but 'AT' and 'At'; rename one"),
+        (["at", "k", "k", "V"], "DataFrame 'table': duplicate column 'k'"),
+        (["at", "kk", "V", "x"], "table: has no column 'k', a field of 'A'; did you mean 'kk'?"),
+        (["when", "k", "V", "x"], "table: has neither a column 'at', the arrival time, nor a column 'ts'"),
+    ],
+)
+def test_columns_that_are_not_there_or_twice_are_told(spark: SparkSession, columns: list[str], told: str) -> None:
+    frame = spark.createDataFrame([(1, 1, 1, 1)], [f"c{number}" for number in range(4)]).toDF(*columns)
+    with pytest.raises(InputError) as raised:
+        match(frame, CARDS)
+    assert str(raised.value).startswith(told)
+
+
+def test_rows_without_coordinates_are_taken_in_the_order_of_their_content(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = pd.DataFrame({"at": np.arange(60) // 6, "k": "x", "V": np.random.default_rng(3).permutation(60) / 4})
+
+    def found(frame: DataFrame) -> list[tuple[float, float]]:
+        fields = [(row.a1.fields.V, row.a2.fields.V) for row in match(frame, CARDS).collect()]
+        return sorted(fields)
+
+    wanted = found(spark.createDataFrame(rows).coalesce(1))
+    assert "DataFrame 'table' has no column 'partition' and no column 'offset'" in caplog.text
+    shuffled = rows.sample(frac=1, random_state=1)
+    assert found(spark.createDataFrame(shuffled).repartition(3)) == wanted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -11,9 +10,8 @@ import pyarrow as pa
 
 from querylang.errors import InputError
 from runtime.interpreter.json_text import NOT_TEXT
-from runtime.reading.formats.asked import shortened
 from runtime.reading.formats.mappings import column_of
-from runtime.reading.formats.raw_table import RawTable, of_columns, one_line
+from runtime.reading.formats.raw_table import RawTable, of_columns, one_line, refuse_repeated
 
 
 def read_frame(table: Any, name: str) -> RawTable:
@@ -61,15 +59,6 @@ def _of_pandas(frame: Any, name: str) -> pa.Table:
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"{place} cannot be read: {one_line(error)}") from error
     return pa.table(columns)
-
-
-def refuse_repeated(names: Sequence[str], table: str) -> None:
-    """Raise InputError for two columns of one name."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise InputError(f"{table}: duplicate column {shortened(name)!r}")
-        seen.add(name)
 
 
 def _is_missing(value: Any) -> bool:

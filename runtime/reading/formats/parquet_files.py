@@ -16,8 +16,7 @@ import pyarrow.parquet
 
 from querylang.errors import InputError
 from runtime.reading.formats.asked import Asked, size_text
-from runtime.reading.formats.frames import refuse_repeated
-from runtime.reading.formats.raw_table import RawTable, Unreadable, of_columns
+from runtime.reading.formats.raw_table import RawTable, Unreadable, of_columns, refuse_repeated
 
 _PART = 64 << 20
 """How much text a part may have, in bytes, unless a single row has more."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.errors import InputError
 from runtime.reading.formats.asked import shortened
 
 
@@ -128,6 +129,15 @@ def of_columns(name: str, columns: pa.Table, declared: frozenset[str] = frozense
     """A table all of whose records are rows; `first`: the number of its first row."""
     numbers = np.arange(first, first + len(columns))
     return RawTable(name, columns, numbers, _describe_rows(columns, first), declared=declared)
+
+
+def refuse_repeated(names: Sequence[str], table: str) -> None:
+    """Raise InputError for two columns of one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{table}: duplicate column {shortened(name)!r}")
+        seen.add(name)
 
 
 def joined(parts: Sequence[RawTable]) -> RawTable:

@@ -200,7 +200,7 @@ def test_twice_the_input_takes_twice_the_time(what: str, tmp_path: Path) -> None
         numbers = range(size)
         match what:
             case "digits":
-                return HEADER + "1" * (size * 1_000) + "x,1,\n"
+                return HEADER + 50 * ("1" * size + "x,1,\n")
             case "columns":
                 return ",".join(["at", "v", "s", *(f"c{n}" for n in numbers)]) + "\n1,1,x" + "," * size + "\n"
             case "names":
@@ -216,4 +216,4 @@ def test_twice_the_input_takes_twice_the_time(what: str, tmp_path: Path) -> None
         file.write_text(content(size))
         read_arrivals(file, PLAN)
 
-    assert growth(read, 500 if what == "digits" else 5_000) < MOST
+    assert growth(read, 5_000) < MOST
