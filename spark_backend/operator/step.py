@@ -6,7 +6,7 @@ what "now" is and which records are released; the others are held in the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -20,13 +20,14 @@ from runtime.instants import NO_TIME
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import Results
 from spark_backend.operator.bucket_state import BucketState, close_state, open_state
+from spark_backend.operator.control_rows import control_rows
 from spark_backend.operator.group_clock import ReleaseLimits
 from spark_backend.operator.held_records import held_ledger, split_released
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.operator.measures import measures
 from spark_backend.operator.partition_order import in_partition_order
 from spark_backend.wire.clock import Clock
-from spark_backend.wire.packed_rows import HOME, BucketInput, GroupRecords, Signal, unpack_row
+from spark_backend.wire.packed_rows import CONTROL, HOME, BucketInput, GroupRecords, Signal, unpack_row
 from spark_backend.wire.partition_groups import PartitionGroup, count_uses
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import added_up, report_table
@@ -160,6 +161,8 @@ class _Work:
         arrivals = Arrivals.concat([self._arrivals(group, is_copy=False), copies])
         if self.arrive_now:
             arrivals = _arriving_at(arrivals, turn.now)
+        if self.is_home:
+            yield Results(outputs=control_rows(group.plan, self._controls(group), engine.clock))
         without_idle = NO_TIME if turn.without_idle is None else turn.without_idle
         results = engine.process(arrivals, now=turn.now, without_idle=without_idle)
         yield _without_repeats(results, copies, group, is_home=self.is_home)
@@ -167,8 +170,16 @@ class _Work:
             yield engine.flush()
 
     def _arrivals(self, group: PartitionGroup, *, is_copy: bool) -> Arrivals:
-        chosen = [item.arrivals for item in self.records if item.group == group.number and item.is_copy == is_copy]
-        return Arrivals.concat(chosen) if chosen else Arrivals.empty(group.plan)
+        return _together(group, (item for item in self.records if item.is_copy == is_copy))
+
+    def _controls(self, group: PartitionGroup) -> Arrivals:
+        """The records of the control stream."""
+        return _together(group, (item for item in self.records if item.source == CONTROL))
+
+
+def _together(group: PartitionGroup, records: Iterable[GroupRecords]) -> Arrivals:
+    chosen = [item.arrivals for item in records if item.group == group.number]
+    return Arrivals.concat(chosen) if chosen else Arrivals.empty(group.plan)
 
 
 def _without_repeats(results: Results, copies: Arrivals, group: PartitionGroup, *, is_home: bool) -> Results:

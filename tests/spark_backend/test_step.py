@@ -18,7 +18,7 @@ from spark_backend.wire.packed_rows import Signal, pack_arrivals, unpack_row
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of, with_system_rows
-from tests.support.buckets import rows_of
+from tests.support.buckets import Stream, rows_of
 from tests.support.embedded import embedded, ledger_of, summary
 
 
@@ -87,10 +87,45 @@ def test_control_events_wait_for_the_events_that_arrive_before_them() -> None:
             states[bucket] = step.state
             tagged.extend(step.rows)
     matches, outputs, ledger, discarded = summary(embedded(PLAN, arrivals))
+    found = [row for row in rows_of(tagged, Tag.OUTPUT) + rows_of(tagged, Tag.ERROR) if row["kind"] != "control"]
     assert sorted(str(row["match_id"]) for row in rows_of(tagged, Tag.MATCH)) == matches
-    assert sorted(str(row["text"]) for row in rows_of(tagged, Tag.OUTPUT) + rows_of(tagged, Tag.ERROR)) == outputs
+    assert sorted(str(row["text"]) for row in found) == outputs
     assert ledger_of(rows_of(tagged, Tag.LEDGER)) == ledger
     assert len(rows_of(tagged, Tag.DISCARDED)) == discarded
+
+
+def test_a_row_tells_where_in_the_order_of_arrival_a_control_event_was_processed() -> None:
+    """The first one waits for its time, the second is behind the clock, the third is wrong."""
+    events, program = arrivals_of(30), Program.of(PLAN, buckets=2)
+    first, last = int(events.system("arrival")[0]), int(events.system("arrival")[-1])
+    controls = controls_at([last - 1, first - 5, last - 1], ["SetDelayedEventsLeeway(3.0, 1.0)"] * 2 + ["Nothing()"])
+    stream = Stream(program)
+    stream.take({"a": events.take(np.arange(20))}, 1)
+    reached = int(events.system("arrival")[19])
+    stream.take({"control": controls}, 2)
+    assert not [row for row in rows_of(stream.tagged, Tag.OUTPUT) if row["time"] > moment(reached)]
+    stream.take({"a": events.take(np.arange(20, 30))}, 3)
+    rows = [row for row in rows_of(stream.tagged, Tag.OUTPUT) if row["kind"] == "control"]
+    assert {(row["query"], row["time"]) for row in rows} == {
+        (query.name, moment(place)) for query in PLAN.queries for place in (reached, last - 1)
+    }
+    assert {row["text"] for row in rows} == {"SetDelayedEventsLeeway(3.0, 1.0)"}
+
+
+def moment(micros: int) -> object:
+    return pa.scalar(micros, pa.int64()).cast(pa.timestamp("us", "UTC")).as_py()
+
+
+def controls_at(arrivals: list[int], texts: list[str]) -> Arrivals:
+    table = arrivals_of(len(texts)).table
+    changes = {
+        "_kind": pa.array([int(RecordKind.CONTROL)] * len(texts), pa.int16()),
+        "_arrival": pa.array(arrivals),
+        "_text": pa.array(texts),
+    }
+    for name, column in changes.items():
+        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
+    return Arrivals(table)
 
 
 def placed(arrivals: Arrivals, place: int) -> Arrivals:
