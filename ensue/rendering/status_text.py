@@ -24,6 +24,8 @@ def status_text(status: Status) -> str:
 
 def _parts(status: Status) -> Iterator[str]:
     yield "\n".join(_head(status))
+    if status.damaged:
+        yield "\n".join(status.damaged)
     if status.batch is None:
         return
     if status.sources:

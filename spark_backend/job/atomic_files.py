@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,12 @@ class BatchFiles:
 
     folder: where the files are
     kept: number of latest files that are not removed
+    check: raises for data that cannot be
     """
 
     folder: Path
     kept: int = 10
+    check: Callable[[Any], object] = id
 
     def latest(self, before: int | None = None) -> tuple[int, Any] | None:
         """The latest micro-batch and its data; None = there is none.
@@ -60,12 +63,14 @@ class BatchFiles:
     def _read(self, batch: int) -> Any:
         path = self._path(batch)
         try:
-            return json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            data = json.loads(path.read_text("utf-8"))
+            self.check(data)
+        except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path}: is damaged: {error}. Restore it from a copy; without it, delete it,"
                 " and its micro-batch is missing in counts and status"
             ) from error
+        return data
 
     def _path(self, batch: int) -> Path:
         return self.folder / f"{batch:010d}.json"

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spark_backend.job.atomic_files import BatchFiles
 from spark_backend.job.checkpoint_record import LOCK
+from spark_backend.job.progress import JobProgress
 from spark_backend.job.run_lock import RunLock
 
 Ledger = dict[tuple[str, str, str], int]
@@ -25,7 +27,12 @@ class LedgerFiles:
     def total(self, before: int | None = None) -> Ledger:
         """The counts up to the latest micro-batch, or the latest one before `before`."""
         found = self.files.latest(before)
-        return {} if found is None else {(query, source, what): count for query, source, what, count in found[1]}
+        return {} if found is None else _ledger_of(found[1])
+
+    def readable(self) -> tuple[Ledger, list[str]]:
+        """The counts of the latest file that can be read, and what is wrong with later ones."""
+        found, mistakes = self.files.readable()
+        return ({} if found is None else _ledger_of(found[1])), mistakes
 
     def add(self, batch: int, changes: Ledger) -> None:
         """Add the changes of a micro-batch; repeated, it is counted once."""
@@ -33,6 +40,15 @@ class LedgerFiles:
         for key, count in changes.items():
             total[key] = total.get(key, 0) + count
         self.files.write(batch, [[*key, count] for key, count in sorted(total.items()) if count])
+
+
+def _ledger_of(data: Any) -> Ledger:
+    return {(str(query), str(source), str(what)): int(count) for query, source, what, count in data}
+
+
+def _check_progress(data: Any) -> None:
+    JobProgress.from_plain(data["progress"])
+    dict(data["queries"].items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +70,12 @@ class JobFolder:
     @property
     def ledger(self) -> LedgerFiles:
         """The ledger."""
-        return LedgerFiles(BatchFiles(self.path / "ledger"))
+        return LedgerFiles(BatchFiles(self.path / "ledger", check=_ledger_of))
 
     @property
     def progress(self) -> BatchFiles:
         """Per micro-batch `progress` (`JobProgress`) and `queries` (`shared_order` by title)."""
-        return BatchFiles(self.path / "progress")
+        return BatchFiles(self.path / "progress", check=_check_progress)
 
     def lock(self) -> RunLock:
         """The lock of a running job."""

@@ -104,6 +104,7 @@ class Status:
     ledger: counts since the checkpoint's beginning
     reports: of what was lost, moved or is suspicious since then, by cause and source
     message: what Spark says that the job is doing; "" = asked from another process
+    damaged: what is wrong with files that could not be read; the rest is of the ones before them
     """
 
     name: str
@@ -121,6 +122,7 @@ class Status:
     ledger: Ledger
     reports: tuple[Report, ...] = ()
     message: str = ""
+    damaged: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """The status as JSON can hold it: times as ISO text, durations in seconds."""
@@ -144,8 +146,8 @@ def read_status(deployment: Deployment, message: str = "", *, is_active: bool | 
     is_active: whether its job runs; None = ask the checkpoint's lock
     """
     folder = JobFolder(deployment.checkpoint)
-    ledger = folder.ledger.total()
-    found = folder.progress.latest()
+    ledger, damaged = folder.ledger.readable()
+    found, damaged_progress = folder.progress.readable()
     progress = JobProgress.from_plain(None if found is None else found[1]["progress"])
     orders: Mapping[str, str | None] = {} if found is None else found[1]["queries"]
     return Status(
@@ -166,6 +168,7 @@ def read_status(deployment: Deployment, message: str = "", *, is_active: bool | 
         ledger=ledger,
         reports=progress.reports,
         message=message,
+        damaged=(*damaged, *damaged_progress),
     )
 
 

@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 
 from ensue.cli import main
 from ensue.rendering.status_text import status_text
+from querylang.errors import InputError
 from spark_backend.job.atomic_files import BatchFiles
 from spark_backend.job.job import deploy, run
+from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.progress import JobProgress, Recent
 from spark_backend.job.reports import RunReport, source_of
 from spark_backend.job.status import Status, status_of
@@ -194,3 +196,33 @@ def test_totals_are_by_source_not_by_file() -> None:
     assert source_of("north/a.csv", "received", ["north", "south"]) == "north"
     assert source_of("a/b/c.csv", "received", ["a", "a/b", "south"]) == "a/b"
     assert source_of("one.json", "control", ["north"]) == "control"
+
+
+DAMAGED = [b"", b"{", b"[1, 2]", b'{"progress": {"version": 2}, "queries": {}}', b'{"progress": 7, "queries": []}']
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_damaged_files_are_named_and_the_rest_is_told(tmp_path: Path, content: bytes) -> None:
+    path = project_of_two(tmp_path)
+    folder = JobFolder(tmp_path / "state")
+    folder.ledger.add(6, {("Rise", "north", "received"): 5})
+    folder.progress.write(6, {"queries": {"Rise": None}, "progress": JobProgress(timestamp=1000).to_plain()})
+    for name in ("ledger", "progress"):
+        (tmp_path / "state" / "ensue" / name / "0000000007.json").write_bytes(content)
+    status = status_of(path)
+    assert (status.batch, status.queries[0].received) == (6, 5)
+    assert [text.partition(": is damaged: ")[0] for text in status.damaged] == [
+        str(tmp_path / "state" / "ensue" / name / "0000000007.json") for name in ("ledger", "progress")
+    ]
+    assert all(text in status_text(status) for text in status.damaged)
+    with pytest.raises(InputError, match="is damaged"):
+        folder.progress.latest()
+
+
+def test_damaged_files_alone_are_named(tmp_path: Path) -> None:
+    path = project_of_two(tmp_path)
+    for name in ("ledger", "progress"):
+        (tmp_path / "state" / "ensue" / name).mkdir(parents=True)
+        (tmp_path / "state" / "ensue" / name / "0000000007.json").write_bytes(b"\x00")
+    status = status_of(path)
+    assert (status.batch, len(status.damaged)) == (None, 2)
