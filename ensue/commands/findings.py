@@ -71,14 +71,16 @@ def check_files(files: Sequence[Path]) -> Report:
 def _check_deployment(path: Path) -> None:
     from querylang.compiler import compile_checked
     from querylang.parameters.instances import with_instances
+    from spark_backend.errors import in_plain_words
     from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
     from spark_backend.job.settings import load_deployment
     from spark_backend.job.source_orderings import with_source_orderings
 
     deployment = load_deployment(path)
-    plan = compile_checked(querylang.check_paths(deployment.queries))
-    refuse_name_conflicts(path, with_instances(plan, deployment.parameters, is_check=True))
-    with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
+    with in_plain_words(deployment.environment):
+        plan = compile_checked(querylang.check_paths(deployment.queries))
+        refuse_name_conflicts(path, with_instances(plan, deployment.parameters, is_check=True))
+        with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
 
 
 def _single(found: EnsueError) -> Sequence[EnsueError]:

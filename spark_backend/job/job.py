@@ -12,14 +12,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from spark_backend.durable_files import write_durably
-from spark_backend.errors import plain_error
+from spark_backend.errors import in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
 from spark_backend.job.checkpoint_record import read_record, write_record
 from spark_backend.job.job_folder import JobFolder
@@ -28,7 +27,7 @@ from spark_backend.job.progress import JobProgress
 from spark_backend.job.reporting import Reporter
 from spark_backend.job.reports import BatchReport, OnBatch, RunReport, RunTotal
 from spark_backend.job.run_lock import RunLock
-from spark_backend.job.settings import load_deployment
+from spark_backend.job.settings import Deployment, load_deployment
 from spark_backend.job.source_streams import packed_sources
 from spark_backend.job.status import Status, read_status
 from spark_backend.operator.spark_operator import tagged_stream
@@ -82,10 +81,11 @@ class Handle:
         Raises what ended it, as an InputError in plain words if the mistake is known.
         """
         try:
-            ended = self._query.awaitTermination(None if seconds is None else max(1, round(seconds)))
-        except StreamingQueryException as error:
+            with in_plain_words(self._job.checked.deployment.environment):
+                ended = self._query.awaitTermination(None if seconds is None else max(1, round(seconds)))
+        except Exception:
             self._ended()
-            raise plain_error(error) from error
+            raise
         if ended is not False:
             self._ended()
         return ended is not False
@@ -113,7 +113,8 @@ def deploy(path: Path | str, progress: OnBatch | None = None) -> Handle:
     """
     job = _prepare(path)
     try:
-        return _start(job, progress or _ignore, is_bounded=False, is_last=True)
+        with in_plain_words(job.checked.deployment.environment):
+            return _start(job, progress or _ignore, is_bounded=False, is_last=True)
     except BaseException:
         job.lock.release()
         raise
@@ -139,7 +140,7 @@ def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: 
 
     started = time.monotonic()
     try:
-        with StopRequest() as stop:
+        with StopRequest() as stop, in_plain_words(job.checked.deployment.environment):
             _await(_start(job, report, is_bounded=once), stop)
             if once and (flush or job.held) and not stop.is_requested:
                 job.send(Signal.FLUSH if flush else Signal.CATCH_UP)
@@ -169,6 +170,11 @@ def _await(handle: Handle, stop: StopRequest) -> None:
 def _prepare(path: Path | str) -> _Job:
     """Check the deployment and lock its checkpoint, then create what it needs."""
     deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        return _locked(deployment)
+
+
+def _locked(deployment: Deployment) -> _Job:
     lock = JobFolder(deployment.checkpoint).lock()
     lock.refuse_if_held()
     ready = checked(deployment)  # a refused deployment creates nothing, not even the lock's file

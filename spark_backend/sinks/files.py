@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from spark_backend.durable_files import make_folder, publish
+from spark_backend.errors import unwritable
 from spark_backend.sinks.formats import Formulas, Result, Sink, SinkFormat
 from spark_backend.wire.file_layouts import flattened, json_rows, without_formulas
 
@@ -133,6 +135,12 @@ class FileWriter:
     def write(self, part: str, table: pa.Table) -> str:
         """Add a table to the part's file; gives the name that the file will have."""
         folder = self._base / part
+        try:
+            return self._write(folder, table)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+
+    def _write(self, folder: Path, table: pa.Table) -> str:
         path = folder / f"{self._stem}{self._files.suffix}"
         if path not in self._open:
             make_folder(folder)
@@ -143,14 +151,18 @@ class FileWriter:
 
     def commit(self) -> None:
         """Close the files and rename them; they are on the disk when this returns."""
-        for _, file in self._open.values():
-            file.close()
-        publish((draft, path) for path, (draft, _) in self._open.items())
+        try:
+            for _, file in self._open.values():
+                file.close()
+            publish((draft, path) for path, (draft, _) in self._open.items())
+        except OSError as error:
+            raise unwritable(self._base, error) from error
 
     def abort(self) -> None:
         """Close the files and remove them."""
         for draft, file in self._open.values():
-            file.close()
+            with suppress(OSError, pa.ArrowException):  # a full disk refuses the end of a file, too
+                file.close()
             draft.unlink(missing_ok=True)
 
 

@@ -94,12 +94,12 @@ def write_tables(program: str, sinks: str, name: str, batches: Iterator[pa.Recor
     }
     try:
         written = [_write(row, writers, plan) for batch in batches for row in batch.to_pylist()]
+        for writer in writers.values():
+            writer.commit()
     except BaseException:
         for writer in writers.values():
             writer.abort()
         raise
-    for writer in writers.values():
-        writer.commit()
     yield _as_batch(written)
 
 

@@ -1,0 +1,90 @@
+"""What ends a job is reported in one line, without values of the environment."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ensue.commands.findings import check_files
+from querylang.errors import FileErrors, InputError
+from spark_backend.errors import in_plain_words, plain_error
+from spark_backend.job.preflight import checked
+from spark_backend.job.settings import load_deployment
+from spark_backend.sinks.formats import FORMATS, Sink, TaskWriter, sink_format
+from tests.support.sensors import project
+from tests.support.small_disk import small_disk
+
+CONTINUES = ": the disk is full. Make room and run the job again: it continues where it stopped"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("java.io.IOException: No space left on device\n\tat java.base", "a disk that the job writes to"),
+        ("OSError: [Errno 28] No space left on device", "a disk that the job writes to"),
+        ("OSError: [Errno 28] No space left on device: '/state/ensue/a.json'\n...", "/state/ensue/a.json"),
+        ("OSError: [Errno 122] Disk quota exceeded: '/state/a'", "/state/a"),
+    ],
+)
+def test_a_full_disk_is_reported_in_one_line(text: str, place: str) -> None:
+    assert str(plain_error(RuntimeError(text))) == place + CONTINUES
+
+
+def test_our_own_message_comes_before_what_caused_it() -> None:
+    text = (
+        "OSError: [Errno 28] No space left on device\nThe above\nquerylang.errors.InputError: /out: the disk is full\n"
+    )
+    assert str(plain_error(RuntimeError(text))) == "/out: the disk is full"
+
+
+def test_values_of_the_environment_are_replaced_by_their_names() -> None:
+    environment = {"TOKEN": "abc-123", "LONG": "abc-123-456", "SHORT": "a"}
+    with pytest.raises(InputError) as one, in_plain_words(environment):
+        raise InputError("/abc-123-456/x and abc-123, a")
+    assert str(one.value) == "/${LONG}/x and ${TOKEN}, a"
+    with pytest.raises(FileErrors) as two, in_plain_words(environment):
+        raise FileErrors("/abc-123/d.yaml", [(3, "not abc-123")])
+    assert str(two.value) == "/${TOKEN}/d.yaml:3: not ${TOKEN}"
+    with pytest.raises(InputError) as three, in_plain_words(environment):
+        raise RuntimeError("File ...\nInputError: password abc-123 is wrong\n")
+    assert str(three.value) == "password ${TOKEN} is wrong"
+
+
+def test_no_value_of_the_environment_is_in_messages_or_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project(tmp_path)
+    (tmp_path / "s3cret").write_text("")
+    text = path.read_text().replace("path: out/matches", "path: '${PLACE}/matches'")
+    path.write_text(text + "parameters: {Rise: {n: '${PLACE}'}}\n")
+    monkeypatch.setenv("PLACE", str(tmp_path / "s3cret"))
+    (error,) = check_files([path]).errors
+    assert "s3cret" not in str(error)
+    path.write_text(text)
+    deployment = load_deployment(path)
+    match = r"^\$\{PLACE\}/matches: cannot be written: '.*' is not a folder$"
+    with pytest.raises(InputError, match=match) as caught, in_plain_words(deployment.environment):
+        checked(deployment)
+    assert str(tmp_path / "s3cret") not in str(caught.value)
+
+
+def fill(writer: TaskWriter, table: pa.Table) -> None:
+    for _ in range(3):
+        writer.write("Q", table)
+    writer.commit()
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_a_sink_on_a_full_disk_leaves_nothing_and_says_so(tmp_path: Path, name: str) -> None:
+    random.seed(1)
+    table = pa.table({"text": [random.randbytes(2000).hex() for _ in range(200)]})
+    with small_disk(tmp_path / "out", 256):
+        writer = sink_format(name).open(Sink(name, tmp_path / "out"), "0123456789ab-00000001-", 0, 0)
+        with pytest.raises(InputError, match=r"/out(/Q)?: the disk is full\. Make room") as caught:
+            fill(writer, table)
+        writer.abort()
+        assert "\n" not in str(caught.value)
+        assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
