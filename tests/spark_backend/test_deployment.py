@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -70,6 +71,13 @@ def test_a_run_with_nothing_new_does_nothing(spark: SparkSession, tmp_path: Path
     again = run(path, once=True, flush=True)
     assert (again.records, again.matches) == (0, {"Rise": 0, "Jump": 0})
     assert again.ledger == before.ledger
+    newest = max(int(entry.name) for entry in (tmp_path / "state" / "offsets").glob("[0-9]*"))
+    (tmp_path / "state" / "offsets" / str(newest)).unlink()
+    with pytest.raises(InputError, match=f"has reached micro-batch {newest - 1}, but .* of micro-batch {newest}"):
+        run(path, once=True)
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(InputError, match="the sink 'matches' holds results of another checkpoint"):
+        run(path, once=True)
 
 
 def test_outputs_are_read_by_pandas_duckdb_and_spark_alike(spark: SparkSession, tmp_path: Path) -> None:
