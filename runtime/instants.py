@@ -42,8 +42,8 @@ def parse_moment(text: str) -> int | None:
         return micros if is_known_time(micros) else None
     if _CLOCK.fullmatch(text):
         text = f"1970-01-01T{text}"
-    micros = _of_iso(text) if _ISO.fullmatch(text) else None
-    return micros if micros is not None and is_known_time(micros) else None
+    moment = _of_iso(text) if _ISO.fullmatch(text) else None
+    return moment if moment is not None and is_known_time(moment) else None
 
 
 def is_known_time(micros: int) -> bool:
