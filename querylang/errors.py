@@ -8,8 +8,13 @@ outside of query texts.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum
+from functools import lru_cache
+from heapq import nlargest
+from itertools import pairwise
 
 from querylang.source import Span
 
@@ -79,6 +84,7 @@ class Mistake(Enum):
     DURATION_RANGE = "limit", "this duration is longer than 100,000 years"
     TOO_MANY_HEARTBEATS = "limit", "only the first {limit} inputs of a query can have a heartbeat"
     PATTERN_TOO_DEEP = "limit", "this pattern is nested more than {limit} levels deep"
+    PATTERN_TOO_LONG = "limit", "this pattern has more than {limit} events"
     PATTERN_TOO_LARGE = "limit", "this pattern can be matched in too many ways: join fewer events by `and` and `or`"
 
     # names
@@ -190,6 +196,8 @@ class Mistake(Enum):
     EVENT_IN_ITSELF = "event-cycle", "'{event}' contains itself through '{name}': {path}; no table could hold it"
     EVENT_TOO_DEEP = "limit", "events are nested more than {limit} levels deep in '{event}'"
     EVENT_TOO_LARGE = "limit", "an empty '{type}' has more than {limit} parts"
+    FIELDS_TOO_LARGE = "limit", "the fields of '{event}' have more than {limit} parts"
+    TOO_MANY_TYPES = "limit", "more than {limit} event types"
     CONSTANT_TYPE = "type", "a constant is boolean, integer, float, decimal or string, not {found}"
     SCHEMA_DIFFERS = "schema", "'{name}' is {type} here, but the column '{name}' of '{event}' is {found}"
 
@@ -286,13 +294,60 @@ class QueryErrors(EnsueError):
         return "\n".join(str(error) for error in self.errors)
 
 
+MOST_COMPARISONS = 300_000
+"""How many names are compared for the hints of one check."""
+
+_CLOSELY_COMPARED = 10
+"""How many of many names are compared letter by letter."""
+
+_comparisons_left: ContextVar[int | None] = ContextVar("_comparisons_left", default=None)
+
+
+@contextmanager
+def limited_hints() -> Iterator[None]:
+    """Inside, no name is near any more after `MOST_COMPARISONS`.
+
+    A text with many mistakes and many names would have as many comparisons as their product.
+    """
+    before = _comparisons_left.set(MOST_COMPARISONS)
+    try:
+        yield
+    finally:
+        _comparisons_left.reset(before)
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most similar to this one, or None if none is near."""
+    left = _comparisons_left.get()
+    if left is not None and left <= 0:
+        return None
     choices = sorted(set(known) - {name})
-    folded = {choice.casefold(): choice for choice in reversed(choices)}
+    if left is not None:
+        _comparisons_left.set(left - len(choices))
+    folded = {choice.casefold()[:MOST_LETTERS]: choice for choice in reversed(choices)}
+    wanted = name.casefold()[:MOST_LETTERS]
     likeness = 0.5 if len(name) <= 2 else 0.6  # of two letters one may differ: `w3` and `w2`
-    found = difflib.get_close_matches(name.casefold()[:80], list(folded), n=1, cutoff=likeness)
+    found = difflib.get_close_matches(wanted, _like(wanted, list(folded)), n=1, cutoff=likeness)
     return folded[found[0]] if found else None
+
+
+MOST_LETTERS = 80
+"""Letters of a name that are compared."""
+
+
+def _like(name: str, choices: list[str]) -> list[str]:
+    """Of many names those that have the most parts in common with this one."""
+    if len(choices) <= 5 * _CLOSELY_COMPARED:
+        return choices
+    parts = _parts(name)
+    likeness = [len(parts & _parts(choice)) / (len(choice) + len(name)) for choice in choices]
+    return [choices[index] for index in nlargest(_CLOSELY_COMPARED, range(len(choices)), key=likeness.__getitem__)]
+
+
+@lru_cache(maxsize=20_000)
+def _parts(name: str) -> frozenset[str]:
+    """Its letters, and its pairs of neighbouring letters."""
+    return frozenset(name) | {f"{first}{second}" for first, second in pairwise(f" {name} ")}
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.catalogue import Catalogue
 from querylang.checker.query.check_query import check_query
 from querylang.compiler import compile_checked
-from querylang.errors import InputError, Mistake, QueryError, QueryErrors
+from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints
 from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.value_types import Type
@@ -27,6 +27,8 @@ from querylang.syntax.parser import parse
 
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"
+MOST_EVENT_TYPES = 30_000
+"""Event types of a plan; the engine numbers them with 16 bits."""
 NAMELESS = "query"
 """The name of a bare query body whose text has no path."""
 
@@ -120,6 +122,19 @@ def _check(
     *,
     is_final: bool,
 ) -> Checked:
+    """Check texts as one set, with a limit to the work for hints."""
+    with limited_hints():
+        return _check_all(sources, definitions, schemas, defining_folders, is_final=is_final)
+
+
+def _check_all(
+    sources: Sequence[Source],
+    definitions: Sequence[Source],
+    schemas: Schemas | None,
+    defining_folders: Iterable[str],
+    *,
+    is_final: bool,
+) -> Checked:
     """Check texts as one set.
 
     `defining_folders`: folders with definition files, in which an unknown event type is a mistake.
@@ -145,6 +160,8 @@ def _check(
             name = _named(file.source, query, places, diagnostics)
             queries.append(check_query(query, name, namespace))
     diagnostics.extend(catalogue.problems(of_all=not sources))
+    if sources and len(catalogue.event_types()) > MOST_EVENT_TYPES:
+        diagnostics.report(Mistake.TOO_MANY_TYPES, sources[0].span(0, 0), limit=MOST_EVENT_TYPES)
     if diagnostics.mistakes:
         raise QueryErrors(_in_text_order(diagnostics.mistakes, [*sources, *definitions]))
     checked = tuple(query for query in queries if query is not None)

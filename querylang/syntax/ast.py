@@ -587,6 +587,10 @@ class PatternWait:
     name: Name | None
 
 
+MOST_TERMS = 1000
+"""Events of a pattern."""
+
+
 @dataclass(frozen=True, slots=True)
 class PatternJoin:
     """Two or more parts joined by `->`, `and` or `or`."""

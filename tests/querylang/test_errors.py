@@ -101,6 +101,14 @@ ELSEWHERE = {
     Mistake.STATEMENTS_TOO_DEEP: f"inputs {{ A() within 3; }} find A as a {'{' * 60}{'}' * 60}",
     Mistake.EVENT_TOO_DEEP: "".join(f"event E{number} {{ E{number + 1} e; }} " for number in range(25))
     + "event E25 { integer x; } inputs { E0() within 3; } find E0 as a",
+    Mistake.FIELDS_TOO_LARGE: "".join(
+        f"event E{number} {{ E{number + 1} e; E{number + 1} f; }} " for number in range(9)
+    )
+    + "event E9 { integer x; } inputs { E0() within 3; } find E0 as a",
+    Mistake.EVENT_TOO_LARGE: f"event A {{ {' '.join(f'integer f{number};' for number in range(1000))} }}"
+    " inputs { A() within 3; } find A as a { A b := new A; }",
+    Mistake.PATTERN_TOO_LONG: "inputs { A() within 3; } find "
+    + " -> ".join(f"A as a{number}" for number in range(1001)),
 }
 """Mistakes that a case with comments in it cannot show, or could only show at length."""
 
@@ -115,6 +123,7 @@ OF_OTHER_TESTS = {
     Mistake.SCHEMA_DIFFERS,  # needs data: test_compiler
     Mistake.AMBIGUOUS_EVENT,  # needs several files: test_load
     Mistake.LAYOUT_TOO_DEEP,  # raised by the formatter: test_limits
+    Mistake.TOO_MANY_TYPES,  # thirty thousand are too many for a case: test_limits
     Mistake.TOO_MANY_MISTAKES,  # a thousand are too many for a case: test_limits
 }
 

@@ -149,6 +149,50 @@ QUERY = """query Query{} {{
 """
 
 
+def test_event_types_within_each_other_are_counted_without_being_made() -> None:
+    types = "".join(
+        f"event E{number} {{ {' '.join(f'E{number + 1} {field};' for field in 'abcdefgh')} }} " for number in range(15)
+    )
+    with pytest.raises(QueryErrors) as caught:
+        check_text(types + "event E15 { integer x; } inputs { E0() within 3; } find E0 as a")
+    assert "the fields of 'E12' have more than 1000 parts" in {error.message for error in caught.value.errors}
+
+
+def test_too_many_event_types_are_told() -> None:
+    inputs = " ".join(f"E{number}() within 3;" for number in range(30_001))
+    with pytest.raises(QueryErrors) as caught:
+        check_text(f"inputs {{ {inputs} }} find E0 as a")
+    assert [error.message for error in caught.value.errors] == ["more than 30000 event types"]
+
+
+def test_a_pattern_of_any_length_is_answered() -> None:
+    with pytest.raises(QueryErrors) as caught:
+        check_text("inputs { A() within 3; } find " + " -> ".join(f"A as a{number}" for number in range(20_000)))
+    assert "this pattern has more than 1000 events" in {error.message for error in caught.value.errors}
+
+
+NAMES = [f"someLongName{number}" for number in range(1000)]
+UNKNOWN = {
+    "names of a pattern": f"inputs {{ A() within 5; }} find {' -> '.join(f'A as {name}' for name in NAMES)} where "
+    + " and ".join(f"{name}x.x = 1" for name in NAMES),
+    "fields": f"event A {{ {' '.join(f'integer {name};' for name in NAMES)} }} inputs {{ A() within 5; }} find A as a where "
+    + " and ".join(f"a.{name}x = 1" for name in NAMES),
+    "event types": " ".join(f"event {name} {{ }}" for name in NAMES)
+    + f" query Q {{ inputs {{ {' '.join(f'{name}x() within 5;' for name in NAMES)} }} find A as a {{ }} }}",
+}
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("text", UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_a_thousand_unknown_names_among_a_thousand(text: str) -> None:
+    start = time.process_time()
+    with pytest.raises(QueryErrors) as caught:
+        check_text(text)
+    assert time.process_time() - start < 3, "seconds of processor time; 1 on a machine with nothing else to do"
+    assert len(caught.value.errors) >= 1000
+    assert caught.value.errors[0].message.endswith("; did you mean 'someLongName0'?")
+
+
 @pytest.mark.timing
 def test_a_thousand_queries_in_one_file() -> None:
     text = "event A { integer id; float y; string s; }\n" + "".join(map(QUERY.format, range(1000)))

@@ -1,4 +1,4 @@
-"""Refuse event types that contain themselves or are nested too deeply.
+"""Refuse event types that contain themselves, are nested too deeply, or have too many parts.
 
 A column has a type of finite depth, so an event type must not contain itself through sequences,
 dictionaries and optionals either.
@@ -15,6 +15,8 @@ from querylang.syntax import ast
 
 DEEPEST = 20
 """Levels of events in events."""
+MOST_PARTS = 1000
+"""Parts of the fields of an event type, nested ones included: each of them is a column."""
 
 
 def nesting_mistakes(
@@ -34,6 +36,7 @@ class _Search:
         self._schemas = schemas
         self._nodes = nodes
         self._depths: dict[str, int] = {}
+        self._parts: dict[str, int] = {}
         self.mistakes: dict[str, list[QueryError]] = {}
 
     def visit(self, first: str) -> None:
@@ -59,6 +62,22 @@ class _Search:
             self._depths[name] = 0
             span = self._nodes[name].name.span
             self._report(name, QueryError.of(Mistake.EVENT_TOO_DEEP, span, event=name, limit=DEEPEST))
+        self._check_size(name)
+
+    def _check_size(self, name: str) -> None:
+        """Report a type whose fields have too many parts; in other types it counts as one."""
+        fields = self._schemas[name].fields
+        parts = sum(self._parts_of(item.type) for item in fields)
+        if parts - len(fields) > MOST_PARTS:
+            parts = 0
+            span = self._nodes[name].name.span
+            self._report(name, QueryError.of(Mistake.FIELDS_TOO_LARGE, span, event=name, limit=MOST_PARTS))
+        self._parts[name] = 1 + parts
+
+    def _parts_of(self, type_: Type) -> int:
+        if type_.kind is Kind.EVENT:
+            return self._parts.get(type_.name, 1)
+        return 1 + sum(map(self._parts_of, type_.of))
 
     def _report_cycle(self, name: str, field: str, cycle: list[str]) -> None:
         members = self._nodes[name].members

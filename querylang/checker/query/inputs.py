@@ -104,6 +104,7 @@ class CheckedInputs:
 def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
     """The inputs in order."""
     checked: list[CheckedInput] = []
+    names: set[str] = set()
     unknown: set[str] = set()
     nodes = [node for node in inputs.items if not isinstance(node, ast.Broken)]
     if not inputs.items:
@@ -112,13 +113,14 @@ def check_inputs(inputs: ast.Inputs, constants: Constants) -> CheckedInputs:
         schema = constants.namespace.find(node.event)
         if schema is None:
             unknown.add(node.event.text)
-        elif any(item.schema.name == schema.name for item in checked):
+        elif schema.name in names:
             constants.diagnostics.report(Mistake.DUPLICATE_INPUT, node.event.span, event=schema.name)
         else:
             item = _checked(node, schema, constants)
             if checked:
                 _compare_keys(item, checked[0], constants.diagnostics)
             checked.append(item)
+            names.add(schema.name)
     for item in checked[MOST_HEARTBEATS:]:
         if item.input.heartbeat is not None:
             span = item.node.event.span

@@ -117,6 +117,9 @@ def check_pattern(pattern: ast.Pattern | ast.Broken, inputs: CheckedInputs, cons
     trees = [builder.tree(part, "->", {}) for part in inner]
     if not builder.terms and not builder.is_wrong:
         diagnostics.report(Mistake.NO_EVENT, pattern.span)
+    if len(builder.terms) > ast.MOST_TERMS:
+        diagnostics.report(Mistake.PATTERN_TOO_LONG, pattern.span, limit=ast.MOST_TERMS)
+        return CheckedPattern()
     tree = _joined("->", trees)
     waits = tuple(wait for wait in (leading, trailing) if wait is not None)
     checked = CheckedPattern(

@@ -44,7 +44,12 @@ class PatternRules(Rules):
             for side in (p[1], p[3])
             for part in (side.parts if isinstance(side, ast.PatternJoin) and side.operator == operator else (side,))
         ]
-        p[0] = ast.PatternJoin(p[1].span.until(p[3].span), operator, tuple(parts))
+        span = p[1].span.until(p[3].span)
+        if len(parts) > ast.MOST_TERMS + 2:  # at either end may be a `wait`
+            self.report(Mistake.PATTERN_TOO_LONG, span, limit=ast.MOST_TERMS)
+            p[0] = ast.Broken(span)
+            return
+        p[0] = ast.PatternJoin(span, operator, tuple(parts))
 
     def p_same_pattern(self, p: Parts) -> None:
         """pattern : pattern_part"""
