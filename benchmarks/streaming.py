@@ -22,7 +22,9 @@ from benchmarks import events
 from benchmarks.memory import PeakMemory
 from spark_backend.operator.spark_operator import tagged_stream
 from spark_backend.session import get_session
-from spark_backend.sources.files import file_stream, packed_files
+from spark_backend.sources.file_stream import packed_stream
+from spark_backend.sources.listing.input_planner import RunSettings
+from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
@@ -96,8 +98,10 @@ def measure(folder: Path, keys: int, size: Size, name: str = "A -> B where", que
 
 
 def _ours(session: SparkSession, data: Path, program: Program) -> DataFrame:
-    paths = file_stream(session, data, {"maxFilesPerTrigger": str(FILES_A_BATCH)})
-    return tagged_stream(packed_files(paths, program, Reading()), program)
+    source = ListedSource("table", str(data), (".parquet",), max_files=FILES_A_BATCH)
+    settings = RunSettings(str(data.parent / "checkpoint"))
+    packed = packed_stream(session, [source], {"table": Reading(name="table")}, program, settings)
+    return tagged_stream(packed, program)
 
 
 def _do_nothing(session: SparkSession, data: Path, buckets: int) -> DataFrame:

@@ -22,6 +22,12 @@ def run(
     flush: Annotated[
         bool, typer.Option("--flush", help="Before stopping, advance time until no timer is left.")
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Continue without files that were removed or changed since a micro-batch read them."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the Spark streaming job of a deployment file."""
@@ -30,7 +36,7 @@ def run(
     load_deployment(file)  # mistakes in the file are reported before Spark is imported
     from spark_backend.job import job
 
-    report = job.run(file, once=once, flush=flush, progress=_print_progress)
+    report = job.run(file, once=once, flush=flush, progress=_print_progress, accept_loss=accept_loss)
     print_idle_queries(report.idle)
     if as_json:
         print_json(_as_one_object(report))

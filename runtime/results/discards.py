@@ -23,6 +23,12 @@ def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arr
     return refused(plan, "", table, rows, pa.array(reasons, pa.string()), arrival[rows], times, bounds)
 
 
+def refused_file(plan: Plan, source: str, reason: str) -> pa.Table:
+    """One row for a file that is not a table; `source`: its name."""
+    row = {"query": "", "reason": Outcome.MALFORMED_FILE.word, "source": source, "text": reason, "_step": 0}
+    return pa.Table.from_pylist([row], schema=discard_schema(plan))
+
+
 def refused(
     plan: Plan,
     query: str,

@@ -14,6 +14,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.schema_inference import infer_schemas
 from spark_backend.job.checkpoint_record import Schemas
+from spark_backend.job.file_sources.listed_sources import listed_source
 from spark_backend.job.settings import Deployment
 from spark_backend.job.source_orderings import with_source_orderings
 from spark_backend.sources.formats import source_format
@@ -66,7 +67,7 @@ def schemas_from_data(deployment: Deployment) -> Schemas:
     """The fields of the event types in a sample of each source."""
     found: dict[str, dict[str, object]] = {}
     for source in deployment.sources:
-        sample = source_format(source.format).sample(source.path)
+        sample = source_format(source.format).sample(listed_source(source))
         if sample is not None:
             inferred = infer_schemas(
                 sample,

@@ -17,13 +17,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from spark_backend.durable_files import write_durably
 from spark_backend.errors import in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
-from spark_backend.job.checkpoint_record import read_record, write_record
+from spark_backend.job.checkpoint_record import all_sources, read_record, write_record
+from spark_backend.job.file_sources.listed_sources import listed_sources
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.preflight import Checked, checked
-from spark_backend.job.progress import JobProgress
 from spark_backend.job.reporting import Reporter
 from spark_backend.job.reports import BatchReport, OnBatch, RunReport, RunTotal
 from spark_backend.job.run_lock import RunLock
@@ -32,10 +31,12 @@ from spark_backend.job.source_streams import packed_sources
 from spark_backend.job.status import Status, read_status
 from spark_backend.operator.spark_operator import tagged_stream
 from spark_backend.session import own_session
-from spark_backend.sources.signals import signal_file
+from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
+from spark_backend.sources.listing.manifests import DamagedManifest
 from spark_backend.stopping import StopRequest
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.partition_groups import shared_order
+from spark_backend.wire.reports import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +54,17 @@ class _Job:
     def folder(self) -> JobFolder:
         return JobFolder(self.checked.deployment.checkpoint)
 
-    @property
-    def held(self) -> int:
-        """Number of records that slower sources hold back."""
-        found = self.folder.progress.latest()
-        return 0 if found is None else JobProgress.from_plain(found[1]["progress"]).held
-
-    def send(self, signal: Signal) -> None:
-        """Signal every bucket, once."""
-        write_durably(signal_file(self.folder.signals, signal), signal)
-
 
 class Handle:
     """A deployment that runs in the background."""
 
-    def __init__(self, job: _Job, query: StreamingQuery, reporter: Reporter, *, is_last: bool) -> None:
+    def __init__(self, job: _Job, query: StreamingQuery, run: RunSettings, reporter: Reporter) -> None:
         self._job = job
         self._query = query
+        self._run = run
         self._reporter = reporter
-        self._is_last = is_last
-        if is_last:
-            job.lock.hold_while(lambda: query.isActive)
+        self._has_ended = False
+        job.lock.hold_while(lambda: query.isActive)
 
     def await_termination(self, seconds: float | None = None) -> bool:
         """Wait for the end, at most `seconds`; False = it still runs.
@@ -96,9 +87,18 @@ class Handle:
         self._ended()
 
     def _ended(self) -> None:
-        if self._is_last:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        deployment = self._job.checked.deployment
+        planner = InputPlanner(listed_sources(all_sources(deployment), deployment.control), self._run)
+        try:
+            self._reporter.add(Report(*report) for report in planner.finish())
+        except (DamagedManifest, OSError) as error:
+            logging.getLogger("ensue").warning("files that were read are not archived or deleted: %s", error)
+        finally:
             self._job.lock.release()
-        self._reporter.finish()
+            self._reporter.finish()
 
     def status(self) -> Status:
         """What runs, how far time has advanced, and counts of all records."""
@@ -106,26 +106,37 @@ class Handle:
         return read_status(self._job.checked.deployment, message, is_active=self._query.isActive)
 
 
-def deploy(path: Path | str, progress: OnBatch | None = None) -> Handle:
-    """Start a deployment; it runs until it is stopped. `progress` is called after each micro-batch.
+def deploy(path: Path | str, progress: OnBatch | None = None, *, accept_loss: bool = False) -> Handle:
+    """Start a deployment; it runs until it is stopped.
+
+    progress: called after each micro-batch
+    accept_loss: continue without files that an interrupted micro-batch read and that have changed
 
     Raises InputError or QueryErrors before anything starts.
     """
     job = _prepare(path)
     try:
         with in_plain_words(job.checked.deployment.environment):
-            return _start(job, progress or _ignore, is_bounded=False, is_last=True)
+            return _start(job, progress or _ignore, _Kind(accepts_loss=accept_loss))
     except BaseException:
         job.lock.release()
         raise
 
 
-def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: OnBatch | None = None) -> RunReport:
+def run(
+    path: Path | str,
+    *,
+    once: bool = False,
+    flush: bool = False,
+    progress: OnBatch | None = None,
+    accept_loss: bool = False,
+) -> RunReport:
     """Run a deployment here and now, until Ctrl-C or SIGTERM. An interrupted run is continued.
 
-    once: end when all available input has been processed
+    once: end when all input that is there now has been processed
     flush: then advance time until no timer is left; needs `once`
     progress: called after each micro-batch
+    accept_loss: continue without files that an interrupted micro-batch read and that have changed
 
     Raises InputError or QueryErrors.
     """
@@ -141,10 +152,7 @@ def run(path: Path | str, *, once: bool = False, flush: bool = False, progress: 
     started = time.monotonic()
     try:
         with StopRequest() as stop, in_plain_words(job.checked.deployment.environment):
-            _await(_start(job, report, is_bounded=once), stop)
-            if once and (flush or job.held) and not stop.is_requested:
-                job.send(Signal.FLUSH if flush else Signal.CATCH_UP)
-                _await(_start(job, report, is_bounded=True), stop)
+            _await(_start(job, report, _Kind(is_bounded=once, flush=flush, accepts_loss=accept_loss)), stop)
         return total.report(
             job.folder.ledger.total(), time.monotonic() - started, stopped_by=stop.signal, idle=job.checked.idle
         )
@@ -192,7 +200,6 @@ def _prepared(ready: Checked, lock: RunLock) -> _Job:
     if ready.is_new:
         write_record(deployment.checkpoint, ready.record)
     job = _Job(ready, own_session(f"ensue {deployment.name}"), lock)
-    job.folder.signals.mkdir(parents=True, exist_ok=True)
     _warn_of_single_tasks(ready.program.plan())
     if deployment.control is not None:
         deployment.control.path.mkdir(parents=True, exist_ok=True)
@@ -207,21 +214,44 @@ def _warn_of_single_tasks(plan: Plan) -> None:
             logging.getLogger("ensue").warning("query %s: %s, runs as one task", query.title, order)
 
 
-def _start(job: _Job, report: OnBatch, *, is_bounded: bool, is_last: bool = False) -> Handle:
-    """Start a run; `is_last`: its end unlocks the checkpoint."""
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How a job runs.
+
+    is_bounded: it ends when all input that is there at its start has been processed
+    flush: then time advances until no timer is left
+    accepts_loss: files that an interrupted micro-batch read may be gone or different
+    """
+
+    is_bounded: bool = False
+    flush: bool = False
+    accepts_loss: bool = False
+
+    def settings(self, checkpoint: Path, *, has_timeouts: bool) -> RunSettings:
+        """What the lister has to know of it."""
+        at_end = Signal.FLUSH if self.flush else Signal.CATCH_UP
+        return RunSettings(
+            str(checkpoint.resolve()),
+            at_start=str(Signal.START) if has_timeouts else None,
+            at_end=str(at_end) if self.is_bounded else None,
+        )
+
+
+def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
+    """Start a run; its end unlocks the checkpoint."""
     session, deployment, program = job.session, job.checked.deployment, job.checked.program
-    if is_bounded:
+    if kind.is_bounded:
         # the wall clock says nothing about input that is already there
         program = program.without_idle()
     # Otherwise a bounded run never ends: with a timeout Spark always sees one more empty batch.
-    has_timeouts = program.needs_timeouts and not is_bounded
+    has_timeouts = program.needs_timeouts and not kind.is_bounded
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_timeouts).lower())
-    if has_timeouts:
-        job.send(Signal.START)
-    tagged = tagged_stream(packed_sources(session, deployment, program), program)
+    run_settings = kind.settings(deployment.checkpoint, has_timeouts=has_timeouts)
+    packed = packed_sources(session, deployment, program, run_settings, accepts_loss=kind.accepts_loss)
+    tagged = tagged_stream(packed, program)
     writer = tagged.writeStream.queryName(deployment.name).outputMode("append")
     writer = writer.option("checkpointLocation", str(deployment.checkpoint.resolve()))
-    if is_bounded:
+    if kind.is_bounded:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{deployment.trigger // 1000} milliseconds")
@@ -229,4 +259,4 @@ def _start(job: _Job, report: OnBatch, *, is_bounded: bool, is_last: bool = Fals
     sources = [source.name for source in deployment.sources]
     identity = job.checked.record.identity
     batches = BatchWriter(program, deployment.sinks, sources, identity, job.folder, report, reporter)
-    return Handle(job, writer.foreachBatch(batches.write).start(), reporter, is_last=is_last)
+    return Handle(job, writer.foreachBatch(batches.write).start(), run_settings, reporter)

@@ -1,4 +1,4 @@
-"""The folder `<checkpoint>/ensue`: signals, ledger, progress, and the lock of a running job.
+"""The folder `<checkpoint>/ensue`: ledger, progress, and the lock of a running job.
 
 Reading it needs no Spark, so `ensue status` works whether a job runs or not.
 """
@@ -61,11 +61,6 @@ class JobFolder:
     def path(self) -> Path:
         """The folder itself."""
         return self.checkpoint / "ensue"
-
-    @property
-    def signals(self) -> Path:
-        """The folder of signal files, a source like any other."""
-        return self.path / "signals"
 
     @property
     def ledger(self) -> LedgerFiles:

@@ -13,6 +13,7 @@ from spark_backend.job.checkpoint_record import Record, read_record, refuse_diff
 from spark_backend.job.checks.earlier_results import refuse_other_results
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.compilation import compile_deployment
+from spark_backend.job.file_sources.listed_sources import listed_source
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.settings import Deployment
 from spark_backend.sources.formats import source_format
@@ -39,7 +40,7 @@ class Checked:
 def checked(deployment: Deployment) -> Checked:
     """Check and compile a deployment; writes nothing. Raises InputError or QueryErrors."""
     for source in deployment.sources:
-        source_format(source.format).refuse_unreadable(source.name, source.path, source.options)
+        source_format(source.format).refuse_unreadable(listed_source(source))
     for folder in (deployment.checkpoint, *(sink.path for sink in deployment.sinks.values())):
         _refuse_unwritable(folder)
     kept = read_record(deployment.checkpoint)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from runtime.instants import NO_TIME
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.reports import Report, added_up, reports_to_plain
 from spark_backend.wire.tagged_rows import Tag
@@ -135,6 +136,10 @@ class JobProgress:
             "version": PROGRESS_VERSION,
             "timestamp": self.timestamp,
             "clocks": self.clock.to_plain(),
+            "notes": {  # as `spark_backend.sources.listing.job_notes` reads them
+                "brought": sorted({item.source for item in self.clock.sources if item.arrival != NO_TIME}),
+                "needs_catch_up": len(self.clock.sources) > 1 or self.held > 0,
+            },
             "queries": {title: _query_to_plain(query) for title, query in self.queries.items()},
             "buckets": [[number, *asdict(size).values()] for number, size in sorted(self.buckets.items())],
             "recent": [list(asdict(item).values()) for item in self.recent],

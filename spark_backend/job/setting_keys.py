@@ -44,10 +44,14 @@ SOURCE_KEYS: Mapping[str, Change] = {
     "ordering": Change.FIXED,
     "idle": Change.FREE,
     "ahead": Change.FREE,
+    "order": Change.FIXED,
+    "min_age": Change.FREE,
+    "after": Change.FREE,
+    "unreadable": Change.FREE,
 }
 """Also those of the control stream. Options that choose records are fixed: `FormatEntry.fixed`."""
 
-CONTROL_KEYS = ("format", "path", "options")
+CONTROL_KEYS = ("format", "path", "options", "order", "min_age", "after", "unreadable")
 """Those of SOURCE_KEYS that the control stream has."""
 
 SINK_KEYS: Mapping[str, Change] = {

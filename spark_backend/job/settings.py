@@ -19,6 +19,7 @@ from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
 from runtime.yaml_reader import file_text
 from spark_backend.job.checks.folder_overlaps import Folder, FolderKind, overlaps
+from spark_backend.job.file_sources.file_settings import FileSettings, read_file_settings
 from spark_backend.job.fixed_settings import FixedValue, FixedValues, fixed_value, fixed_values
 from spark_backend.job.ordering_settings import ordering_text, read_ordering
 from spark_backend.job.setting_keys import CONTROL_KEYS, JOB_KEYS, SINK_KEYS, SOURCE_KEYS
@@ -64,6 +65,7 @@ class Source:
     ordering_line: int | None = field(default=None, compare=False)
     idle: Idle | None = None
     ahead: int | None = None
+    files: FileSettings = field(default_factory=FileSettings)
     fixed: FixedValues = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -240,11 +242,20 @@ class _Reader:
             arrival=words.get("arrival"),
             options=options,
             fixed=self._fixed(found, path, format_),
+            files=self._files(name, found),
         )
+
+    def _files(self, name: str, found: Mapping[str, Node]) -> FileSettings:
+        files = read_file_settings(found, lambda folder: self.folder / folder)
+        if files.archive is not None:
+            self.folders.append(Folder(FolderKind.ARCHIVE, name, files.archive, found["after"].line))
+        return files
 
     def _fixed(self, found: Mapping[str, Node], path: Path, format_: str | None) -> dict[str, FixedValue]:
         """The fixed settings of a source, with its options that choose records."""
         own = fixed_values(found, SOURCE_KEYS)
+        if "order" in own and own["order"].text == FileSettings().order:
+            del own["order"]  # the same as none
         if "path" in own:
             own["path"] = fixed_value(found["path"], str(path.resolve()))
         if "options" not in found or format_ is None:

@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.columns.arrivals import place_of
 from spark_backend.job.checkpoint_record import all_sources
-from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.file_sources.listed_sources import listed_sources
 from spark_backend.job.settings import Deployment, Source
-from spark_backend.sources.formats import source_format
+from spark_backend.sources.file_stream import packed_stream
+from spark_backend.sources.listing.input_planner import RunSettings
 from spark_backend.sources.reading import Reading
-from spark_backend.sources.signals import packed_signals
 from spark_backend.wire.program import Program
 
 
-def packed_sources(session: SparkSession, deployment: Deployment, program: Program) -> DataFrame:
-    """The union of all sources: by name, then the control stream, then the signals.
+def packed_sources(
+    session: SparkSession, deployment: Deployment, program: Program, run: RunSettings, *, accepts_loss: bool = False
+) -> DataFrame:
+    """Events, control events and signals as one source of Spark; all of them come from files.
 
-    A checkpoint fixes this order for good, because Spark tells sources apart by position only.
+    accepts_loss: whether a micro-batch that is repeated may find its files changed
     """
+    sources = listed_sources(all_sources(deployment), deployment.control)
+    readings = _readings(deployment)
+    return packed_stream(session, sources, readings, program, run, accepts_loss=accepts_loss)
+
+
+def _readings(deployment: Deployment) -> dict[str, Reading]:
+    """How each source is read, by its name; ranks are by name, the control stream last."""
     prefixes = file_prefixes(deployment.sources)
-    frames = []
-    for rank, source in enumerate(all_sources(deployment)):
-        path = source.path.resolve()
-        reading = Reading(
+    return {
+        source.name: Reading(
             source.event,
             source.type_field,
             source.source_time,
             source.arrival,
-            root=str(path),
             prefix=prefixes.get(source.name, ""),
             name=source.name,
             rank=rank,
-            place=place_of(rank),
             is_control=source is deployment.control,
         )
-        frames.append(source_format(source.format).packed(session, path, source.options, program, reading))
-    frames.append(packed_signals(session, JobFolder(deployment.checkpoint).signals.resolve(), program))
-    return reduce(DataFrame.union, frames)
+        for rank, source in enumerate(all_sources(deployment))
+    }
 
 
 def file_prefixes(sources: Sequence[Source]) -> dict[str, str]:

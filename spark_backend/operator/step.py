@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
+from runtime.results.discards import refused_file
 from runtime.results.ledger import Account, ledger_table
-from runtime.results.schemas import Results
+from runtime.results.schemas import OUTPUT_SCHEMA, Results
 from spark_backend.operator.bucket_state import BucketState, close_state, open_state
 from spark_backend.operator.control_rows import control_rows
 from spark_backend.operator.group_clock import ReleaseLimits
@@ -27,7 +29,7 @@ from spark_backend.operator.job_clock import JobClock
 from spark_backend.operator.measures import measures
 from spark_backend.operator.partition_order import in_partition_order
 from spark_backend.wire.clock import Clock
-from spark_backend.wire.packed_rows import CONTROL, HOME, BucketInput, GroupRecords, Signal, unpack_row
+from spark_backend.wire.packed_rows import CONTROL, HOME, BucketInput, GroupRecords, RefusedFile, Signal, unpack_row
 from spark_backend.wire.partition_groups import PartitionGroup, count_uses
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import added_up, report_table
@@ -77,6 +79,7 @@ def run_step(
     after = replace(before, clock=clock, held=held)
     work = _Work(released, turns, is_home, program.clock is Clock.PROCESSING, Signal.FLUSH in signals)
     results = [Results(ledger=item.ledger) for item in inputs]
+    results += [_refused(file, program.plan(index)) for item in inputs for file in item.refused]
     for group, engine in zip(groups, after.engines, strict=True):
         results.extend(work.results(group, engine))
     results.append(Results(ledger=held_ledger(groups, before.held, held, is_home=is_home)))
@@ -90,6 +93,16 @@ def _reports(inputs: Sequence[BucketInput]) -> Iterator[TaggedRow]:
     reports = added_up(report for item in inputs for report in item.reports)
     if reports:
         yield TaggedRow(Tag.REPORT, "", report_table(reports))
+
+
+def _refused(file: RefusedFile, plan: Plan) -> Results:
+    """A file that is not a table: a discarded row and an error."""
+    text = f"the file '{file.source}' is discarded: {file.reason}"
+    error = pa.Table.from_pylist(
+        [{"kind": "error", "text": text, "query": "", "instance": "", "key": "{}", "_step": -1, "_rank": 0}],
+        schema=OUTPUT_SCHEMA,
+    )
+    return Results(outputs=error, discarded=refused_file(plan, file.source, file.reason))
 
 
 def _advanced(

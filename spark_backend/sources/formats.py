@@ -13,25 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from spark_backend.sources.reading import Reading
-    from spark_backend.wire.program import Program
+    from spark_backend.sources.listing.listed_source import ListedSource
 
 
 class SourceFormat(Protocol):
-    """Sources of one format. `path`: an absolute local path; `options`: as the user set them."""
+    """Folders of files of one format."""
 
-    def refuse_unreadable(self, name: str, path: Path, options: Mapping[str, str]) -> None:
-        """Raise InputError if a job would silently read nothing; `name` is the source's."""
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """How the names of its files end, in lower case."""
 
-    def sample(self, path: Path) -> Path | None:
+    def refuse_unreadable(self, source: ListedSource) -> None:
+        """Raise InputError if a job would silently read nothing."""
+
+    def sample(self, source: ListedSource) -> Path | None:
         """A file with the source's columns, to infer field types from; None = no data yet."""
-
-    def packed(
-        self, session: SparkSession, path: Path, options: Mapping[str, str], program: Program, reading: Reading
-    ) -> DataFrame:
-        """A streaming DataFrame of packed rows."""
 
 
 @dataclass(frozen=True, slots=True)

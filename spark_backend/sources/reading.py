@@ -29,7 +29,6 @@ class Reading:
     event: every row is of this event type; None = `type_field` says it
     type_field, source_time, arrival: names of columns; None = the usual ones
     source: the name of the source in the records; None = the file's name
-    root: the source's folder, from which its files are named; None = by file name only
     prefix: prepended to the names of files
     name: the name of the source in the job's clock; "" = as `source`
     rank: number of the source among all, by name; the control stream comes last
@@ -43,7 +42,6 @@ class Reading:
     source_time: str | None = None
     arrival: str | None = None
     source: str | None = None
-    root: str | None = None
     prefix: str = ""
     name: str = ""
     rank: int = 0

@@ -16,8 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
+from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
-from runtime.results.ledger import Account, ledger_table
+from runtime.results.ledger import RECEIVED, Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.wire.compact_columns import from_bytes, split_constants, to_bytes
 from spark_backend.wire.container import pack, unpack
@@ -82,6 +83,18 @@ class GroupRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedFile:
+    """A file that is not a table.
+
+    source: its name, as the records of a file have it
+    reason: why it cannot be read
+    """
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BucketInput:
     """The content of one packed row.
 
@@ -90,6 +103,7 @@ class BucketInput:
     records: per partition group
     ledger: counts of records that were not sent (LEDGER_SCHEMA); only in bucket HOME
     reports: of the reader; only in bucket HOME
+    refused: files that are not tables, with the reasons; only in bucket HOME
     """
 
     progress: tuple[SourceProgress, ...]
@@ -97,6 +111,7 @@ class BucketInput:
     records: tuple[GroupRecords, ...]
     ledger: pa.Table
     reports: tuple[Report, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +166,28 @@ def pack_reports(reports: Sequence[Report]) -> pa.RecordBatch:
     return _batch([_row(header | {"reports": reports_to_plain(reports)}, [])])
 
 
+def pack_refused(file: RefusedFile, queries: Sequence[str]) -> pa.RecordBatch:
+    """A row for bucket HOME that holds a file that is not a table.
+
+    queries: titles of those that count it, as one record
+    """
+    words = (RECEIVED, Outcome.MALFORMED_FILE.word)
+    account = Account({(query, file.source, word): 1 for query in queries for word in words})
+    header = {"source": "", "rank": 0, "progress": [], "signal": None, "refused": [[file.source, file.reason]]}
+    return _batch([_row(header, [], ledger_table(account).to_pylist())])
+
+
+def pack_lost(source: str, queries: Sequence[str]) -> pa.RecordBatch:
+    """A row for bucket HOME that counts a lost file; its number of records is unknown.
+
+    source: its name, as the records of a file have it
+    queries: titles of those that count it
+    """
+    account = Account({(query, source, "lost"): 1 for query in queries})
+    header = {"source": "", "rank": 0, "progress": [], "signal": None}
+    return _batch([_row(header, [], ledger_table(account).to_pylist())])
+
+
 def unpack_row(data: bytes, plan: Plan) -> BucketInput:
     """The content of one row; raises ContainerError for a row of another release."""
     header, parts = unpack(_USE, PACKED_VERSION, data)
@@ -166,7 +203,8 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
         for source, partition, arrival, (place, offset) in header["progress"]
     )
     reports = tuple(Report(*item) for item in header.get("reports", ()))
-    return BucketInput(progress, signal, records, ledger, reports)
+    refused = tuple(RefusedFile(*item) for item in header.get("refused", ()))
+    return BucketInput(progress, signal, records, ledger, reports, refused)
 
 
 def _progress(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[int | None, int, int]]:

@@ -22,6 +22,11 @@ CAUSES: Mapping[str, str] = {
     "lost": "records or files that a micro-batch had read no longer exist",
     "forgotten_keys": "keys without records for the length of `forget_keys` are dropped",
     "malformed_file": "files that are not tables are discarded",
+    "grown": "files have grown since they were read; what was added is never read",
+    "replaced": "files were written again since they were read; they are not read again",
+    "smaller_name": "files were read after others with larger names, against `order: name`",
+    "not_a_file": "names in the folder of a source cannot be read as files",
+    "not_settled": "files cannot be archived or deleted; they stay and are not read again",
 }
 """What is reported, by cause, as a sentence for the log."""
 

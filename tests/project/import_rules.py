@@ -13,7 +13,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "source paths errors plan syntax formatter checker compiler parameters load",
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
-    "runtime": "instants compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
+    "runtime": "natural_names instants compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "durable_files session errors stopping wire operator sources sinks job frames",
     "ensue": "queries parameters data_options plans rendering result embedded executors spark verify testing commands cli demo",
 }
@@ -36,7 +36,7 @@ DOORS = {
     "runtime.replay": "loading replay steps",
     "spark_backend.wire": "clock clock_sources container decode file_layouts packed_rows partition_groups program reports tagged_rows worker_calls",
     "spark_backend.operator": "job_clock spark_operator",
-    "spark_backend.sources": "files formats frames pushdown reading signals",
+    "spark_backend.sources": "file_stream files formats frames listing.input_planner listing.listed_source listing.manifests pushdown reading",
     "spark_backend.sinks": "formats micro_batch path_names",
     "spark_backend.job": "checks.name_conflicts job reports settings source_orderings status yaml_document",
     "spark_backend.frames": "bounded streaming verify",

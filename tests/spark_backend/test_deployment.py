@@ -181,9 +181,23 @@ def test_another_bucket_count_plan_or_source_is_refused_by_name(spark: SparkSess
 def test_a_file_that_is_no_table_ends_the_run_with_one_clear_line(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path)
     add_files(tmp_path, table(300), 1)
-    (tmp_path / "data" / "001.parquet").write_text("this is no Parquet")
-    with pytest.raises(InputError, match=r"^/.*/001.parquet: cannot be read as a table: .*$"):
+    (tmp_path / "data" / "000.parquet").write_text("this is no Parquet")
+    with pytest.raises(InputError, match=r"^/.*/000.parquet: cannot be read as a table: .*$"):
         run(path, once=True)
+
+
+def test_a_later_file_that_is_no_table_is_discarded_and_the_run_goes_to_its_end(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = project(tmp_path)
+    add_files(tmp_path, table(300), 3)
+    (tmp_path / "data" / "001.parquet").write_text("this is no Parquet")
+    report = run(path, once=True)
+    assert report.records == 201
+    assert report.ledger["Rise", "readings", "malformed_file"] == 1
+    discarded = pd.read_parquet(tmp_path / "out" / "discarded")
+    assert list(discarded[discarded["reason"] == "malformed_file"]["source"]) == ["001.parquet"]
+    assert "malformed_file: files that are not tables are discarded: 1 of 'readings'" in caplog.text
 
 
 def test_folders_that_are_something_else_are_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:

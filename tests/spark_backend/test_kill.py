@@ -76,6 +76,8 @@ def two_sources(folder: Path) -> Path:
     ],
 )
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str, made: Callable[[Path], Path]) -> None:
+    tmp_path = tmp_path / "br[1] {a,b}*"
+    tmp_path.mkdir()
     path = made(tmp_path)
     process = start(path)
     if moment.startswith("while"):

@@ -12,6 +12,7 @@ import querylang
 from querylang.errors import FileErrors, InputError
 from querylang.parameters.instances import with_instances
 from runtime.policies.plan_policies import parse_ordering
+from spark_backend.job.file_sources.file_settings import FileSettings
 from spark_backend.job.settings import load_deployment
 from spark_backend.job.source_orderings import with_source_orderings
 from spark_backend.wire.clock import Clock
@@ -69,6 +70,14 @@ def test_a_whole_file(folder: Path) -> None:
     assert (deployment.clock, deployment.buckets, deployment.trigger) == (Clock.ARRIVAL, 8, 1_000_000)
 
 
+def test_the_settings_of_files(folder: Path) -> None:
+    text = "    order: name\n    min_age: 5s\n    after: archive done/here\n    unreadable: stop\n"
+    (folder / "deploy.yaml").write_text(GOOD.replace("    arrival: at\n", text))
+    source = load_deployment(folder / "deploy.yaml", {"OUT": "/out"}).sources[0]
+    assert source.files == FileSettings("name", 5_000_000, "archive", folder / "done" / "here", stops=True)
+    assert list(source.fixed) == ["format", "path", "event", "source_time", "order"]
+
+
 def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
     values = "parameters:\n  Rising:\n    eu: {least: 1, name: '7', is_on: true}\n    us: {least: '${LEAST}'}\n"
     (folder / "deploy.yaml").write_text(GOOD + values)
@@ -105,6 +114,11 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("buckets: 8", f"buckets: {'9' * 5000}", f"16: 'buckets' must be a whole number from 1 to 10000, not '{'9' * 5000}'"),
         ("clock: arrival", "parameters: eu", "15: 'parameters' must be a mapping of names to values, not 'eu'"),
         ("  matches:", "  matchs:", "13: unknown key 'matchs' in 'sinks'; did you mean 'matches'?"),
+        ("    arrival: at\n", "    order: size\n", "9: 'order' must be time or name, not 'size'"),
+        ("    arrival: at\n", "    min_age: soon\n", "9: 'min_age' must be a length of time such as `5s`, not 'soon'"),
+        ("    arrival: at\n", "    after: archive\n", "9: 'after' must be `keep`, `delete` or `archive FOLDER`, not 'archive'"),
+        ("    arrival: at\n", "    after: archive data/old\n", "9: the folder of the archive of the source 'withdrawals' lies in that of the source 'withdrawals'; choose folders beside each other"),
+        ("    arrival: at\n", "    unreadable: keep\n", "9: 'unreadable' must be discard or stop, not 'keep'"),
         ("path: out/matches", "path: s3://bucket/out", "13: 'path' must be a local or mounted folder, not 's3://bucket/out'"),
     ],
 )  # fmt: skip

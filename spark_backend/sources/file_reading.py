@@ -1,0 +1,160 @@
+"""Read the files of a task on a worker: exactly what the manifest says, as packed rows."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from querylang.errors import InputError
+from runtime.columns.arrivals import place_of
+from spark_backend.sources.listing.file_tasks import FileTask
+from spark_backend.sources.listing.folder_listing import FileStamp
+from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text
+from spark_backend.sources.listing.manifests import TakenFile
+from spark_backend.sources.reading import Reading, pack_parts
+from spark_backend.wire.packed_rows import (
+    RefusedFile,
+    Signal,
+    pack_lost,
+    pack_refused,
+    pack_reports,
+    pack_signal,
+)
+from spark_backend.wire.program import Program, load_program
+from spark_backend.wire.reports import Report
+
+
+def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]:
+    """The packed rows of a task; raises InputError for a file that has changed.
+
+    options: as in `FileStream`
+    text: a `FileTask`
+    """
+    task, program = FileTask.of_text(text), load_program(options["program"])
+    if task.signal is not None:
+        yield pack_signal(program.buckets, Signal(task.signal))
+    if task.reports:
+        yield pack_reports(
+            [Report(cause, source, count, shown(example)) for cause, source, count, example in task.reports]
+        )
+    readings = {name: Reading.of_text(reading) for name, reading in json.loads(options["readings"]).items()}
+    sources = {source.name: source for source in sources_of_text(options["sources"])}
+    for file in task.files:
+        reader = _FileReader(program, sources[file.source], readings[file.source], options["accept_loss"] == "true")
+        yield from reader.packed(file, task)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileReader:
+    program: Program
+    source: ListedSource
+    reading: Reading
+    accepts_loss: bool
+
+    def packed(self, file: TakenFile, task: FileTask) -> Iterator[pa.RecordBatch]:
+        path = self.source.file(file.path)
+        problem = _difference(path, file.stamp)
+        is_gone = problem is not None and not path.is_file()
+        if problem is not None and (task.is_repeated or is_gone):
+            if not self.accepts_loss:
+                raise InputError(
+                    f"{shown(path)}: {problem}. Restore the file, or continue without what is lost:"
+                    " ensue run --accept-loss"
+                )
+            yield pack_lost(self._name(file), self._queries())
+            yield pack_reports([Report("lost", self.source.name, 0, f"{shown(file.path)}: {problem}")])
+        if is_gone:
+            return
+        _refuse_unopened(path)
+        try:
+            with _readable(path) as readable:
+                yield from self._records(file, readable)
+        except InputError as error:
+            reason = str(error).removeprefix(f"{shown(path)}: ").removeprefix(f"{self._name(file)}: ")
+            if self.source.stops or not self._is_proven(file, task):
+                raise InputError(f"{shown(path)}: {reason}") from error
+            yield pack_refused(RefusedFile(self._name(file), reason), self._queries())
+            yield pack_reports([Report("malformed_file", self.source.name, 0, f"{shown(file.path)}: {reason}")])
+
+    def _records(self, file: TakenFile, readable: str) -> Iterator[pa.RecordBatch]:
+        named = replace(self.reading, source=self._name(file), place=place_of(self.reading.rank, file.number))
+        arrivals = named.arrivals(readable, self.program.plan())
+        yield from pack_parts(arrivals, self.program, named, by_partition=True)
+
+    def _is_proven(self, file: TakenFile, task: FileTask) -> bool:
+        """Whether the source has brought a record before this file."""
+        if task.earlier is None or self.source.name not in task.earlier:
+            return True
+        return any(self._has_records(other) for other in task.earlier[self.source.name] if other.number < file.number)
+
+    def _has_records(self, file: TakenFile) -> bool:
+        try:
+            with _readable(self.source.file(file.path)) as readable:
+                return any(True for _ in self._records(file, readable))
+        except InputError:
+            return False
+
+    def _name(self, file: TakenFile) -> str:
+        """The file's name in the coordinates of its records."""
+        return self.reading.prefix + shown(file.path)
+
+    def _queries(self) -> list[str]:
+        return [query.title for query in self.program.plan().queries]
+
+
+def _difference(path: Path, stamp: FileStamp) -> str | None:
+    """What is not as the manifest says; None = all is."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return f"a micro-batch reads this file, and now there is none: {error.strerror}"
+    if not stat.S_ISREG(found.st_mode):
+        return "a micro-batch reads this file, and now it is not a file"
+    if (found.st_size, found.st_mtime_ns) != (stamp.size, stamp.modified):
+        return (
+            f"a micro-batch reads this file, which has changed since: it had {stamp.size} bytes and has {found.st_size}"
+            if found.st_size != stamp.size
+            else "a micro-batch reads this file, which was written again since"
+        )
+    return None
+
+
+def shown(path: str | Path) -> str:
+    r"""A path as text that UTF-8 can hold: bytes of a name that are not UTF-8 as `\xff`."""
+    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _refuse_unopened(path: Path) -> None:
+    """Raise InputError if the machine cannot open the file: nothing says that it is not a table.
+
+    A file that may not be read is one that is not a table, because it would be one for ever.
+    """
+    try:
+        with path.open("rb"):
+            pass
+    except PermissionError:
+        pass
+    except OSError as error:
+        raise InputError(f"{shown(path)}: cannot be opened: {error.strerror}") from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[str]:
+    """The path of a file for readers of tables, which need names in UTF-8."""
+    if shown(path) == str(path):
+        yield str(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
+        link = Path(folder) / f"table{shown(path.suffix)}"
+        link.symlink_to(path)
+        try:
+            yield str(link)
+        except InputError as error:
+            raise InputError(str(error).replace(str(link), shown(path))) from error

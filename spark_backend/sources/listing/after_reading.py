@@ -1,0 +1,146 @@
+"""What happens to files once their micro-batch is committed: kept, archived or deleted.
+
+It may be interrupted at any point and is then done again.
+"""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spark_backend.durable_files import make_folder, publish, sync, write_durably
+from spark_backend.sources.listing.folder_listing import FileStamp
+from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.listing.manifests import DamagedManifest, stamps_of_plain, stamps_to_plain
+from spark_backend.sources.listing.read_files import ReadFiles
+
+
+@dataclass(slots=True)
+class Settled:
+    """Up to where the files of a source were archived or deleted.
+
+    manifest: number of the last manifest whose files were
+    left: files of these manifests that are still there, because it was not possible
+    """
+
+    manifest: int = 0
+    left: dict[str, FileStamp] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledFile:
+    """The file that says it for all sources."""
+
+    path: Path
+
+    def read(self) -> dict[str, Settled]:
+        """By source; raises DamagedManifest."""
+        try:
+            data: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
+            return {source: Settled(number, stamps_of_plain(left)) for source, (number, left) in data.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise DamagedManifest(f"{self.path}: is damaged: {error}; restore it from a copy") from error
+
+    def write(self, settled: Mapping[str, Settled]) -> None:
+        """Write it durably."""
+        plain = {source: [item.manifest, stamps_to_plain(item.left)] for source, item in settled.items()}
+        write_durably(self.path, json.dumps(plain))
+
+
+def forget_settled(read: ReadFiles, settled: Mapping[str, Settled], sources: Sequence[ListedSource]) -> None:
+    """Take out of the list what was archived or deleted: a file of such a name is new."""
+    for source in sources:
+        if source.name not in settled:
+            continue
+        done, files = settled[source.name], read.of(source.name)
+        for path in [path for path, item in files.items() if item.manifest <= done.manifest]:
+            if path not in done.left:
+                del files[path]
+
+
+def settle(source: ListedSource, read: ReadFiles, committed: int, settled: Settled) -> dict[str, str]:
+    """Archive or delete a source's files up to the committed manifest; gives problems by path.
+
+    A file that is not what was read stays where it is.
+    """
+    problems: dict[str, str] = {}
+    files = read.of(source.name)
+    due = [path for path, item in files.items() if item.manifest <= committed and path not in settled.left]
+    for path in due:
+        try:
+            is_done = _settle_file(source, path, files[path].stamp)
+        except OSError as error:
+            problems[path] = f"cannot be {_DONE[source.after]}: {error.strerror}"
+            is_done = False
+        if is_done:
+            del files[path]
+        else:
+            settled.left[path] = files[path].stamp
+    settled.manifest = max(settled.manifest, committed)
+    for path in [path for path in settled.left if path not in files]:
+        del settled.left[path]
+    return problems
+
+
+_DONE = {"archive": "archived", "delete": "deleted"}
+
+
+def _settle_file(source: ListedSource, path: str, stamp: FileStamp) -> bool:
+    """Whether the file is not in the source's folder any more."""
+    file = source.file(path)
+    try:
+        found = FileStamp.of(file.stat())
+    except FileNotFoundError:
+        return True
+    if found != stamp:
+        # another file has the name of one that was archived before a kill, or the file has changed
+        return found.inode != stamp.inode
+    if source.after == "delete":
+        file.unlink()
+    else:
+        assert source.archive is not None
+        _archive(file, Path(source.archive, path))
+    return True
+
+
+def _archive(file: Path, target: Path) -> None:
+    """Move a file; another file at its target is never overwritten."""
+    make_folder(target.parent)
+    place = _free_place(target, file)
+    if place is not None:
+        _move(file, place)
+        sync(place.parent)
+    file.unlink(missing_ok=True)
+    sync(file.parent)
+
+
+def _free_place(target: Path, file: Path) -> Path | None:
+    """Where the file goes: `a.csv`, else `a-1.csv` and so on; None = it is there already."""
+    number, place = 0, target
+    while os.path.lexists(place):
+        if place.is_file() and filecmp.cmp(file, place, shallow=False):
+            return None  # a copy from an attempt that was interrupted
+        number += 1
+        place = target.with_name(f"{target.stem}-{number}{target.suffix}")
+    return place
+
+
+def _move(file: Path, place: Path) -> None:
+    try:
+        file.rename(place)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # another file system: the copy gets its name when it is complete
+        draft = place.with_name(f".{place.name}.draft")
+        shutil.copy2(file, draft)
+        publish([(draft, place)])

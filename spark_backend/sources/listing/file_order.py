@@ -1,0 +1,38 @@
+"""The order in which the files of a source are read, and how many of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from runtime.natural_names import natural_key
+from spark_backend.sources.listing.folder_listing import FileStamp, FolderWatch
+from spark_backend.sources.listing.listed_source import ListedSource
+
+
+def in_order(source: ListedSource, files: Mapping[str, FileStamp]) -> list[str]:
+    """The paths in the source's order."""
+    if source.order == "name":
+        return sorted(files, key=natural_key)
+    return sorted(files, key=lambda path: (files[path].modified, natural_key(path)))
+
+
+def first_ones(source: ListedSource, paths: Sequence[str], files: Mapping[str, FileStamp]) -> Sequence[str]:
+    """As many of the ordered paths as a micro-batch reads; at least one."""
+    count = len(paths) if source.max_files is None else min(len(paths), source.max_files)
+    if source.max_bytes is None:
+        return paths[:count]
+    size = 0
+    for place, path in enumerate(paths[:count]):
+        size += files[path].size
+        if place and size > source.max_bytes:
+            return paths[:place]
+    return paths[:count]
+
+
+def first_file(source: ListedSource) -> Path | None:
+    """The file that a new job reads first; None = there is none yet."""
+    found = FolderWatch(replace(source, min_age=0)).new_files(lambda _: False, 0)
+    ordered = in_order(source, found.files)
+    return source.file(ordered[0]) if ordered else None

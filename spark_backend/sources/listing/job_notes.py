@@ -1,0 +1,38 @@
+"""What the lister has to know of the job's progress, from the job's own files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class JobNotes:
+    """Notes of the last micro-batch.
+
+    brought: the sources that have brought a record since the checkpoint began. Only before that
+        does a file that is not a table stop the job: then a setting is wrong, not the file
+    needs_catch_up: whether a source partition is behind another, or records are held
+    """
+
+    brought: frozenset[str] = frozenset()
+    needs_catch_up: bool = False
+
+
+def job_notes(checkpoint: Path) -> JobNotes:
+    """The notes of the last micro-batch whose results were written.
+
+    It may be one that is repeated. That changes nothing for `brought`: its first attempt has ended
+    well, so it had a file that is a table before every one that is not.
+    """
+    folder = checkpoint / "ensue" / "progress"
+    if not folder.is_dir():
+        return JobNotes()
+    for file in sorted(folder.glob("*.json"), reverse=True):
+        try:
+            found = json.loads(file.read_text("utf-8"))["progress"]["notes"]
+            return JobNotes(frozenset(found["brought"]), bool(found["needs_catch_up"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # damaged, which the job itself reports
+    return JobNotes()

@@ -1,0 +1,55 @@
+"""What the lister of files has to know of a source, as plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSource:
+    """A source of files.
+
+    name: of the source
+    folder: its absolute path
+    suffixes: how the names of its files end, in lower case
+    pattern: which names are read, `{a,b}` included; None = those with a suffix of the format
+    is_recursive: whether files in all folders below are read
+    order: what new files are sorted by: `time` of modification, then natural name; or `name`
+    min_age: µs since the last modification before a file is read
+    max_files, max_bytes: most of a micro-batch; None = all
+    after: what happens to a file once its micro-batch is committed: `keep`, `archive`, `delete`
+    archive: the folder for `archive`; None = there is none
+    stops: whether a file that is not a table stops the job
+    must_prove: whether it does so until the source has brought a record
+    """
+
+    name: str
+    folder: str
+    suffixes: tuple[str, ...]
+    pattern: str | None = None
+    is_recursive: bool = False
+    order: str = "time"
+    min_age: int = 0
+    max_files: int | None = None
+    max_bytes: int | None = None
+    after: str = "keep"
+    archive: str | None = None
+    stops: bool = False
+    must_prove: bool = True
+
+    def file(self, path: str) -> Path:
+        """A path below the folder in full."""
+        return Path(self.folder, path)
+
+
+def sources_to_text(sources: Sequence[ListedSource]) -> str:
+    """The sources as JSON text."""
+    return json.dumps([asdict(source) for source in sources])
+
+
+def sources_of_text(text: str) -> tuple[ListedSource, ...]:
+    """The inverse of `sources_to_text`."""
+    return tuple(ListedSource(**item | {"suffixes": tuple(item["suffixes"])}) for item in json.loads(text))

@@ -1,0 +1,162 @@
+"""Manifests: what one micro-batch reads, on record before Spark knows of it.
+
+Spark's offset is the number of a manifest. One that Spark's offset log has is never written again,
+so a repeated micro-batch reads the same files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spark_backend.durable_files import write_durably
+from spark_backend.sources.listing.folder_listing import FileStamp
+
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TakenFile:
+    """A file that a micro-batch reads.
+
+    source: name of its source
+    number: its place among the files of its source, from 1
+    path: below the source's folder
+    """
+
+    source: str
+    number: int
+    path: str
+    stamp: FileStamp
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCount:
+    """How far a source has been read.
+
+    files: number of files that were read
+    largest: the largest of their paths in natural order; "" = none
+    """
+
+    files: int = 0
+    largest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one micro-batch reads.
+
+    number: its number, from 1
+    counts: after it, by source
+    signal: sent to every bucket; None = none
+    last_signal: of the last manifest that has files or a signal; None = it had files only
+    reports: what was found while listing, as `spark_backend.wire.reports` has it in plain form
+    changed: files that have changed since they were read, with their new stamps
+    """
+
+    number: int
+    files: tuple[TakenFile, ...] = ()
+    counts: Mapping[str, SourceCount] = field(default_factory=dict)
+    signal: str | None = None
+    last_signal: str | None = None
+    reports: tuple[tuple[str, str, int, str], ...] = ()
+    changed: tuple[TakenFile, ...] = ()
+
+
+class DamagedManifest(Exception):
+    """A file of the list of what was read is missing or damaged; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFolder:
+    """The folder that manifests are in."""
+
+    path: Path
+
+    def write(self, manifest: Manifest) -> None:
+        """Write a manifest; afterwards it survives a power cut."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_durably(self._file(manifest.number), json.dumps(_to_plain(manifest)))
+
+    def read(self, number: int) -> Manifest:
+        """The manifest of that number; raises DamagedManifest."""
+        file = self._file(number)
+        try:
+            return _of_plain(json.loads(file.read_text("utf-8")))
+        except FileNotFoundError as error:
+            raise DamagedManifest(f"{file}: is missing; restore the whole checkpoint from a copy") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DamagedManifest(f"{file}: is damaged: {error}; restore the whole checkpoint from a copy") from error
+
+    def numbers(self) -> list[int]:
+        """The numbers of the manifests that are there, ascending."""
+        if not self.path.is_dir():
+            return []
+        return sorted(int(file.stem) for file in self.path.iterdir() if file.suffix == ".json" and file.stem.isdigit())
+
+    def remove(self, numbers: Iterator[int]) -> None:
+        """Remove manifests that nobody asks for any more."""
+        for number in numbers:
+            self._file(number).unlink(missing_ok=True)
+
+    def _file(self, number: int) -> Path:
+        return self.path / f"{number:010d}.json"
+
+
+def stamps_to_plain(files: Mapping[str, FileStamp]) -> list[list[Any]]:
+    """Files and stamps as JSON can hold them; names that are not UTF-8 too."""
+    return [[path, stamp.size, stamp.modified, stamp.inode] for path, stamp in files.items()]
+
+
+def stamps_of_plain(rows: list[list[Any]]) -> dict[str, FileStamp]:
+    """The inverse of `stamps_to_plain`."""
+    return {path: FileStamp(size, modified, inode) for path, size, modified, inode in rows}
+
+
+def counts_to_plain(counts: Mapping[str, SourceCount]) -> dict[str, list[Any]]:
+    """The counts as JSON can hold them."""
+    return {source: [count.files, count.largest] for source, count in counts.items()}
+
+
+def counts_of_plain(data: Mapping[str, list[Any]]) -> dict[str, SourceCount]:
+    """The inverse of `counts_to_plain`."""
+    return {source: SourceCount(files, largest) for source, (files, largest) in data.items()}
+
+
+def _to_plain(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "version": MANIFEST_VERSION,
+        "number": manifest.number,
+        "files": list(map(_file_to_plain, manifest.files)),
+        "counts": counts_to_plain(manifest.counts),
+        "signal": manifest.signal,
+        "last_signal": manifest.last_signal,
+        "reports": manifest.reports,
+        "changed": list(map(_file_to_plain, manifest.changed)),
+    }
+
+
+def _of_plain(data: Mapping[str, Any]) -> Manifest:
+    if data["version"] != MANIFEST_VERSION:
+        raise ValueError(f"it has version {data['version']}; this release reads version {MANIFEST_VERSION}")
+    return Manifest(
+        number=data["number"],
+        files=tuple(map(_file_of_plain, data["files"])),
+        counts=counts_of_plain(data["counts"]),
+        signal=data["signal"],
+        last_signal=data["last_signal"],
+        reports=tuple((cause, source, count, example) for cause, source, count, example in data["reports"]),
+        changed=tuple(map(_file_of_plain, data["changed"])),
+    )
+
+
+def _file_to_plain(file: TakenFile) -> list[Any]:
+    return [file.source, file.number, file.path, file.stamp.size, file.stamp.modified, file.stamp.inode]
+
+
+def _file_of_plain(row: list[Any]) -> TakenFile:
+    source, number, path, *stamp = row
+    return TakenFile(source, number, path, FileStamp(*stamp))

@@ -1,0 +1,450 @@
+"""What a job reads, decided without Spark: order, limits, ends of runs, restarts, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from runtime.natural_names import natural_key
+from spark_backend.sources.listing.file_tasks import FileTask, tasks_of
+from spark_backend.sources.listing.folder_listing import FileStamp
+from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings, inputs_folder
+from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.listing.manifests import DamagedManifest, Manifest, TakenFile
+from spark_backend.sources.listing.name_patterns import alternatives, is_hidden, name_filter
+from spark_backend.sources.listing.read_files import KEPT
+from spark_backend.sources.listing.task_split import split
+
+LATER = 4_000_000_000_000_000_000
+"""ns, in the year 2096: folders that tests have just made count as settled."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A checkpoint and folders of sources; a stand-in for Spark asks, writes its logs, and may be killed."""
+
+    folder: Path
+    settings: dict[str, object] = field(default_factory=dict)
+    sources: tuple[str, ...] = ("a",)
+    planner: InputPlanner | None = None
+    end: int = 0
+    changes: int = 0
+
+    def add(self, *paths: str, source: str = "a", text: str = "x", modified: int = 1) -> None:
+        for path in paths:
+            file = self.folder / source / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            os.utime(file, (modified, modified))
+            self.changes += 1  # the clock of a file system is too coarse for what tests do in a row
+            os.utime(file.parent, (self.changes, self.changes))
+
+    def start(self, *, at_start: str | None = None, at_end: str | None = None, is_once: bool = False) -> None:
+        """Begin a run: what the last one did not write to Spark's log is unknown to it."""
+        sources = []
+        for name in self.sources:
+            (self.folder / name).mkdir(exist_ok=True)
+            sources.append(ListedSource(name, str(self.folder / name), (".csv",), **self.settings))  # type: ignore[arg-type]
+        run = RunSettings(str(self.folder / "state"), at_start, at_end)
+        times = iter(range(LATER, LATER * 2, 1_000_000_000))
+        self.planner = InputPlanner(sources, run, lambda: next(times))
+        if is_once:
+            self.planner.fix_end()
+
+    def ask(self) -> Manifest | None:
+        """The next manifest, which Spark does not write down."""
+        assert self.planner is not None
+        number = self.planner.latest(self.end)
+        return None if number == self.end else self.planner.read(number)
+
+    def step(self) -> Manifest | None:
+        """One micro-batch from beginning to end."""
+        manifest = self.ask()
+        if manifest is not None:
+            self.end = manifest.number
+            for log in ("offsets", "commits"):
+                path = self.folder / "state" / log / str(self.end - 1)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("v1\n{}\n" + json.dumps({"manifest": self.end}))
+        return manifest
+
+    def steps(self) -> Iterator[Manifest]:
+        while (manifest := self.step()) is not None:
+            yield manifest
+
+    def note(self, *, needs_catch_up: bool) -> None:
+        folder = self.folder / "state" / "ensue" / "progress"
+        folder.mkdir(parents=True, exist_ok=True)
+        notes = {"brought": ["a"], "needs_catch_up": needs_catch_up}
+        (folder / "0000000000.json").write_text(json.dumps({"progress": {"notes": notes}}))
+
+
+def paths(manifest: Manifest | None) -> list[str]:
+    return [] if manifest is None else [file.path for file in manifest.files]
+
+
+def causes(manifest: Manifest | None) -> list[tuple[str, int, str]]:
+    return [] if manifest is None else [(cause, count, example) for cause, _, count, example in manifest.reports]
+
+
+def test_new_files_come_by_time_then_by_natural_name(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.add("10.csv", "9.csv", "b.csv", modified=5)
+    job.add("z.csv", modified=3)
+    job.start()
+    manifest = job.step()
+    assert paths(manifest) == ["z.csv", "9.csv", "10.csv", "b.csv"]
+    assert manifest is not None
+    assert [file.number for file in manifest.files] == [1, 2, 3, 4]
+    job.add("a.csv", modified=1)
+    later = job.step()
+    assert later is not None
+    assert [(file.path, file.number) for file in later.files] == [("a.csv", 5)]
+    assert job.step() is None
+
+
+def test_by_name_a_later_file_with_a_smaller_name_is_reported(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"order": "name"})
+    job.add("9.csv", modified=9)
+    job.add("10.csv", modified=1)
+    job.start()
+    assert paths(job.step()) == ["9.csv", "10.csv"]
+    job.add("2.csv")
+    assert causes(job.step()) == [("smaller_name", 1, "2.csv after 10.csv")]
+
+
+def test_natural_order_compares_folders_and_long_digits_without_numbers() -> None:
+    names = ["10", "9", "a/10", "a/9", "a.csv", "01", "1", "9" * 5000, "1" + "0" * 5000]
+    assert sorted(names, key=natural_key) == [
+        "01", "1", "9", "10", "9" * 5000, "1" + "0" * 5000, "a/9", "a/10", "a.csv",
+    ]  # fmt: skip
+
+
+def test_limits_are_those_of_each_source(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"max_files": 3, "max_bytes": 10}, ("a", "b"))
+    job.add("1.csv", "2.csv", "3.csv", "4.csv", source="a", text="xxxx")
+    job.add("1.csv", "2.csv", source="b", text="x" * 11)
+    job.start()
+    assert [paths(manifest) for manifest in job.steps()] == [
+        ["1.csv", "2.csv", "1.csv"],
+        ["3.csv", "4.csv", "2.csv"],
+    ]
+
+
+def test_a_run_that_ends_reads_what_is_there_at_its_start_and_then_sends_its_signal_alone(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"max_files": 2})
+    job.add("1.csv", "2.csv", "3.csv")
+    job.start(at_end="flush", is_once=True)
+    job.add("0.csv", "4.csv", modified=0)
+    found = [(paths(manifest), manifest.signal) for manifest in job.steps()]
+    assert found == [(["1.csv", "2.csv"], None), (["3.csv"], None), ([], "flush")]
+    job.start(at_end="flush", is_once=True)
+    assert [(paths(manifest), manifest.signal) for manifest in job.steps()] == [
+        (["0.csv", "4.csv"], None),
+        ([], "flush"),
+    ]
+
+
+def test_a_run_with_nothing_new_sends_no_signal_again(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.start(at_end="flush", is_once=True)
+    assert list(job.steps()) == []
+    job.add("1.csv")
+    job.start(at_end="flush", is_once=True)
+    assert [manifest.signal for manifest in job.steps()] == [None, "flush"]
+    for signal in ("flush", "catch-up"):
+        job.note(needs_catch_up=True)
+        job.start(at_end=signal, is_once=True)
+        assert list(job.steps()) == []
+
+
+@pytest.mark.parametrize("needs", [False, True])
+def test_sources_catch_up_only_if_one_is_behind(tmp_path: Path, needs: bool) -> None:
+    job = Job(tmp_path)
+    job.add("1.csv")
+    job.note(needs_catch_up=needs)
+    job.start(at_end="catch-up", is_once=True)
+    assert [manifest.signal for manifest in job.steps()] == [None, "catch-up"][: 1 + needs]
+
+
+def test_a_signal_of_a_killed_run_is_dropped_unless_spark_knows_it(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.add("1.csv")
+    job.start(at_end="flush", is_once=True)
+    job.step()
+    signal = job.ask()  # and killed before Spark wrote it down
+    assert signal is not None
+    assert signal.signal == "flush"
+    job.add("2.csv")
+    job.start(at_end="flush", is_once=True)
+    assert [(paths(manifest), manifest.signal) for manifest in job.steps()] == [(["2.csv"], None), ([], "flush")]
+
+
+def test_a_run_with_timers_begins_with_a_signal_even_without_files(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.start(at_start="start")
+    assert [manifest.signal for manifest in job.steps()] == ["start"]
+    job.add("1.csv")
+    assert [(paths(manifest), manifest.signal) for manifest in job.steps()] == [(["1.csv"], None)]
+    job.start(at_start="start")
+    assert [(paths(manifest), manifest.signal) for manifest in job.steps()] == [([], "start")]
+
+
+def test_a_manifest_that_spark_knows_is_kept_and_another_one_made_anew(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.add("1.csv")
+    job.start()
+    first = job.step()
+    job.add("2.csv")
+    assert paths(job.ask()) == ["2.csv"]
+    assert paths(job.ask()) == ["2.csv"]
+    job.add("0.csv", modified=0)
+    job.start()
+    assert job.planner is not None
+    assert job.planner.read(1) == first
+    assert job.planner.is_repeated(1)
+    assert paths(job.step()) == ["0.csv", "2.csv"]
+    assert not job.planner.is_repeated(2)
+
+
+def test_a_missing_or_damaged_manifest_is_one_clear_line(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.add("1.csv")
+    job.start()
+    job.step()
+    file = inputs_folder(tmp_path / "state") / "manifests" / "0000000001.json"
+    file.write_text("{")
+    job.start()
+    with pytest.raises(DamagedManifest, match=r"^/.*/0000000001.json: is damaged: .*restore the whole checkpoint"):
+        job.step()
+    file.unlink()
+    job.start()
+    with pytest.raises(DamagedManifest, match=r"^/.*/0000000001.json: is missing"):
+        job.step()
+
+
+NAMES = [
+    "a[1].csv",
+    "b{1,2}.csv",
+    "c?.csv",
+    "d*.csv",
+    "e\\.csv",
+    "f\n.csv",
+    "g %41#:.csv",
+    "ü.csv",
+    "h\udcff.csv",
+    "I.CSV",
+]
+
+
+def test_any_legal_name_is_read_once(tmp_path: Path) -> None:
+    job = Job(tmp_path / "br[1]*{a,b}")
+    for name in NAMES:
+        job.add(name)
+    job.add("_hidden.csv", ".hidden.csv", "copy.csv._COPYING_", "other.txt")
+    job.start()
+    assert sorted(paths(job.step())) == sorted(NAMES)
+    assert job.step() is None
+    job.start()
+    assert job.step() is None
+
+
+def test_only_files_are_read_and_the_rest_is_reported(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.add("1.csv", "folder.csv/2.csv", "plain/3.csv", "day=1/4.csv")
+    os.mkfifo(tmp_path / "a" / "pipe.csv")
+    (tmp_path / "a" / "nowhere.csv").symlink_to("missing")
+    job.start()
+    manifest = job.step()
+    assert paths(manifest) == ["1.csv", "day=1/4.csv"]
+    assert causes(manifest) == [("not_a_file", 2, "pipe.csv: is not a file")]
+    assert job.step() is None
+
+
+def test_folders_below_are_read_if_asked_for_and_a_loop_of_links_ends(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"is_recursive": True})
+    job.add("1.csv", "b/2.csv", "b/c/3.csv", "_no/4.csv")
+    (tmp_path / "a" / "b" / "again").symlink_to(tmp_path / "a")
+    job.start()
+    assert sorted(paths(job.step())) == ["1.csv", "b/2.csv", "b/c/3.csv"]
+
+
+def test_a_folder_that_has_not_changed_is_not_listed_again_for_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def counted(path: Path) -> object:
+        listed.append(Path(path).name)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    job = Job(tmp_path)
+    job.add("1.csv", "day=1/1.csv")
+    job.start()
+    for _ in range(59):
+        job.step()
+    assert listed == ["a", "day=1"]
+    job.add("day=1/2.csv")
+    assert paths(job.step()) == ["day=1/2.csv"]
+    assert listed == ["a", "day=1", "day=1"]
+    job.step()
+    assert listed[3:] == ["a"]
+
+
+def test_a_file_that_cannot_be_archived_is_reported_and_neither_read_again_nor_lost(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    job = Job(tmp_path, {"after": "archive", "archive": str(archive)})
+    archive.write_text("not a folder")
+    job.add("1.csv")
+    job.start()
+    job.step()
+    assert [cause for cause, *_ in causes(job.step())] == ["not_settled"]
+    assert job.step() is None
+    job.settings["after"] = "keep"
+    for _ in range(2):
+        job.start()
+        assert job.step() is None
+    archive.unlink()
+    job.settings["after"] = "archive"
+    job.start()
+    assert job.step() is None
+    assert (archive / "1.csv").exists()
+
+
+def test_a_run_that_has_ended_archives_its_last_files_and_keeps_a_manifest_that_is_not_committed(
+    tmp_path: Path,
+) -> None:
+    archive = tmp_path / "archive"
+    job = Job(tmp_path, {"after": "archive", "archive": str(archive)})
+    job.add("1.csv")
+    job.start()
+    job.step()
+    job.add("2.csv")
+    job.ask()
+    job.start()
+    assert job.planner is not None
+    assert job.planner.finish() == []
+    assert [file.name for file in archive.iterdir()] == ["1.csv"]
+    assert paths(job.planner.read(2)) == ["2.csv"]
+
+
+def test_a_file_is_read_when_it_is_old_enough(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"min_age": 5_000_000})
+    job.add("old.csv", modified=1)
+    job.add("young.csv", modified=LATER // 10**9 + 1)
+    job.start()
+    assert paths(job.step()) == ["old.csv"]
+    empty = [job.step() for _ in range(4)]
+    assert empty == [None] * 4
+    assert [paths(job.step()) for _ in range(3)].count(["young.csv"]) == 1
+
+
+def test_a_file_that_has_grown_or_was_replaced_is_reported_once(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.add("1.csv", "2.csv")
+    job.start()
+    job.step()
+    with (tmp_path / "a" / "1.csv").open("a") as file:
+        file.write("more")
+    (tmp_path / "a" / "new").write_text("y")
+    (tmp_path / "a" / "new").rename(tmp_path / "a" / "2.csv")
+    assert causes(job.step()) == [("grown", 1, "1.csv"), ("replaced", 1, "2.csv")]
+    assert job.step() is None
+    job.start()
+    assert job.step() is None
+
+
+def test_the_list_is_bounded_by_what_the_folder_holds(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.start()
+    for number in range(4 * KEPT):
+        job.add(f"{number}.csv", modified=number)
+        job.step()
+        (tmp_path / "a" / f"{number - 5}.csv").unlink(missing_ok=True)
+    inputs = inputs_folder(tmp_path / "state")
+    assert len(list((inputs / "manifests").iterdir())) <= 2 * KEPT
+    assert len(json.loads((inputs / "read.json").read_text())["files"]["a"]) <= KEPT
+    job.start()
+    assert job.step() is None
+
+
+def test_files_of_a_folder_that_is_not_mounted_for_a_moment_are_not_read_again(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.add("kept.csv", modified=1)
+    job.start()
+    for number in range(2 * KEPT - 1):
+        job.add(f"{number}.csv", modified=number)
+        job.step()
+    job.add("last.csv", modified=10**6)
+    (tmp_path / "a" / "kept.csv").rename(tmp_path / "kept")
+    job.step()
+    (tmp_path / "kept").rename(tmp_path / "a" / "kept.csv")
+    job.start()
+    assert job.step() is None
+
+
+def test_what_was_read_is_archived_when_it_is_committed(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    job = Job(tmp_path, {"after": "archive", "archive": str(archive), "is_recursive": True})
+    job.add("1.csv", "day/2.csv")
+    (archive / "day").mkdir(parents=True)
+    (archive / "day" / "2.csv").write_text("another")
+    job.start()
+    job.ask()
+    assert not (archive / "1.csv").exists()
+    job.step()
+    assert job.step() is None
+    assert sorted(str(file.relative_to(archive)) for file in archive.rglob("*.csv")) == [
+        "1.csv",
+        "day/2-1.csv",
+        "day/2.csv",
+    ]
+    job.add("1.csv", text="new")
+    assert paths(job.step()) == ["1.csv"]
+    job.start()
+    assert job.step() is None
+    assert (archive / "1-1.csv").read_text() == "new"
+
+
+def test_what_was_read_is_deleted_also_after_a_kill_but_not_what_has_grown(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"after": "delete"})
+    job.add("1.csv", "2.csv")
+    job.start()
+    job.step()  # killed here
+    with (tmp_path / "a" / "2.csv").open("a") as file:
+        file.write("more")
+    job.start()
+    assert causes(job.step()) == [("grown", 1, "2.csv")]
+    assert [file.name for file in (tmp_path / "a").iterdir()] == ["2.csv"]
+    for _ in range(2):
+        job.start()
+        assert job.step() is None
+    assert [file.name for file in (tmp_path / "a").iterdir()] == ["2.csv"]
+
+
+def test_patterns_of_names_are_those_of_spark() -> None:
+    assert alternatives("*.{csv,{a,b}c}") == ["*.csv", "*.ac", "*.bc"]
+    assert alternatives("a{b") == ["a{b"]
+    fits = name_filter(ListedSource("a", "/", (".csv",), pattern="x[0-9]*.{csv,txt}"))
+    assert [name for name in ("x1.csv", "x22.txt", "y1.csv", "x1.CSV") if fits(name)] == ["x1.csv", "x22.txt"]
+    assert [name for name in ("_a", ".a", "_a=1", "a_") if not is_hidden(name)] == ["_a=1", "a_"]
+
+
+def test_tasks_are_of_equal_size_and_each_file_is_in_one() -> None:
+    files = [
+        TakenFile("a", number, str(number), FileStamp(size << 20, 0, 0))
+        for number, size in enumerate([9, 1, 1, 1, 8, 1])
+    ]
+    assert [sum(file.stamp.size >> 20 for file in share) for share in split(files, 2)] == [11, 10]
+    assert split([], 4) == []
+    tasks = tasks_of(Manifest(1, tuple(files), signal="flush"), 2, ["a", "b"], is_repeated=True)
+    assert sorted(file.number for task in tasks for file in task.files) == [0, 1, 2, 3, 4, 5]
+    assert [FileTask.of_text(task.to_text()) for task in tasks[:2]] == tasks[:2]
+    assert (tasks[0].earlier, tasks[2].signal) == ({"a": tuple(files)}, "flush")
