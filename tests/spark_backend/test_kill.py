@@ -95,14 +95,15 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str, made
     ledger = {tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}
     account = totals(ledger, "Rise")
     assert account.pop("received") == len(table()) == sum(account.values())
-    assert written_ledger(tmp_path) == ledger
+    assert written_ledger(tmp_path) == {word: count for word, count in totals(ledger, "Rise").items() if count}
     assert not list((tmp_path / "out").rglob("*.draft"))
 
 
-def written_ledger(folder: Path) -> dict[tuple[str, ...], int]:
-    """The changes of all micro-batches, added up."""
-    changes = pd.read_parquet(folder / "out" / "ledger").groupby(["query", "source", "what"])["count"].sum()
-    return {key: count for key, count in changes.to_dict().items() if count}
+def written_ledger(folder: Path) -> dict[str, int]:
+    """The changes of all micro-batches for the query Rise, added up: the sink has them by file."""
+    rows = pd.read_parquet(folder / "out" / "ledger")
+    changes = rows[rows["query"] == "Rise"].groupby("what")["count"].sum()
+    return {word: count for word, count in changes.to_dict().items() if count}
 
 
 @pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["Ctrl-C", "SIGTERM"])
