@@ -143,5 +143,6 @@ def _plain_errors() -> Iterator[None]:
     except (DamagedManifest, OSError) as error:
         from querylang.errors import InputError
 
-        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise InputError(reason) from error
+        if isinstance(error, OSError) and error.filename is not None:
+            raise InputError(f"{error.filename}: {error.strerror}") from error
+        raise InputError(str(error)) from error
