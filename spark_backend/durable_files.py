@@ -36,11 +36,6 @@ def make_folder(folder: Path) -> None:
         sync(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: what was renamed, created or removed there."""
-    sync(folder)
-
-
 def sync(path: Path) -> None:
     """Wait until the content of a file or folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)

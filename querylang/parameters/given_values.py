@@ -18,7 +18,7 @@ class Given:
     path what messages show instead of a value that may be secret.
     """
 
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may be secret
     origin: str = "parameters"
     lines: Mapping[Path, int] = field(default_factory=dict)
     hidden: Mapping[Path, str] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from typing import Any
 from runtime.columns.timestamps import format_time
 from runtime.instants import NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS
+from spark_backend.errors import in_plain_words
 from spark_backend.job.job_folder import JobFolder, Ledger
 from spark_backend.job.progress import JobProgress, QueryTime, Timeline
 from spark_backend.job.settings import Deployment, load_deployment
@@ -136,7 +137,9 @@ class Status:
 
 def status_of(path: Path | str) -> Status:
     """The status of a deployment file's job; raises InputError for mistakes in the file."""
-    return read_status(load_deployment(path))
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        return read_status(deployment)
 
 
 def read_status(deployment: Deployment, message: str = "", *, is_active: bool | None = None) -> Status:
