@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals
+from runtime.columns.arrivals import Arrivals, place_of
 from runtime.columns.keys import plain_columns
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import ColumnNames
-from runtime.reading.tables import read_table
+from runtime.reading.tables import TableRecords, read_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 CHUNK = 500_000
@@ -69,11 +69,24 @@ def read_records(
     parts = [
         read_table(table, own, columns or ColumnNames(), name, place) for place, (table, own, name) in enumerate(each)
     ]
-    merged = Arrivals.concat([Arrivals.empty(plan), *(part.arrivals for part in parts)]).table.unify_dictionaries()
+    given = [_as_given(part, place) for place, part in enumerate(parts)]
+    merged = Arrivals.concat([Arrivals.empty(plan), *given]).table.unify_dictionaries()
     rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
     ordered = in_arrival_order(merged.append_column("_row", pa.array(rows))).combine_chunks()
     warnings = tuple(part.warning for part in parts if part.warning is not None)
     return Records(Arrivals(ordered.drop_columns("_row")), ordered.column("_row").to_numpy(), names, warnings)
+
+
+def _as_given(part: TableRecords, place: int) -> Arrivals:
+    """The records of a table; equal arrival in its order, whatever coordinates its columns say."""
+    partition, offset = part.arrivals.system("partition"), part.arrivals.system("offset")
+    is_numbered = offset - part.numbers == (offset - part.numbers)[:1]
+    if is_numbered.all() and (partition == partition[:1]).all():
+        return part.arrivals
+    table = part.arrivals.table
+    position = table.schema.get_field_index("_place")
+    places = pa.array(place_of(place) + part.numbers)
+    return Arrivals(table.set_column(position, table.schema.field(position), places))
 
 
 def source_names(tables: Sequence[Any]) -> tuple[str, ...]:

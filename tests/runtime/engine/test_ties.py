@@ -1,0 +1,21 @@
+"""Records that arrive together are processed in one order."""
+
+from __future__ import annotations
+
+import ensue
+
+QUERY = """\
+event A { integer n; }
+inputs { A() within 10.0; }
+find A as a -> A as b { print a.n.toString() + " " + b.n.toString(); }
+"""
+
+
+def test_rows_of_a_replay_that_arrive_together_keep_their_order_whatever_their_coordinates() -> None:
+    rows = [
+        {"at": 1.0, "event": "A", "n": 1, "source": "x", "partition": 1, "offset": 5},
+        {"at": 1.0, "event": "A", "n": 2, "source": "a", "partition": 0, "offset": 1},
+    ]
+    assert ensue.replay(QUERY, rows).outputs["text"].tolist() == ["1 2"]
+    assert ensue.replay(QUERY, rows[::-1]).outputs["text"].tolist() == ["2 1"]
+    assert ensue.replay(QUERY, [rows[:1], rows[1:]]).outputs["text"].tolist() == ["1 2"]
