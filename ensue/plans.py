@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ensue.queries import Queries
+from ensue.table_paths import table_paths
 from querylang.errors import InputError
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
@@ -15,10 +17,17 @@ from runtime.reading.schema_inference import infer_schemas
 
 
 def as_tables(events: Any) -> list[Any]:
-    """One table or several: a list of mappings is one table, any other list holds tables."""
-    if isinstance(events, list | tuple) and not (events and isinstance(events[0], Mapping)):
-        return list(events)
-    return [events]
+    """One table or several: a list of mappings is one table, any other list holds tables.
+
+    Paths of folders and patterns become the files that they mean.
+    """
+    if not isinstance(events, list | tuple) or (events and isinstance(events[0], Mapping)):
+        events = [events]
+    return [table for item in events for table in _files_of(item)]
+
+
+def _files_of(table: Any) -> list[Any]:
+    return table_paths(Path(table)) if isinstance(table, str | Path) else [table]
 
 
 def plan_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames, parameters: Given = NOTHING) -> Plan:

@@ -11,6 +11,7 @@ from ensue.commands.options import EventFiles, Json, QueryFile, with_data_option
 from ensue.commands.output import print_json, print_text
 from ensue.data_options import DataOptions
 from ensue.queries import load
+from ensue.table_paths import table_paths
 from querylang.errors import InputError
 from querylang.paths import exists
 
@@ -29,10 +30,11 @@ def match(
 
     if exists(out):
         raise InputError(f"{out}: exists already; matches are written to a new folder")
-    for path in events:
+    paths = [path for given in events for path in table_paths(given)]
+    for path in paths:
         if not exists(path):
             raise InputError(f"{path}: no such file or folder")
-    frame = spark.match_files(load(file), events, data)
+    frame = spark.match_files(load(file), paths, data)
     frame.write.parquet(str(out.resolve()))
     count = frame.sparkSession.read.parquet(str(out.resolve())).count()
     if as_json:

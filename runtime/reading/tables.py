@@ -27,7 +27,7 @@ from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
 from runtime.reading.column_names import STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
 from runtime.reading.field_columns import check_columns, read_fields
-from runtime.reading.files import iter_raw, read_raw
+from runtime.reading.files import FORMATS, iter_raw, read_raw
 from runtime.reading.formats.asked import Asked
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.plan_needs import interval_events, timed_events
@@ -35,6 +35,9 @@ from runtime.reading.plausibility import warning_of
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import read_kinds
 from runtime.reading.row_times import read_times
+
+SUFFIXES = tuple(FORMATS)
+"""How the names of files end that can be tables."""
 
 
 @dataclass(frozen=True, slots=True)

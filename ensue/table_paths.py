@@ -1,0 +1,47 @@
+"""Which files a path of event tables means: a file, the tables of a folder, or a pattern's."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from querylang.errors import InputError
+from querylang.paths import exists, is_folder
+
+
+def table_paths(path: Path) -> list[Path]:
+    """The files, in natural order of their names. Raises InputError if a folder or pattern has none.
+
+    A path that exists under exactly that name is that; otherwise `*`, `?` and `[` are a pattern.
+    """
+    if is_folder(path):
+        return _tables_of(path)
+    if exists(path) or not glob.has_magic(str(path)):
+        return [path]
+    found = [Path(name) for name in glob.glob(str(path))]  # noqa: PTH207  Path.glob takes no absolute pattern
+    if not found:
+        raise InputError(f"{path}: no such file, and no file matches it as a pattern")
+    return [table for item in in_natural_order(found) for table in table_paths(item)]
+
+
+def _tables_of(folder: Path) -> list[Path]:
+    from runtime.reading.tables import SUFFIXES
+
+    files = [item for item in folder.iterdir() if item.suffix.lower() in SUFFIXES and item.name[0] not in "._"]
+    tables = [item for item in files if item.is_file()]
+    if not tables:
+        raise InputError(f"{folder}: is a folder without tables; expected files that end in {' '.join(SUFFIXES)}")
+    return in_natural_order(tables)
+
+
+def in_natural_order(paths: Iterable[Path]) -> list[Path]:
+    """Paths with the numbers in them in order: `9.csv` before `10.csv`."""
+    return sorted(paths, key=lambda path: ([_words(part) for part in path.parts], path.parts))
+
+
+def _words(name: str) -> list[tuple[int, int, str]]:
+    """Text and numbers in turn, such that they can be compared."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
