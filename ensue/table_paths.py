@@ -12,7 +12,7 @@ from querylang.paths import exists, is_folder
 
 
 def table_paths(path: Path) -> list[Path]:
-    """The files, in natural order of their names. Raises InputError if a folder or pattern has none.
+    """The files, in natural order of their names. InputError if a folder or pattern has none.
 
     A path that exists under exactly that name is that; otherwise `*`, `?` and `[` are a pattern.
     """

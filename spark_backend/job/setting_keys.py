@@ -48,6 +48,7 @@ SOURCE_KEYS: Mapping[str, Change] = {
     "min_age": Change.FREE,
     "after": Change.FREE,
     "unreadable": Change.FREE,
+    "max_record": Change.FREE,
 }
 """Also those of the control stream. Options that choose records are fixed: `FormatEntry.fixed`."""
 

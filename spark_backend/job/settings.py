@@ -17,6 +17,7 @@ from querylang.parameters.given_values import NOTHING, Given
 from querylang.paths import exists, is_folder
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
+from runtime.policies.sizes import parse_size
 from runtime.yaml_reader import file_text
 from spark_backend.job.checks.folder_overlaps import Folder, FolderKind, overlaps
 from spark_backend.job.file_sources.file_settings import FileSettings, read_file_settings
@@ -50,6 +51,7 @@ class Source:
     ordering_line: its line in the deployment file
     idle: how long it is silent before time advances without it; None = as its ordering policy says
     ahead: µs that its arrival times may be later than the micro-batch; None = no limit
+    max_record: length of the longest record that is read, in bytes; None = the usual limit
     fixed: its settings that may not change on a checkpoint
     """
 
@@ -66,6 +68,7 @@ class Source:
     idle: Idle | None = None
     ahead: int | None = None
     files: FileSettings = field(default_factory=FileSettings)
+    max_record: int | None = None
     fixed: FixedValues = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -206,6 +209,7 @@ class _Reader:
             self._base_source(name, node, found),
             idle=self._idle(found),
             ahead=self._duration(found, "ahead", None),
+            max_record=self._size(found, "max_record"),
         )
         if "ordering" not in found:
             return source
@@ -336,6 +340,9 @@ class _Reader:
         if "idle" not in found:
             return None
         return Idle(None if found["idle"].written() == "none" else self._duration(found, "idle", 0))
+
+    def _size(self, found: Mapping[str, Node], key: str) -> int | None:
+        return found[key].parsed(parse_size, "a size from `1 kB` to `1 GB`, such as `16 MB`") if key in found else None
 
     def _duration(self, found: Mapping[str, Node], key: str, default: int | None) -> int | None:
         if key not in found:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from runtime.reading.column_names import STANDARD
 from spark_backend.job.checkpoint_record import all_sources
 from spark_backend.job.file_sources.listed_sources import listed_sources
 from spark_backend.job.settings import Deployment, Source
@@ -40,6 +41,7 @@ def _readings(deployment: Deployment) -> dict[str, Reading]:
             name=source.name,
             rank=rank,
             is_control=source is deployment.control,
+            max_record=source.max_record or STANDARD.max_record,
         )
         for rank, source in enumerate(all_sources(deployment))
     }

@@ -59,7 +59,17 @@ def _buckets(type_: Type, values: list[object], buckets: int) -> list[int]:
     plan = Plan((event,), (query,))
     count = len(values)
     source = pa.array(["s"] * count).dictionary_encode()
-    columns = [[0] * count, [0] * count, source, [0] * count, range(count), [0] * count, [None] * count, [0] * count, values]
+    columns = [
+        [0] * count,
+        [0] * count,
+        source,
+        [0] * count,
+        range(count),
+        [0] * count,
+        [None] * count,
+        [0] * count,
+        values,
+    ]
     return bucket_of(Arrivals(pa.table(columns, schema=arrivals_schema(plan))), plan, query, buckets).tolist()
 
 
