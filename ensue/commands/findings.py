@@ -36,7 +36,7 @@ class Report:
 
     files: int
     errors: tuple[EnsueError, ...]
-    warnings: tuple[QueryError, ...]
+    warnings: tuple[EnsueError, ...]
 
     def to_plain(self) -> dict[str, Any]:
         """For machines."""
@@ -51,7 +51,7 @@ def check_files(files: Sequence[Path]) -> Report:
     missing = [path for path in files if path not in deployments and not exists(path)]
     queries = [path for path in files if path not in deployments and path not in missing]
     errors: list[EnsueError] = [FileErrors(str(path), [(None, "no such file or folder")]) for path in missing]
-    warnings: list[QueryError] = []
+    warnings: list[EnsueError] = []
     count = len(deployments)
     if queries:
         try:
@@ -62,25 +62,29 @@ def check_files(files: Sequence[Path]) -> Report:
             errors += _single(found)
     for path in deployments:
         try:
-            _check_deployment(path)
+            warnings += _check_deployment(path)
         except EnsueError as found:
             errors += _single(found)
     return Report(count, tuple({str(error): error for error in errors}.values()), tuple(warnings))
 
 
-def _check_deployment(path: Path) -> None:
+def _check_deployment(path: Path) -> list[FileErrors]:
+    """The warnings of a deployment; raises its mistakes."""
     from querylang.compiler import compile_checked
     from querylang.parameters.instances import with_instances
     from spark_backend.errors import in_plain_words
     from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
+    from spark_backend.job.checks.open_waits import open_waits
     from spark_backend.job.settings import load_deployment
     from spark_backend.job.source_orderings import with_source_orderings
 
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment):
         plan = compile_checked(querylang.check_paths(deployment.queries))
-        refuse_name_conflicts(path, with_instances(plan, deployment.parameters, is_check=True))
+        instances = with_instances(plan, deployment.parameters, is_check=True)
+        refuse_name_conflicts(path, instances)
         with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
+    return [FileErrors(str(path), [(None, warning)]) for warning in open_waits(instances, deployment)]
 
 
 def _single(found: EnsueError) -> Sequence[EnsueError]:

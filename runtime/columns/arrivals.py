@@ -35,14 +35,12 @@ class RecordKind(IntEnum):
     CONTROL: a control event
     MALFORMED: cannot be read
     UNKNOWN_TYPE: an event of a type that the plan does not have
-    AHEAD: arrived further in the future than its source allows
     """
 
     TICK = -1
     CONTROL = -2
     MALFORMED = -3
     UNKNOWN_TYPE = -4
-    AHEAD = -5
 
 
 class Shape(IntEnum):

@@ -16,7 +16,7 @@ from runtime.results.schemas import discard_schema, moments
 
 def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]) -> pa.Table:
     """Rows for records that no query can read: malformed ones, and those of an unknown type."""
-    rows = np.flatnonzero(np.isin(kinds, (RecordKind.MALFORMED, RecordKind.UNKNOWN_TYPE, RecordKind.AHEAD)))
+    rows = np.flatnonzero((kinds == RecordKind.MALFORMED) | (kinds == RecordKind.UNKNOWN_TYPE))
     reasons = [Outcome[RecordKind(kind).name].word for kind in kinds[rows].tolist()]
     times = table.column("_source_time").to_numpy()[rows]
     bounds = np.full(len(rows), NO_TIME, np.int64)

@@ -12,12 +12,12 @@ from querylang.plan.model import Plan, QueryPlan
 from spark_backend.job.checkpoint_record import Record, read_record, refuse_difference
 from spark_backend.job.checks.earlier_results import refuse_other_results
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
+from spark_backend.job.checks.open_waits import clock_sources
 from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.file_sources.listed_sources import listed_source
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.settings import Deployment
 from spark_backend.sources.formats import source_format
-from spark_backend.wire.clock_sources import clock_source
 from spark_backend.wire.program import Program
 
 
@@ -47,7 +47,9 @@ def checked(deployment: Deployment) -> Checked:
     compiled = compile_deployment(deployment, None if kept is None else kept.types())
     _refuse_unknown_events(deployment, compiled.plan)
     refuse_name_conflicts(deployment.file, compiled.plan)
-    program = program_of(compiled.plan, deployment)
+    program = Program.of(
+        compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
+    )
     wanted = Record.of(deployment, program, compiled.schemas)
     if kept is not None:
         refuse_difference(deployment.checkpoint, kept, wanted, deployment)
@@ -61,12 +63,6 @@ def _refuse_doubled_results(deployment: Deployment, record: Record) -> None:
     refuse_other_results(deployment.checkpoint, record.identity, deployment.sinks, totals)
     for files in (folder.ledger.files, folder.progress):
         files.latest()  # a damaged file is refused before anything starts
-
-
-def program_of(plan: Plan, deployment: Deployment) -> Program:
-    """What the buckets of a deployment run."""
-    sources = [clock_source(item.name, item.event, item.idle, item.ordering) for item in deployment.sources]
-    return Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
 
 
 def _refuse_unwritable(folder: Path) -> None:

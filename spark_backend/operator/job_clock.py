@@ -13,7 +13,7 @@ from typing import Any
 from runtime.instants import NO_TIME
 from spark_backend.operator.group_clock import GroupClock, Position
 from spark_backend.wire.clock_sources import IdleTimes
-from spark_backend.wire.packed_rows import SourceProgress
+from spark_backend.wire.source_progress import SourceProgress
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results
 from spark_backend.operator.bucket_state import BucketState, close_state, open_state
 from spark_backend.operator.control_rows import control_rows
+from spark_backend.operator.far_records import without_far_records
 from spark_backend.operator.group_clock import ReleaseLimits
 from spark_backend.operator.held_records import held_ledger, split_released
 from spark_backend.operator.job_clock import JobClock
@@ -69,7 +70,9 @@ def run_step(
     started = perf_counter()
     index = program.plan_index(bucket)
     groups, is_home = program.groups(index), bucket % program.buckets == HOME
-    inputs = [unpack_row(row, program.plan(index)) for row in rows]
+    read = sorted((unpack_row(row, program.plan(index)) for row in rows), key=_first)
+    near = [without_far_records(program, groups, row, timestamp, is_home=is_home) for row in read]
+    inputs = [row for row, _ in near]
     signals = {signal, *(item.signal for item in inputs)}
     before = open_state(program, bucket, state)
     clock = _advanced(program, before.clock, inputs, signals, timestamp)
@@ -80,6 +83,7 @@ def run_step(
     work = _Work(released, turns, is_home, program.clock is Clock.PROCESSING, Signal.FLUSH in signals)
     results = [Results(ledger=item.ledger) for item in inputs]
     results += [_refused(file, program.plan(index)) for item in inputs for file in item.refused]
+    results.extend(result for _, refused in near for result in refused)
     for group, engine in zip(groups, after.engines, strict=True):
         results.extend(work.results(group, engine))
     results.append(Results(ledger=held_ledger(groups, before.held, held, is_home=is_home)))
@@ -87,6 +91,11 @@ def run_step(
     data = close_state(program, after).to_bytes()
     metrics = measures(program, bucket, after, timestamp, state_bytes=len(data), seconds=perf_counter() - started)
     return StepResult(data, (*tagged, *_reports(inputs), *metrics), _wake(program, groups, after, timestamp))
+
+
+def _first(row: BucketInput) -> list[tuple[tuple[int, int], str]]:
+    """What batches are ordered by, because Spark brings them in any order."""
+    return sorted((item.first, item.source) for item in row.progress)
 
 
 def _reports(inputs: Sequence[BucketInput]) -> Iterator[TaggedRow]:

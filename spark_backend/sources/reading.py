@@ -7,6 +7,7 @@ hence also the matches.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
@@ -16,10 +17,15 @@ import pyarrow.compute as pc
 
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.columns.timestamps import format_time
 from runtime.reading.column_names import STANDARD, ColumnNames
 from runtime.reading.tables import iter_arrivals
-from spark_backend.wire.packed_rows import pack_arrivals
+from spark_backend.wire.packed_rows import pack_arrivals, pack_reports
 from spark_backend.wire.program import Program
+from spark_backend.wire.reports import Report
+
+DAY = 86_400_000_000
+"""µs; what arrives later than this after it is read is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +88,32 @@ def pack_parts(
     parts: Iterator[Arrivals], program: Program, reading: Reading, *, by_partition: bool
 ) -> Iterator[pa.RecordBatch]:
     """The packed rows of batches of records; `by_partition` as in `pack_arrivals`."""
+    source = reading.name or reading.source or "table"
     for arrivals in parts:
         if len(arrivals):
             yield pack_arrivals(
                 arrivals,
                 program.groups(),
                 program.buckets,
-                source=reading.name or reading.source or "table",
+                source=source,
                 rank=reading.rank,
                 is_control=reading.is_control,
                 by_partition=by_partition,
+                is_limited=program.ahead_of(source) is not None,
             )
+            if not program.is_bounded:
+                yield from _far_records(arrivals, source)
+
+
+def _far_records(arrivals: Arrivals, source: str) -> Iterator[pa.RecordBatch]:
+    """A report of records that arrive more than a day after they are read."""
+    arrival = arrivals.system("arrival")
+    is_far = arrival > int(time.time() * 1_000_000) + DAY
+    if is_far.any():
+        row = int(np.argmax(arrival))
+        where = arrivals.table.slice(row, 1).to_pylist()[0]
+        example = f"{where['_source']}, record {where['_offset']} arrives at {format_time(where['_arrival'])}"
+        yield pack_reports([Report("far_ahead", source, int(np.count_nonzero(is_far)), example)])
 
 
 def _as_controls(arrivals: Arrivals) -> Arrivals:

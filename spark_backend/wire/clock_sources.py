@@ -15,12 +15,14 @@ class ClockSource:
     event: all its records are of this event type; None = of any
     idle: µs of silence after which time advances without it; None = never
     is_policy: whether its ordering policy says so, and not the user
+    ahead: µs that its records may arrive later than the micro-batch; None = no limit
     """
 
     name: str
     event: str | None = None
     idle: int | None = None
     is_policy: bool = False
+    ahead: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,14 @@ class Idle:
     length: int | None
 
 
-def clock_source(name: str, event: str | None, idle: Idle | None, policy: TimePolicy | None) -> ClockSource:
+def clock_source(
+    name: str, event: str | None, idle: Idle | None, policy: TimePolicy | None, ahead: int | None = None
+) -> ClockSource:
     """A source with what the user says of its idle time; None = the rule of its ordering policy."""
     if idle is not None:
-        return ClockSource(name, event, idle.length)
-    return ClockSource(name, event, 0, is_policy=True) if has_own_idle(policy) else ClockSource(name, event)
+        return ClockSource(name, event, idle.length, ahead=ahead)
+    is_policy = has_own_idle(policy)
+    return ClockSource(name, event, 0 if is_policy else None, is_policy, ahead)
 
 
 def has_own_idle(policy: TimePolicy | None) -> bool:

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
-from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
+from runtime.columns.arrivals import Arrivals, arrivals_schema
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.wire.compact_columns import from_bytes, split_constants, to_bytes
 from spark_backend.wire.container import pack, unpack
 from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from spark_backend.wire.reports import Report, reports_to_plain
+from spark_backend.wire.source_progress import SourceProgress, source_progress
 
 PACKED_VERSION = 4
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
@@ -46,22 +47,6 @@ class Signal(StrEnum):
     """Process the records held for other sources: all available input has been read."""
     FLUSH = "flush"
     """Process all records, then advance time until no timer is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceProgress:
-    """How far a batch of records advances one source partition.
-
-    source: name of the source
-    partition: number of the partition; None = the whole source is one
-    arrival: largest arrival time in the batch, µs
-    first: `_place` and least offset of its records: batches are in this order
-    """
-
-    source: str
-    partition: int | None
-    arrival: int
-    first: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +115,13 @@ def pack_arrivals(
     rank: int = 0,
     is_control: bool = False,
     by_partition: bool = True,
+    is_limited: bool = False,
 ) -> pa.RecordBatch:
     """A batch of at least one record as one row per bucket; `source`, `rank` as in GroupRecords.
 
     is_control: these are records of the control stream, which report no progress
     by_partition: whether the clock tells the source's partitions apart
+    is_limited: whether records of the far future are refused, which the operator decides
     """
     per_bucket: list[list[_PackedRecords]] = [[] for _ in range(buckets)]
     account = Account()
@@ -147,9 +134,8 @@ def pack_arrivals(
             per_bucket[bucket].append(_PackedRecords(group.number, is_copy, to_bytes(table, constants)))
     header = {"source": CONTROL if is_control else source, "rank": rank, "progress": [], "signal": None}
     if not is_control:
-        progress = _progress(arrivals, by_partition, "_partition" in constants)
-        place = int(arrivals.system("place").min())
-        header["progress"] = [[source, partition, arrival, [place, offset]] for partition, arrival, offset in progress]
+        found = source_progress(arrivals, source, by_partition=by_partition, is_limited=is_limited)
+        header["progress"] = [item.to_plain() for item in found]
     counts = ledger_table(account).to_pylist()
     rows = enumerate(per_bucket)
     return _batch([_row(header, records, ledger=counts if bucket == HOME else []) for bucket, records in rows])
@@ -198,29 +184,10 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
     )
     ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
     signal = None if header["signal"] is None else Signal(header["signal"])
-    progress = tuple(
-        SourceProgress(source, partition, arrival, (place, offset))
-        for source, partition, arrival, (place, offset) in header["progress"]
-    )
+    progress = tuple(map(SourceProgress.of_plain, header["progress"]))
     reports = tuple(Report(*item) for item in header.get("reports", ()))
     refused = tuple(RefusedFile(*item) for item in header.get("refused", ()))
     return BucketInput(progress, signal, records, ledger, reports, refused)
-
-
-def _progress(arrivals: Arrivals, by_partition: bool, is_one: bool) -> list[tuple[int | None, int, int]]:
-    """The largest arrival time and the least offset per partition.
-
-    The partition of a malformed record is unknown, unless all records have the same.
-    """
-    arrival, partition, offset = (arrivals.system(name) for name in ("arrival", "partition", "offset"))
-    if not by_partition or is_one:
-        return [(int(partition[0]) if by_partition else None, int(arrival.max()), int(offset.min()))]
-    readable = arrivals.system("kind") != RecordKind.MALFORMED
-    present, numbers = np.unique(partition[readable], return_inverse=True)
-    latest, first = np.full(len(present), arrival.min()), np.full(len(present), offset.max())
-    np.maximum.at(latest, numbers, arrival[readable])
-    np.minimum.at(first, numbers, offset[readable])
-    return list(zip(present.tolist(), latest.tolist(), first.tolist(), strict=True))
 
 
 def _row(header: dict[str, Any], records: Sequence[_PackedRecords], ledger: Sequence[dict[str, Any]] = ()) -> bytes:

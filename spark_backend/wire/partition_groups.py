@@ -33,7 +33,7 @@ EVERY_BUCKET = -1
 _UNWANTED = (Outcome.UNRELATED, Outcome.FILTERED, Outcome.TICK)
 """Records that only advance the clock, which packed rows report anyway."""
 
-_REFUSED_ONCE = (Outcome.MALFORMED, Outcome.UNKNOWN_TYPE, Outcome.AHEAD)
+_REFUSED_ONCE = (Outcome.MALFORMED, Outcome.UNKNOWN_TYPE)
 """Records that are refused once, by the engine of one group, and not once per query."""
 
 

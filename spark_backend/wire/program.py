@@ -79,6 +79,10 @@ class Program:
         """The same as far as ordering policies say so, and not the user."""
         return IdleTimes({item.name: item.idle for item in self.sources if item.is_policy})
 
+    def ahead_of(self, source: str) -> int | None:
+        """How much later than the micro-batch records of a source may arrive, µs; None = no limit."""
+        return next((item.ahead for item in self.sources if item.name == source), None)
+
     def without_idle(self) -> Program:
         """The same for input that is there already: the wall clock says nothing about it."""
         return replace(self, idle=None, sources=tuple(replace(item, idle=None) for item in self.sources))

@@ -17,6 +17,7 @@ REPORT_SCHEMA = pa.schema(
 
 CAUSES: Mapping[str, str] = {
     "ahead": "records that arrived further in the future than `ahead` allows are discarded",
+    "far_ahead": "records arrive more than a day in the future, and advance the clock to there",
     "before_clock": "records that arrived before the clock are processed as if they arrived now",
     "late_by_idle": "records are late only because of the setting `idle`",
     "lost": "records or files that a micro-batch had read no longer exist",

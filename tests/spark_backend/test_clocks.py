@@ -14,8 +14,9 @@ from spark_backend.operator.group_clock import GroupClock
 from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import ClockSource, IdleTimes
-from spark_backend.wire.packed_rows import Signal, SourceProgress
+from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.program import Program
+from spark_backend.wire.source_progress import SourceProgress
 from spark_backend.wire.tagged_rows import Tag
 from tests.spark_backend.samples import PLAN, SECOND, SEVERAL, arrivals_of, places
 from tests.support.buckets import Stream, rows_by_place, rows_of, unevenly

@@ -1,0 +1,37 @@
+"""Queries whose last wait no silence ends: told before a job starts.
+
+Needs only the language and the standard library, because `ensue check` does it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from querylang.plan.model import Plan, QueryPlan
+from spark_backend.job.settings import Deployment
+from spark_backend.wire.clock import Clock
+from spark_backend.wire.clock_sources import ClockSource, clock_source, sources_of
+
+
+def clock_sources(deployment: Deployment) -> list[ClockSource]:
+    """What clocks have to know of a deployment's sources."""
+    return [clock_source(item.name, item.event, item.idle, item.ordering, item.ahead) for item in deployment.sources]
+
+
+def open_waits(plan: Plan, deployment: Deployment) -> Iterator[str]:
+    """A warning for each query that ends with a wait, while nothing but records advances time."""
+    if deployment.clock is Clock.PROCESSING:
+        return
+    sources = clock_sources(deployment)
+    for query in plan.queries:
+        if query.trailing is not None and not _has_heartbeats(query) and not _can_be_idle(query, sources):
+            yield f"query {query.title}: its last wait ends only when a later record arrives; set 'idle'"
+
+
+def _has_heartbeats(query: QueryPlan) -> bool:
+    return any(item.heartbeat is not None for item in query.inputs)
+
+
+def _can_be_idle(query: QueryPlan, sources: list[ClockSource]) -> bool:
+    met = sources_of(query, sources)
+    return any(source.idle is not None for source in sources if source.name in met)

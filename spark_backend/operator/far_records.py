@@ -1,0 +1,84 @@
+"""Refuse records that arrive further in the future than their source allows (`ahead`).
+
+They are discarded when they are read, and move no clock. What counts is the timestamp of the
+micro-batch, which Spark logs. So a repeated micro-batch refuses the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.admission.outcomes import Outcome
+from runtime.arrow_types import one_chunk
+from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.results.discards import refused
+from runtime.results.ledger import Account, count_records, ledger_table
+from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
+from spark_backend.wire.clock import Clock
+from spark_backend.wire.packed_rows import BucketInput
+from spark_backend.wire.partition_groups import PartitionGroup
+from spark_backend.wire.program import Program
+
+_REFUSED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)
+"""What a query wants of a record that is refused to it; all others are counted as they are."""
+
+
+def without_far_records(
+    program: Program, groups: Sequence[PartitionGroup], row: BucketInput, timestamp: int, *, is_home: bool
+) -> tuple[BucketInput, list[Results]]:
+    """The batch without the records that are refused, and what is told of them."""
+    limits = {item.name: timestamp * 1000 + item.ahead for item in program.sources if item.ahead is not None}
+    if not limits or program.clock is Clock.PROCESSING:
+        return row, []
+    progress = (item.up_to(limits[item.source]) if item.source in limits else item for item in row.progress)
+    kept, results = [], []
+    for item in row.records:
+        limit = limits.get(item.source)
+        is_far = None if limit is None else item.arrivals.system("arrival") > limit
+        if limit is None or is_far is None or not is_far.any():
+            kept.append(item)
+            continue
+        unread = item.arrivals.system("kind") < RecordKind.CONTROL
+        stays = item.arrivals.take(np.flatnonzero(~is_far | unread))
+        if len(stays):
+            kept.append(replace(item, arrivals=_not_after(stays, limit)))
+        chosen = item.arrivals.take(np.flatnonzero(is_far & ~unread))
+        if len(chosen) and (is_home or not item.is_copy):
+            results.append(_refused(groups[item.group], chosen, limit))
+    return replace(row, progress=tuple(item for item in progress if item is not None), records=tuple(kept)), results
+
+
+def _not_after(arrivals: Arrivals, limit: int) -> Arrivals:
+    """Records that cannot be read are refused anyway: they must not wait for the far future."""
+    arrival = arrivals.system("arrival")
+    if (arrival <= limit).all():
+        return arrivals
+    table, least = arrivals.table, min(int(arrival.min()), limit)
+    position = table.schema.get_field_index("_arrival")
+    moved = pa.array(np.where(arrival > limit, least, arrival))
+    return Arrivals(table.set_column(position, table.schema.field(position), moved))
+
+
+def _refused(group: PartitionGroup, chosen: Arrivals, limit: int) -> Results:
+    """Discarded rows and the account of each query that wanted these records."""
+    account, rows = Account(), [discard_schema(group.plan).empty_table()]
+    kinds, arrival = chosen.system("kind").astype(np.int64), chosen.system("arrival")
+    sources = one_chunk(chosen.table.column("_source"))
+    for query, selector in zip(group.plan.queries, group.selectors, strict=True):
+        selection = selector.select(chosen.table, kinds)
+        wanted = np.isin(selection.outcome, _REFUSED)
+        outcome = np.where(wanted, np.int8(Outcome.AHEAD), selection.outcome)
+        account.update(count_records(query.title, sources, outcome))
+        at = np.flatnonzero(wanted)
+        reasons = pa.repeat(pa.scalar(Outcome.AHEAD.word), len(at))
+        bounds = np.full(len(at), limit)
+        rows.append(
+            refused(group.plan, query.title, chosen.table, at, reasons, arrival[at], selection.time[at], bounds)
+        )
+    return Results(
+        matches={}, outputs=OUTPUT_SCHEMA.empty_table(), discarded=pa.concat_tables(rows), ledger=ledger_table(account)
+    )

@@ -1,0 +1,87 @@
+"""How far a batch of records advances the source partitions that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.columns.arrivals import Arrivals, RecordKind
+
+MOST_STEPS = 32
+"""Number of different arrival times, below the largest, that are told where some may be refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """How far a batch of records advances one source partition.
+
+    source: name of the source
+    partition: number of the partition; None = the whole source is one
+    arrival: largest arrival time in the batch, µs
+    first: `_place` and least offset of its records: batches are in this order
+    lower: some smaller arrival times in the batch, descending, for those who refuse the largest
+    """
+
+    source: str
+    partition: int | None
+    arrival: int
+    first: tuple[int, int] = (0, 0)
+    lower: tuple[int, ...] = ()
+
+    def up_to(self, limit: int) -> SourceProgress | None:
+        """The progress by records that arrived at `limit` or before, or by some of them.
+
+        Less progress than there was only delays the release of records. None = there is none.
+        """
+        if self.arrival <= limit:
+            return self
+        arrival = next((moment for moment in self.lower if moment <= limit), None)
+        return None if arrival is None else replace(self, arrival=arrival, lower=())
+
+    def to_plain(self) -> list[Any]:
+        """The progress as JSON can hold it."""
+        return [self.source, self.partition, self.arrival, self.first, self.lower]
+
+    @staticmethod
+    def of_plain(row: Sequence[Any]) -> SourceProgress:
+        """The inverse of `to_plain`."""
+        source, partition, arrival, (place, offset), lower = row
+        return SourceProgress(source, partition, arrival, (place, offset), tuple(lower))
+
+
+def source_progress(arrivals: Arrivals, source: str, *, by_partition: bool, is_limited: bool) -> list[SourceProgress]:
+    """The progress of each source partition in a batch; parameters as in `pack_arrivals`.
+
+    The partition of a malformed record is unknown, unless all records have the same.
+    """
+    arrival, partition, offset = (arrivals.system(name) for name in ("arrival", "partition", "offset"))
+    place = int(arrivals.system("place").min())
+    if not by_partition or (partition == partition[0]).all():
+        number = int(partition[0]) if by_partition else None
+        lower = _lower(arrival) if is_limited else ()
+        return [SourceProgress(source, number, int(arrival.max()), (place, int(offset.min())), lower)]
+    readable = arrivals.system("kind") != RecordKind.MALFORMED
+    present, numbers = np.unique(partition[readable], return_inverse=True)
+    latest, first = np.full(len(present), arrival.min()), np.full(len(present), offset.max())
+    np.maximum.at(latest, numbers, arrival[readable])
+    np.minimum.at(first, numbers, offset[readable])
+    return [
+        SourceProgress(
+            source,
+            number,
+            moment,
+            (place, least),
+            _lower(arrival[readable & (partition == number)]) if is_limited else (),
+        )
+        for number, moment, least in zip(present.tolist(), latest.tolist(), first.tolist(), strict=True)
+    ]
+
+
+def _lower(arrival: NDArray[np.int64]) -> tuple[int, ...]:
+    different = np.unique(arrival)
+    chosen = np.unique(np.concatenate([different[:1], different[-1 - MOST_STEPS : -1]]))
+    return tuple(chosen[chosen < different[-1]][::-1].tolist())
