@@ -117,8 +117,8 @@ def stream(
     frames: one DataFrame, or several by the names of their sources
     control: a streaming DataFrame with `at` and `event`, control events as text; None = none
     clock: `arrival` or `processing`
-    idle: with the clock `arrival`, how long a source is silent before time advances without it, such
-        as `1 minute`; `none` = never; None = as its ordering policy says, otherwise never
+    idle: with the clock `arrival`, how long a source is silent before time advances without it,
+        such as `1 minute`; `none` = never; None = as its ordering policy says, otherwise never
 
     The other arguments are as in `replay`.
     """

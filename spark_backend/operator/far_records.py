@@ -30,7 +30,7 @@ _REFUSED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, 
 def without_far_records(
     program: Program, groups: Sequence[PartitionGroup], row: BucketInput, timestamp: int, *, is_home: bool
 ) -> tuple[BucketInput, list[Results]]:
-    """The batch without the records that are refused, and what is told of them."""
+    """The batch without the records that are refused, and what is reported of them."""
     limits = {item.name: timestamp * 1000 + item.ahead for item in program.sources if item.ahead is not None}
     if not limits or program.clock is Clock.PROCESSING:
         return row, []

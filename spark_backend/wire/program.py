@@ -80,7 +80,7 @@ class Program:
         return IdleTimes({item.name: item.idle for item in self.sources if item.is_policy})
 
     def ahead_of(self, source: str) -> int | None:
-        """How much later than the micro-batch records of a source may arrive, µs; None = no limit."""
+        """How much later than the micro-batch its records may arrive, µs; None = no limit."""
         return next((item.ahead for item in self.sources if item.name == source), None)
 
     def without_idle(self) -> Program:

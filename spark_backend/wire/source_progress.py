@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from runtime.columns.arrivals import Arrivals, RecordKind
 
 MOST_STEPS = 32
-"""Number of different arrival times, below the largest, that are told where some may be refused."""
+"""Number of smaller arrival times that are reported beside the largest, where some are refused."""
 
 
 @dataclass(frozen=True, slots=True)

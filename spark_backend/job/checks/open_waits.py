@@ -1,4 +1,4 @@
-"""Queries whose last wait no silence ends: told before a job starts.
+"""Queries whose last wait no silence ends: reported before a job starts.
 
 Needs only the language and the standard library, because `ensue check` does it too.
 """
