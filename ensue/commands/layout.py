@@ -37,7 +37,10 @@ class Layout:
 
 
 def layouts(paths: Sequence[Path]) -> Iterator[Layout]:
-    """The layout of each file, once; those of a folder in order of name."""
+    """The layout of each file, once; those of a folder in order of name.
+
+    A link in a folder that leads out of it is left out: nobody asked for that file.
+    """
     seen: dict[Path, None] = {}
     for path in paths:
         if not exists(path):
@@ -51,7 +54,12 @@ def _files(path: Path) -> list[Path]:
     if not is_folder(path):
         return [path] if exists(path) else []
     suffixes = (*QUERY_SUFFIXES, DEFINITION_SUFFIX)
-    return [item for item in sorted(path.rglob("*")) if item.suffix in suffixes and item.is_file()]
+    inside = path.resolve()
+    return [
+        item
+        for item in sorted(path.rglob("*"))
+        if item.suffix in suffixes and item.is_file() and item.resolve().is_relative_to(inside)
+    ]
 
 
 def _layout(path: Path) -> Layout:
@@ -70,7 +78,7 @@ def _refused(path: Path, text: str, mistakes: EnsueError) -> Layout:
 
 
 def write(layout: Layout) -> None:
-    """Replace the file in one step; its permissions, and a link to it, are kept.
+    """Replace the file in one step; its owner, its permissions, and links to it are kept.
 
     Raises FileErrors.
     """
@@ -81,10 +89,16 @@ def write(layout: Layout) -> None:
 
 
 def _replace(target: Path, text: str) -> None:
+    before = target.stat()
+    if before.st_nlink > 1:  # a new file would have one of the names only
+        target.write_bytes(text.encode())
+        return
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode())
+        if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+            os.chown(name, before.st_uid, before.st_gid)
         shutil.copymode(target, name)
         Path(name).replace(target)
     except BaseException:

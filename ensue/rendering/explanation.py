@@ -92,16 +92,29 @@ def draw(plan: Plan, out: Path) -> list[Path]:
 
     out: the file; of several queries each has its name after the file's stem
     """
+    titles = {query.title: query for query in plan.queries}
+    targets = {title: out if len(titles) == 1 else _beside(out, query) for title, query in titles.items()}
+    for target in targets.values():
+        _refuse_other_files(target)
     program = shutil.which("dot")
     if program is None:
         raise InputError(
             "the program `dot` is not installed: it is in Debian's package `graphviz`; --dot prints the graph"
         )
-    titles = {query.title: query for query in plan.queries}
-    targets = {title: out if len(titles) == 1 else _beside(out, query) for title, query in titles.items()}
     for title, target in targets.items():
         _draw(program, to_dot(titles[title]), target)
     return list(targets.values())
+
+
+def _refuse_other_files(target: Path) -> None:
+    """Raise InputError for a file that is not a picture: it may be a query or a table."""
+    try:
+        if target.exists() and not (
+            target.is_file() and target.read_bytes()[:5] in (b"<?xml", b"<svg>", b"<svg ", b"")
+        ):
+            raise InputError(f"{target}: is not an SVG picture, so it is not overwritten; write another name")
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def _beside(out: Path, query: QueryPlan) -> Path:

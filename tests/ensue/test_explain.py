@@ -132,3 +132,11 @@ query Least
   known when the parameters have values
 """
     )
+
+
+def test_svg_overwrites_pictures_only(ensue: Run, folder: Path) -> None:
+    before = (folder / "one.query").read_text()
+    done = ensue("explain", "one.query", "--svg", "one.query")
+    told = "one.query: is not an SVG picture, so it is not overwritten; write another name\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    assert (folder / "one.query").read_text() == before

@@ -108,3 +108,24 @@ def test_a_write_that_fails_leaves_the_file_and_nothing_else(
     assert (done.returncode, done.stderr) == (1, "loose.query: cannot be written: No space left on device\n")
     assert (files / "loose.query").read_text() == LOOSE
     assert sorted(path.name for path in files.iterdir()) == ["loose.query", "neat.query", "wrong.query"]
+
+
+def test_a_folder_is_not_left(ensue: Run, files: Path) -> None:
+    (files / "inside").mkdir()
+    (files / "inside" / "link.query").symlink_to(files / "loose.query")
+    (files / "inside" / "own.query").write_text(LOOSE)
+    (files / "inside" / "other.query").symlink_to(files / "inside" / "own.query")
+    done = ensue("fmt", "inside")
+    assert (files / "loose.query").read_text() == LOOSE
+    assert (files / "inside" / "own.query").read_text() == NEAT
+    assert (files / "inside" / "other.query").is_symlink()
+    assert "link.query" not in done.stdout
+
+
+def test_mode_owner_and_names_of_a_file_are_kept(ensue: Run, files: Path) -> None:
+    (files / "loose.query").chmod(0o640)
+    (files / "second.query").hardlink_to(files / "loose.query")
+    ensue("fmt", "loose.query")
+    assert (files / "second.query").read_text() == NEAT
+    found = (files / "loose.query").stat()
+    assert (found.st_mode & 0o777, found.st_nlink) == (0o640, 2)
