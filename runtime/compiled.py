@@ -1,21 +1,24 @@
 """Decorators that compile functions over arrays to machine code with numba, once per machine.
 
-Numba caches compiled code on disk beside the module, or in the user's cache folder if the
-installation is read-only. If neither can be written, every process compiles again. Numba's cache
-entry is valid until the function's own file changes; but the code also contains the kernels that
-the function calls and constants of other modules. So the function's name gets a digest of all these
-sources. Entries of older versions remain on disk, some megabytes, until `make clean`.
+Compiled code is stored on disk beside the module, or in the user's cache folder if the installation
+is read-only. If neither can be written, every process compiles again. Numba's cache entry is valid
+until the function's own file changes; but the code also contains the kernels that the function
+calls and constants of other modules. So the function's name gets a digest of all these sources.
+Entries of older versions remain on disk, some megabytes, until `make clean`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from numba import njit
+
+from runtime.kernel_cache import KernelCache
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -48,11 +51,10 @@ _DIGEST = sources_digest(Path(__file__).parent)
 def _cached(function: Callable[Parameters, Result], **options: Any) -> Callable[Parameters, Result]:
     """Compile a function when it is first called, or load it from disk."""
     function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
-    try:
-        compiled: Callable[Parameters, Result] = njit(cache=True, **_OPTIONS, **options)(function)
-    except RuntimeError:  # no folder for the cache can be written
-        compiled = njit(cache=False, **_OPTIONS, **options)(function)
-    return compiled
+    compiled: Any = njit(**_OPTIONS, **options)(function)
+    with suppress(RuntimeError):  # no folder for the cache is private and can be written
+        compiled._cache = KernelCache(function)  # noqa: SLF001  what `cache=True` does, with numba's own cache
+    return cast(Callable[Parameters, Result], compiled)
 
 
 def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

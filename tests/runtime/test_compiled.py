@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ CALLED_FILE = "inner/deeper/called.py"
 def package(tmp_path: Path) -> Path:
     folder = tmp_path / "runtime"
     folder.mkdir()
-    shutil.copy(Path(runtime.__path__[0]) / "compiled.py", folder)
+    for name in ("compiled.py", "kernel_cache.py"):
+        shutil.copy(Path(runtime.__path__[0]) / name, folder)
     (folder / "__init__.py").touch()
     (folder / "caller.py").write_text(CALLER)
     (folder / "inner" / "deeper").mkdir(parents=True)
@@ -44,12 +46,18 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def _answer(package: Path) -> str:
+def _answer(package: Path, told: str = "") -> str:
     code = "from runtime.caller import four_times; print(four_times(3), sum(four_times.stats.cache_hits.values()))"
-    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+    environment = os.environ | {"PYTHONPATH": str(package.parent), "XDG_CACHE_HOME": str(package.parent / "cache")}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=package.parent, env=environment, capture_output=True, text=True, check=True)
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == bool(told)
     return done.stdout.strip()
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*four_times*") if path.suffix in (".nbi", ".nbc"))
 
 
 def test_a_change_in_a_kernel_that_another_file_calls_is_seen(package: Path) -> None:
@@ -67,3 +75,32 @@ def test_only_kernels_and_what_they_import_matter(package: Path) -> None:
     after = sources_digest(package)
     other.write_text("THREE = 4\n")
     assert len({before, after, sources_digest(package)}) == 3
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", [lambda _data: b"", lambda data: data[:-10], lambda data: b"garbage" * len(data)])
+def test_a_damaged_file_is_compiled_anew(package: Path, suffix: str, damage: Callable[[bytes], bytes]) -> None:
+    assert _answer(package) == "12 0"
+    for path in package.rglob(f"*{suffix}"):
+        path.write_bytes(damage(path.read_bytes()))
+    assert _answer(package, "a compiled kernel is damaged; it is removed, and the kernel is compiled anew") == "12 0"
+    assert _answer(package) == "12 1"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_nothing_is_loaded_from_a_folder_that_others_may_write(package: Path, mode: int) -> None:
+    (package / "__pycache__").mkdir(exist_ok=True)
+    (package / "__pycache__").chmod(mode)
+    assert [_answer(package), _answer(package)] == ["12 0", "12 1"]
+    assert not _entries(package)
+    entries = _entries(package.parent / "cache")
+    assert entries
+    assert {path.stat().st_mode & 0o777 for path in entries} == {0o600}
+    assert entries[0].parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_that_others_may_write_is_not_loaded(package: Path) -> None:
+    assert _answer(package) == "12 0"
+    for path in _entries(package):
+        path.chmod(0o666)
+    assert _answer(package) == "12 0"

@@ -1,0 +1,139 @@
+"""Compiled kernels on disk: private to their owner, and checked before they are loaded.
+
+Numba's entries are pickles, and loading a pickle can run any code. So an entry is loaded only from
+a folder that nobody else may write. Each file begins with a digest of what follows, because a file
+may be damaged by a power cut. A damaged file is removed, and its kernel is compiled anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import stat
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from numba.core import caching
+
+_DIGEST = 32
+"""Bytes of a digest."""
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def is_private(path: Path) -> bool:
+    """Whether only this user and root may change what is found at a path.
+
+    A folder above may be open to all if nobody can rename there what belongs to others, as in /tmp.
+    """
+    owners = {0, os.geteuid()}
+    for place in (path, *path.parents):
+        found = place.stat()
+        is_sticky = place != path and bool(found.st_mode & stat.S_ISVTX)
+        if found.st_uid not in owners or (found.st_mode & _OTHERS_MAY_WRITE and not is_sticky):
+            return False
+    return True
+
+
+class _Private:
+    """Of a locator: it is used only if its folder is private; a missing folder is made so."""
+
+    def ensure_cache_path(self) -> None:
+        path = Path(self.get_cache_path())  # type: ignore[attr-defined]
+        for missing in reversed([place for place in (path, *path.parents) if not place.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        if not is_private(path.resolve()):
+            raise PermissionError(f"{path}: others may write there")
+        super().ensure_cache_path()  # type: ignore[misc]
+
+
+class _Given(_Private, caching.UserProvidedCacheLocator):  # type: ignore[misc]
+    """The folder that NUMBA_CACHE_DIR names."""
+
+
+class _Installed(_Private, caching.InTreeCacheLocator):  # type: ignore[misc]
+    """Beside the module."""
+
+
+class _OfUser(_Private, caching.UserWideCacheLocator):  # type: ignore[misc]
+    """The user's cache folder."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+        self._cache_path = str(home / "ensue" / self.get_suitable_cache_subpath(file))
+
+
+class _Kernels(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = [_Given, _Installed, _OfUser]  # noqa: RUF012  as in the base class
+
+
+class KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    """The cache of one kernel. Raises RuntimeError if no folder is private and can be written."""
+
+    _impl_class = _Kernels
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        locator = self._impl.locator
+        self._cache_file = _CheckedFiles(self._cache_path, self._impl.filename_base, locator.get_source_stamp())
+
+
+class _CheckedFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """The files of one kernel: an index, and one file per signature."""
+
+    def _load_index(self) -> dict[Any, str]:
+        content = _checked(Path(self._index_path))
+        if content is None:
+            return {}
+        version, stamp, names = content
+        is_current = version == self._version and stamp == self._source_stamp
+        return dict(names) if is_current else {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        self._write(self._index_path, (self._version, self._source_stamp, overloads))
+
+    def _load_data(self, name: str) -> Any:
+        content = _checked(Path(self._data_path(name)))
+        if content is None:
+            raise FileNotFoundError(name)  # the caller compiles, and writes the file again
+        return content
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), data)
+
+    def _write(self, path: str, content: Any) -> None:
+        data = self._dump(content)
+        with self._open_for_write(path) as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(sha256(data).digest() + data)
+
+
+def _checked(path: Path) -> Any:
+    """The content of a file; None = there is none, or it was damaged and is removed."""
+    try:
+        if not is_private(path.resolve(strict=True)):
+            return None
+        written = path.read_bytes()
+    except OSError:
+        return None
+    digest, data = written[:_DIGEST], written[_DIGEST:]
+    if sha256(data).digest() == digest:
+        return pickle.loads(data)  # noqa: S301  written by this user, see above
+    _warn(path)
+    path.unlink(missing_ok=True)
+    return None
+
+
+_warned: set[str] = set()
+
+
+def _warn(path: Path) -> None:
+    """Warn of the first damaged file; there may be hundreds."""
+    if not _warned:
+        logging.getLogger("ensue").warning(
+            "%s: a compiled kernel is damaged; it is removed, and the kernel is compiled anew", path
+        )
+    _warned.add(str(path))
