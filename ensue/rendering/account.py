@@ -26,6 +26,7 @@ def account_text(ledger: pa.Table) -> str:
     accounts: dict[tuple[str, str], dict[str, int]] = {}
     for row in ledger.to_pylist():
         accounts.setdefault((row["query"], row["source"]), {})[row["what"]] = row["count"]
+    _join_keys(accounts)
     match list(accounts.values()):
         case []:
             return "nothing received"
@@ -33,6 +34,15 @@ def account_text(ledger: pa.Table) -> str:
             return _line(counts)
         case _:
             return _table(accounts)
+
+
+def _join_keys(accounts: dict[tuple[str, str], dict[str, int]]) -> None:
+    """Moves what is counted of keys, which have no source, to the query's source if it has one
+    only."""
+    for query, source in list(accounts):
+        others = [other for other in accounts if other[0] == query and other[1]]
+        if not source and len(others) == 1:
+            accounts[others[0]] |= accounts.pop((query, source))
 
 
 def _line(counts: Counts) -> str:

@@ -422,6 +422,8 @@ class QueryPlan:
     - `metadata`: pairs as written.
     - `instance`: its name; empty: the only one, or a template.
     - `pattern`: the pattern without its waits, as text for people.
+    - `forget_keys`: how long after its last arrival a key is forgotten, in microseconds; None: it
+      never is.
     """
 
     name: str
@@ -441,6 +443,7 @@ class QueryPlan:
     metadata: tuple[tuple[str, str], ...] = ()
     instance: str = ""
     pattern: str = ""
+    forget_keys: int | None = None
 
     @property
     def title(self) -> str:

@@ -12,7 +12,7 @@ What then happens to the records is left to `runtime.admission.per_key`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,10 @@ class ClockRun:
     def lower(self, keys: Integers, moment: Integers, row: Integers, bound: Integers) -> None:
         """Lowers `bound` to the key's watermark at the step (`moment`, `row`)."""
         limit_to_watermarks(self.history, self.groups, self.lag, self._groups_of(keys), moment, row, bound)
+
+    def of_lives(self, owner: Integers) -> ClockRun:
+        """The same for other key numbers; `owner`: by new number, the key's number here."""
+        return replace(self, group=self.group[owner]) if len(self.group) else self
 
     def _groups_of(self, keys: Integers) -> Integers:
         return np.where(keys < 0, -1, self.group[keys]) if len(self.group) else np.full(len(keys), -1)

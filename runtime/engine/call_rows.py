@@ -25,6 +25,7 @@ from runtime.admission.timeline_kinds import NewRecords
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
+from runtime.engine.forgetting import Forgetting, Lives, StoredLives, divide, stored_lives
 from runtime.engine.moves import Moves
 from runtime.engine.query_parts import QueryParts
 from runtime.engine.query_state import CUT_OFF, QueryState
@@ -87,6 +88,7 @@ class CallRows:
     punctuation: heartbeats without a key, changes of leeway
     clocks: how the shared clocks went through the new records
     ready: when they reach each row's time
+    lives: the lives of the keys; None = no key is forgotten
     """
 
     table: pa.Table
@@ -97,6 +99,7 @@ class CallRows:
     punctuation: Punctuation
     clocks: ClocksRun
     ready: Ready
+    lives: Lives | None
 
     @property
     def key_count(self) -> int:
@@ -153,7 +156,12 @@ def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted:
     punctuation = _punctuation(parts.policies, records, rows, numbers, wanted.records)
     clocks = _run_clocks(state, records, wanted, rows, kinds, keys, numbers)
     rows = _with_clocks(rows, clocks, wanted.new, parts.policies)
-    judged = len(rows.key)
+    judged, lives = len(rows.key), None
+    if parts.forgetting.is_on:
+        known = _stored_lives(state, numbers, count, judged, len(table), parts.forgetting)
+        divided = divide(rows, numbers, clocks, parts.policies, known, parts.forgetting)
+        lives, numbers, rows, clocks = divided.lives, divided.numbers, divided.rows, divided.clocks
+        count = len(lives.owner)
     return CallRows(
         table=_with_adjusted(table, stored, clocks, waiting),
         keys=keys,
@@ -163,7 +171,22 @@ def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted:
         punctuation=punctuation,
         clocks=clocks,
         ready=Ready(*clocks.ready(numbers[:judged], rows.time[:judged]), _NONE, _NONE),
+        lives=lives,
     )
+
+
+def _stored_lives(
+    state: QueryState, numbers: Integers, count: int, judged: int, rows: int, forgetting: Forgetting
+) -> StoredLives:
+    """What stored events and bounds, and members of pending matches, say of their keys' lives."""
+    events, bounds, waiting = state.keys.events, state.keys.bounds, state.waits.members
+    # A key of which only a pending match is left is held by it.
+    began = waiting.column("_due").to_numpy() - forgetting.wait
+    unknown = np.full(len(waiting), NO_TIME, np.int64)
+    last = [events.column("_last").to_numpy(), unknown, bounds.column("_last").to_numpy()]
+    latest = [events.column("_latest").to_numpy(), began, bounds.column("_latest").to_numpy()]
+    own = np.concatenate([numbers[: len(events)], numbers[judged:rows], numbers[rows:]])
+    return stored_lives(count, own, np.concatenate(last), np.concatenate(latest))
 
 
 def _keyed_rows(
@@ -219,7 +242,7 @@ def _timelines(state: QueryState, numbers: Integers, count: int) -> Timelines:
     table = state.keys.bounds
     bounds = np.full((count, len(state.everywhere)), NO_TIME, np.int64)
     item, bound = table.column("input").to_numpy(), table.column("bound").to_numpy()
-    is_time = item != CUT_OFF
+    is_time = item >= 0
     bounds[numbers[is_time], item[is_time]] = bound[is_time]
     return Timelines(bounds, state.everywhere)
 

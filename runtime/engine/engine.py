@@ -86,6 +86,15 @@ class Engine:
         timer = min((runner.state.next_timer for runner in self._runners), default=NEVER)
         return None if timer >= NEVER else timer
 
+    def next_release(self) -> int | None:
+        """The earliest timer that releases an event or ends a wait, µs; None if there is none.
+
+        Other timers only forget keys. Loads the cold keys.
+        """
+        self._load_cold()
+        timer = min((runner.state.hot_release for runner in self._runners), default=NEVER)
+        return None if timer >= NEVER else timer
+
     def definitive(self, query: str, key: tuple[object, ...]) -> int | None:
         """The definitive time of a query, by title, for a key, at the engine's clock; None before
         there is one.
@@ -187,14 +196,21 @@ class Engine:
             carries.append(carry)
         if limit == NEVER:
             self._clock = max([self._clock, *(outcome.last_release for outcome in outcomes)])
-        for runner, carry in zip(self._runners, carries, strict=True):
-            runner.evict(carry, self._clock)
+        forgotten = [runner.evict(carry, self._clock) for runner, carry in zip(self._runners, carries, strict=True)]
         refused = refused_at_source(self.plan, table, kinds, arrival)
-        return self._results(outcomes, refused, control_errors(controls.errors, arrival))
+        changes = self._forgotten(forgotten)
+        return self._results(outcomes, refused, control_errors(controls.errors, arrival), changes)
 
-    def _results(self, outcomes: list[QueryOutcome], refused: pa.Table, errors: pa.Table) -> Results:
-        """The results of all queries as one; adds to the ledger."""
-        changes: Account = Counter()
+    def _forgotten(self, counts: list[int]) -> Account:
+        """The account of forgotten keys, by query; a key belongs to no source."""
+        pairs = zip(self._runners, counts, strict=True)
+        return Counter({(runner.query.title, "", "forgotten_keys"): count for runner, count in pairs if count})
+
+    def _results(self, outcomes: list[QueryOutcome], refused: pa.Table, errors: pa.Table, changes: Account) -> Results:
+        """The results of all queries as one; adds to the ledger.
+
+        changes: of the ledger, beside those of the outcomes
+        """
         for outcome in outcomes:
             changes.update(outcome.account)
         self._account.update(changes)

@@ -36,7 +36,7 @@ class KeyState:
         has_cold_keys: whether keys may be cold
         """
         self.events, self.bounds = events, bounds
-        self._timers = np.empty(0, np.int64)
+        self._timers = self._bound_timers = np.empty(0, np.int64)
         self._cold_events, self._cold_bounds = ColdRows(events), ColdRows(bounds)
         self._keys_of, self._has_cold_keys = keys_of, has_cold_keys
         self._most = 0
@@ -62,8 +62,9 @@ class KeyState:
         if hot:
             self._cold_events.add(self.events, hash_keys(self._keys_of(self.events)), self._timers)
         if len(self.bounds):
-            self._cold_bounds.add(self.bounds, self._hashes(self.bounds), np.full(len(self.bounds), NEVER))
-        wanted = np.unique(np.concatenate([hash_keys(keys), self._cold_events.expired_keys(limit)]))
+            self._cold_bounds.add(self.bounds, self._hashes(self.bounds), self._bound_timers)
+        expired = self._cold_events.expired_keys(limit), self._cold_bounds.expired_keys(limit)
+        wanted = np.unique(np.concatenate([hash_keys(keys), *expired]))
         self.events, self.bounds = self._cold_events.take(wanted), self._cold_bounds.take(wanted)
 
     def _load_all(self) -> None:
@@ -75,18 +76,20 @@ class KeyState:
         keys = [name for name in bounds.column_names if name.startswith("key")]
         return hash_keys([bounds.column(name).combine_chunks() for name in keys])
 
-    def store(self, events: pa.Table, bounds: pa.Table, timers: Integers) -> None:
+    def store(self, events: pa.Table, bounds: pa.Table, timers: Integers, bound_timers: Integers) -> None:
         """Replaces the state of the hot keys.
 
         timers: by row of `events`, when arrival time alone does something to its key, µs; NEVER =
             it does not
+        bound_timers: the same by row of `bounds`
         """
-        self.events, self.bounds, self._timers = events, bounds, timers
+        self.events, self.bounds = events, bounds
+        self._timers, self._bound_timers = timers, bound_timers
 
     def restore(self, events: pa.Table, bounds: pa.Table) -> None:
         """Replaces the whole state by a saved one. Timers are not saved: each key is taken to have
         an expired one."""
-        self.store(events, bounds, np.full(len(events), NO_TIME))
+        self.store(events, bounds, np.full(len(events), NO_TIME), np.full(len(bounds), NO_TIME))
 
     @property
     def has_cold(self) -> bool:
@@ -96,7 +99,7 @@ class KeyState:
     @property
     def next_cold_timer(self) -> int:
         """The earliest timer of cold keys, µs; NEVER if there is none."""
-        return self._cold_events.next_timer
+        return min(self._cold_events.next_timer, self._cold_bounds.next_timer)
 
     def bounds_of(self, key: Sequence[Any]) -> pa.Table:
         """Bounds of hot keys and of this one."""

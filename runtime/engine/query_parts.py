@@ -12,6 +12,7 @@ from runtime.admission.selection import Selector
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
 from runtime.columns.keys import key_columns
+from runtime.engine.forgetting import Forgetting, forgetting_of
 from runtime.matching.choose import choose_matcher
 from runtime.matching.interface import Matcher
 from runtime.matching.windows import WindowColumns, window_columns
@@ -27,6 +28,7 @@ class QueryParts:
     windows: the inputs' windows
     matcher: finds the query's pattern
     schema: the columns of events
+    forgetting: when keys are forgotten
     """
 
     plan: Plan
@@ -36,6 +38,7 @@ class QueryParts:
     windows: WindowColumns
     matcher: Matcher
     schema: pa.Schema
+    forgetting: Forgetting
 
     def keys_of(self, table: pa.Table) -> list[pa.Array]:
         """The key columns of events."""
@@ -44,14 +47,16 @@ class QueryParts:
 
 def query_parts(plan: Plan, query: QueryPlan, matcher: str) -> QueryParts:
     """The parts of a query; see `runtime.engine.engine.Engine` for `matcher`."""
+    policies = policy_columns(query)
     return QueryParts(
         plan=plan,
         query=query,
         selector=Selector(plan, query),
-        policies=policy_columns(query),
+        policies=policies,
         windows=window_columns(query),
         matcher=choose_matcher(plan, query, matcher),
         schema=_event_schema(plan, query),
+        forgetting=forgetting_of(query, policies),
     )
 
 

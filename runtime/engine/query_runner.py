@@ -30,15 +30,15 @@ from runtime.engine.call_rows import (
     wanted_records,
     with_ends,
 )
+from runtime.engine.eviction import Carry, evict
 from runtime.engine.moved_records import moved_records
 from runtime.engine.query_parts import query_parts
-from runtime.engine.query_state import CUT_OFF, STATE_FIELDS, QueryState
-from runtime.instants import NEVER, NO_TIME
+from runtime.engine.query_state import QueryState
+from runtime.instants import NO_TIME
 from runtime.matching.find_every import selected
 from runtime.matching.interface import Found, Ordered
 from runtime.matching.trailing_waits import timers_of
-from runtime.matching.windows import rows_to_keep, superseded_by
-from runtime.policies.per_input import BY_CLOCK, NO_WAIT, definitive_times
+from runtime.matching.windows import superseded_by
 from runtime.results.block_outputs import run_block
 from runtime.results.discards import refused
 from runtime.results.ledger import Account, count_pending, count_records
@@ -63,20 +63,6 @@ class QueryOutcome:
     account: Account
     last_release: int
     adjusted: pa.Table
-
-
-@dataclass(frozen=True, slots=True)
-class Carry:
-    """What a call leaves until the engine's clock is known: the input of `QueryRunner.evict`.
-
-    superseded: by position of released events, as in `runtime.matching.interface.Ordered`
-    cut_off: by key number, how many blocks in a row were cut off
-    """
-
-    rows: CallRows
-    admitted: Admitted
-    superseded: Integers
-    cut_off: Integers
 
 
 class QueryRunner:
@@ -122,54 +108,17 @@ class QueryRunner:
         )
         return outcome, carry
 
-    def evict(self, carry: Carry, clock: int) -> None:
-        """Stores events that a future event may still match, and pending ones; evicts the others.
-
-        Windows are measured from the definitive time of each key at `clock`, µs; NO_TIME = nothing
-        has happened yet.
-        """
-        if clock == NO_TIME:
-            return
-        rows, admitted, state = carry.rows, carry.admitted, self.state
-        released, timelines = admitted.released, admitted.timelines
-        definitive = definitive_times(timelines.bounds, timelines.everywhere, self.parts.policies.delay, clock)
-        definitive = np.minimum(definitive, state.clocks.definitive(rows.clocks, clock, len(definitive)))
-        kept = rows_to_keep(released, carry.superseded, definitive, self.parts.windows)
-        stored = np.concatenate([kept, released.pending])
-        own = [admitted.times[stored], admitted.buffer_end[stored], np.arange(len(stored)) >= len(kept)]
-        events = rows.table.take(pa.array(stored))
-        for field, values in zip(STATE_FIELDS, own, strict=True):
-            events = events.append_column(field, pa.array(values))
-        timers = released.next_timer[rows.numbers[stored]]
-        state.everywhere = timelines.everywhere
-        state.keys.store(events.combine_chunks(), self._stored_bounds(carry, clock), timers)
-        state.hot_timer = admitted.next_timer
-        state.clocks.evict(clock)
-
-    def _stored_bounds(self, carry: Carry, clock: int) -> pa.Table:
-        """The bounds that are ahead of the clock and of heartbeats for every key.
-
-        The others need not be stored. A timeline's progress is the latest of all three, and neither
-        the clock nor these heartbeats go back.
-        """
-        delay, timelines, rows = self.parts.policies.delay, carry.admitted.timelines, carry.rows
-        has_none = (delay == NO_WAIT) | (delay == BY_CLOCK)
-        by_clock = np.maximum(np.where(has_none, NEVER, clock - delay), timelines.everywhere)
-        number, item = np.nonzero(timelines.bounds > by_clock)
-        bound, counted = timelines.bounds[number, item], np.flatnonzero(carry.cut_off)
-        number, bound = np.concatenate([number, counted]), np.concatenate([bound, carry.cut_off[counted]])
-        item = np.concatenate([item, np.full(len(counted), CUT_OFF)])
-        index = pa.array(_rows_of(number, rows.numbers, rows.key_count))
-        columns = {f"key{place}": column.take(index) for place, column in enumerate(rows.keys)}
-        columns |= {"input": pa.array(item.astype(np.int32)), "bound": pa.array(bound)}
-        return pa.table(columns)
+    def evict(self, carry: Carry, clock: int) -> int:
+        """Evicts what cannot matter any more at `clock`; returns how many keys were forgotten."""
+        return evict(self.parts, self.state, carry, clock)
 
     def load_cold(self, nothing: CallRecords) -> None:
         """Loads all cold keys, and evicts what has expired; `nothing`: no records, at the clock."""
         if self.state.keys.has_cold:
             outcome, carry = self.run(nothing, everything=True)
             assert outcome.matches is None, "timers up to the clock have been run"
-            self.evict(carry, nothing.now)
+            forgotten = self.evict(carry, nothing.now)
+            assert not forgotten, "keys are forgotten when the clock gets there"
 
     def _admit(self, rows: CallRows, limit: int, timers: Timers | None = None) -> Admitted:
         judged = rows.clocks.verdicts.refused, rows.clocks.verdicts.bound
@@ -324,13 +273,3 @@ def _call_numbers(record: Integers, records: Integers) -> Integers:
         return record
     is_record = (record >= 0) & (record < AT_THE_END)
     return np.where(is_record, records[np.where(is_record, record, 0)], record)
-
-
-def _rows_of(wanted: Integers, numbers: Integers, count: int) -> Integers:
-    """A row of each wanted key number; `numbers`: by row, below `count`."""
-    if not len(wanted):
-        return wanted
-    some_row = np.zeros(count, np.int64)
-    known = np.flatnonzero(numbers >= 0)
-    some_row[numbers[known]] = known
-    return some_row[wanted]

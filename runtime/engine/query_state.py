@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from runtime.admission.query_clocks import QueryClocks
 from runtime.arrow_types import one_chunk
 from runtime.columns.keys import key_identity, plain_columns
+from runtime.engine.forgetting import LIFE_FIELDS
 from runtime.engine.key_state import KeyState
 from runtime.engine.query_parts import QueryParts
 from runtime.engine.state_checks import fitted, integer, refuse_nulls, refuse_other_waits, refuse_outside
@@ -36,6 +37,9 @@ CUT_OFF = -1
 """In place of an input, in the bounds of a key: the bound is how many blocks in a row were cut
 off."""
 
+ALIVE = -2
+"""In place of an input, in the bounds of a key: the key is stored although it has no events."""
+
 
 _MAY_BE_NULL = ("_text", "_adjusted", "_shape", "_end")
 
@@ -48,20 +52,23 @@ class QueryState:
     waits: pending matches
     clocks: the clocks that keys share
     hot_timer: the earliest timer of hot keys, µs; NEVER = none
+    hot_release: the earliest one that releases something
     """
 
     def __init__(self, parts: QueryParts) -> None:
         query = parts.query
-        events = pa.schema([*parts.schema, *STATE_FIELDS]).empty_table()
+        lives = LIFE_FIELDS if parts.forgetting.is_on else ()
+        events = pa.schema([*parts.schema, *STATE_FIELDS, *lives]).empty_table()
         own = {f"key{place}": key for place, key in enumerate(parts.keys_of(events))}
-        bounds = pa.table(own | {"input": pa.array([], pa.int32()), "bound": pa.array([], pa.int64())})
+        own |= {"input": pa.array([], pa.int32()), "bound": pa.array([], pa.int64())}
+        bounds = pa.table(own | {field.name: pa.array([], field.type) for field in lives})
         has_cold_keys = bool(query.keys) and query.trailing is None and not shares_clock(query)
         self._parts = parts
         self.keys = KeyState(events, bounds, parts.keys_of, has_cold_keys=has_cold_keys)
         self.everywhere = np.full(len(query.inputs), NO_TIME, np.int64)
         self.waits = PendingWaits(query, parts.schema)
         self.clocks = QueryClocks(parts.plan, query)
-        self.hot_timer = NEVER
+        self.hot_timer = self.hot_release = NEVER
 
     @property
     def next_timer(self) -> int:
@@ -81,7 +88,7 @@ class QueryState:
             column = one_chunk(own.column(f"key{place}"))
             sides = plain_columns([column]), plain_columns([pa.repeat(pa.scalar(value, column.type), len(column))])
             own = own.filter(reduce(pc.and_, map(pc.equal, *sides)))
-        own = own.filter(pc.not_equal(own.column("input"), CUT_OFF))
+        own = own.filter(pc.greater_equal(own.column("input"), 0))
         bounds[0, own.column("input").to_numpy()] = own.column("bound").to_numpy()
         by_key = definitive_times(bounds, self.everywhere, self._parts.policies.delay, clock)
         return min(int(by_key[0]), self.clocks.definitive_of(key, clock))
@@ -95,6 +102,7 @@ class QueryState:
             **self._identity(),
             "everywhere": self.everywhere.tolist(),
             "next_due": self.next_timer,
+            "next_release": self.hot_release,
             "clocks": self.clocks.header(),
         }
         return header, tables
@@ -102,15 +110,16 @@ class QueryState:
     def restore(self, header: Mapping[str, Any], tables: dict[str, pa.Table]) -> None:
         """Replaces the state by a snapshot; raises ValueError if its inputs or keys are others."""
         for part, now in self._identity().items():
-            if header[part] != now:
-                raise ValueError(f"query {self._parts.query.title!r} had the {part} {header[part]}, now {now}")
+            if header.get(part) != now:
+                raise ValueError(f"query {self._parts.query.title!r} had the {part} {header.get(part)}, now {now}")
         query = self._parts.query
         everywhere = np.array(header["everywhere"], np.int64)
         if everywhere.shape != self.everywhere.shape:
             raise ValueError(f"query {query.title!r} has {everywhere.size} bounds of {len(query.inputs)} inputs")
         bounds = fitted(tables["bounds"], self.keys.bounds.schema, "bounds")
-        refuse_nulls(bounds, ("input", "bound"), "bounds")
-        refuse_outside(bounds, "input", CUT_OFF, len(query.inputs) - 1, "bounds")
+        own = [field.name for field in bounds.schema if not field.name.startswith("key")]
+        refuse_nulls(bounds, own, "bounds")
+        refuse_outside(bounds, "input", ALIVE, len(query.inputs) - 1, "bounds")
         self.keys.restore(self._events(tables["kept"], self.keys.events.schema, "kept"), bounds)
         if query.trailing is not None:
             waits = self._events(tables["waits"], self.waits.members.schema, "waits")
@@ -119,6 +128,7 @@ class QueryState:
         self.clocks.restore(header.get("clocks", []), tables)  # older states have none
         self.everywhere = everywhere
         self.hot_timer = integer(header["next_due"])
+        self.hot_release = integer(header.get("next_release", self.hot_timer))
 
     def _events(self, table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         """A saved table of events, with no number that the kernels could not bear."""
@@ -136,4 +146,5 @@ class QueryState:
     def _identity(self) -> dict[str, Any]:
         """What a snapshot and the query have to agree in."""
         query = self._parts.query
-        return {"keys": key_identity(query), "inputs": [item.event for item in query.inputs]}
+        forgets = {"forget_keys": query.forget_keys} if self._parts.forgetting.is_on else {}
+        return {"keys": key_identity(query), "inputs": [item.event for item in query.inputs], **forgets}
