@@ -252,6 +252,11 @@ class Mistake(Enum):
     IDLE_WITHIN = "idle-within", "this `within` has no effect: events are kept for {kept} at most"
     UNUSED_INPUT = "unused-input", "'{event}' is an input, but neither the pattern nor a `without` uses it"
     UNUSED_PARAMETER = "unused-parameter", "the parameter '{name}' is not used"
+    KEPT_KEYS = (
+        "kept-keys",
+        "`retain` without `within` keeps '{event}' of every key for ever; "
+        "add a `within`, or set `forget_keys` where the query runs",
+    )
 
 
 class QueryError(EnsueError):

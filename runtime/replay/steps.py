@@ -185,9 +185,11 @@ class _Stepping:
 
     def timers(self, until: int | None) -> Iterator[Step]:
         """Let the timers up to a time expire; None = until no timer is left."""
-        while (due := self.engine.next_wake()) is not None and (until is None or due <= until):
+        # Nothing to show is left when only keys are still to be forgotten: time ends before that.
+        next_timer = self.engine.next_release if until is None else self.engine.next_wake
+        while (due := next_timer()) is not None and (until is None or due <= until):
             results = self.engine.process(Arrivals.empty(self.plan), now=due)
-            following = self.engine.next_wake()
+            following = next_timer()
             assert following is None or following > due, "all timers up to now have run"
             yield from self._timer_steps(due, results)
 

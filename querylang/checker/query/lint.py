@@ -1,4 +1,4 @@
-"""Warnings about inputs and parameters that a query declares and does not use."""
+"""Warnings about inputs and parameters that a query does not use, and about keys that it keeps."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ def warn_of_unused(query: ast.Query, plan: QueryPlan, diagnostics: Diagnostics) 
     """Warn of unused inputs and parameters of a query without mistakes."""
     _warn_of_unused_inputs(query, plan, diagnostics)
     _warn_of_unused_parameters(query, diagnostics)
+    _warn_of_kept_keys(query, plan, diagnostics)
+
+
+def _warn_of_kept_keys(query: ast.Query, plan: QueryPlan, diagnostics: Diagnostics) -> None:
+    """The first input whose events stay for every key, however old they are."""
+    states = plan.automaton.states if plan.every is not None else plan.automaton.states[1:]
+    kept = {transition.input for state in states for transition in state.transitions}
+    kept |= {item.input for item in plan.conditions if isinstance(item, Without)}
+    nodes = query.inputs.items if isinstance(query.inputs, ast.Inputs) else ()
+    for index, node in enumerate(nodes):
+        is_kept = index in kept and plan.inputs[index].within is None
+        if plan.keys and is_kept and isinstance(node, ast.InputDefinition):
+            diagnostics.warn(Mistake.KEPT_KEYS, node.event.span, event=node.event.text)
+            return
 
 
 def _warn_of_unused_inputs(query: ast.Query, plan: QueryPlan, diagnostics: Diagnostics) -> None:
