@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ensue.result import Replay
+    from runtime.policies.forget_keys import ForgetKeys
     from runtime.policies.plan_policies import GivenOrderings
     from spark_backend.job.job import Handle
 
@@ -47,6 +48,7 @@ def replay(
     source_time: str | None = None,
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
+    forget_keys: ForgetKeys = None,
     until: str | float | None = None,
     flush: bool = True,
 ) -> Replay:
@@ -65,6 +67,7 @@ def replay(
         such as `"stream_analytics late=5s over=card"` or the same as a mapping,
         `{"policy": "stream_analytics", "late": "5s", "over": ["card"]}`; or a mapping of sources'
         names to policies
+    forget_keys: how long after its last record a key is forgotten, such as `30 days`; None = never
     until: time at which to stop: later rows are not processed; None = after the last row
     flush: after the last row, advance time until no timer is left
 
@@ -72,7 +75,7 @@ def replay(
     """
     from ensue import embedded
 
-    options = DataOptions(arrival, type, source_time, parameters, ordering)
+    options = DataOptions(arrival, type, source_time, parameters, ordering, forget_keys)
     return embedded.replay(queries, events, options, until=until, flush=flush)
 
 
@@ -85,6 +88,7 @@ def match(
     source_time: str | None = None,
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
+    forget_keys: ForgetKeys = None,
 ) -> DataFrame:
     """The matches in bounded Spark DataFrames, as a Spark DataFrame.
 
@@ -94,7 +98,7 @@ def match(
     """
     from ensue import spark
 
-    return spark.match(frames, queries, DataOptions(arrival, type, source_time, parameters, ordering))
+    return spark.match(frames, queries, DataOptions(arrival, type, source_time, parameters, ordering, forget_keys))
 
 
 def stream(
@@ -109,6 +113,7 @@ def stream(
     source_time: str | None = None,
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
+    forget_keys: ForgetKeys = None,
 ) -> DataFrame:
     """The results of streaming DataFrames, as one streaming DataFrame of tagged rows.
 
@@ -124,7 +129,7 @@ def stream(
     """
     from ensue import spark
 
-    options = DataOptions(arrival, type, source_time, parameters, ordering)
+    options = DataOptions(arrival, type, source_time, parameters, ordering, forget_keys)
     return spark.stream(frames, queries, options, control=control, clock=clock, idle=idle)
 
 

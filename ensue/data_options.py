@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ensue.parameters import Parameters
 
 if TYPE_CHECKING:
+    from runtime.policies.forget_keys import ForgetKeys
     from runtime.policies.plan_policies import GivenOrderings
     from runtime.reading.column_names import ColumnNames
 
@@ -21,6 +22,7 @@ class DataOptions:
     source_time: column of source times; None = `ts`
     parameters: values of the queries' parameters; None = defaults only
     ordering: ordering policies, for all sources or by source; None = as the queries say
+    forget_keys: after which length without records a key is forgotten; None = never
     """
 
     arrival: str | None = None
@@ -28,6 +30,7 @@ class DataOptions:
     source_time: str | None = None
     parameters: Parameters = None
     ordering: GivenOrderings = None
+    forget_keys: ForgetKeys = None
 
     @property
     def columns(self) -> ColumnNames:

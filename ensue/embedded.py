@@ -12,6 +12,7 @@ from ensue.queries import Queries, load
 from ensue.result import Replay
 from querylang.parameters.instances import with_instances
 from runtime.columns.timestamps import parse_time
+from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import parse_orderings
 from runtime.replay.loading import read_ordered
 from runtime.replay.replay import measured_replay
@@ -31,6 +32,7 @@ def replay(
     template = template_for(loaded, tables, options.columns)
     instances = with_instances(template, read_parameters(options.parameters))
     plan, records = read_ordered(tables, instances, options.columns, parse_orderings(options.ordering))
+    plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
     results, figures = measured_replay(plan, records, until=stop, flush=flush)
     running = {query.name for query in plan.queries}
     idle = tuple(query for query in template.queries if query.name not in running)

@@ -21,6 +21,7 @@ from querylang.errors import InputError
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
 from runtime.policies.durations import parse_duration
+from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.reading.column_names import PLACES, ColumnNames
 from runtime.reading.schema_inference import type_of_kind
@@ -86,6 +87,7 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
     columns = options.columns
     compiled = plan_for(queries, paths, columns, read_parameters(options.parameters))
     plan = plan_for_files(paths, compiled, columns, parse_orderings(options.ordering))
+    plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
     session = get_session("ensue match")
     tagged = bounded.match_files(session, paths, plan, reading=_reading(columns, None))
     return matches_frame(tagged, plan)
@@ -104,7 +106,8 @@ def _plan_for_frames(queries: Queries, frames: Frames, options: DataOptions) -> 
     named = _by_name(frames)
     parameters = read_parameters(options.parameters)
     schemas = dict.fromkeys(queries.open_types, _fields_of(named, options.columns)) if queries.open_types else None
-    return _with_orderings(queries.plan(schemas, parameters), named, options)
+    plan = _with_orderings(queries.plan(schemas, parameters), named, options)
+    return with_forget_keys(plan, parse_forget_keys(options.forget_keys))
 
 
 def _fields_of(frames: Mapping[str, DataFrame], columns: ColumnNames) -> dict[str, Type]:

@@ -254,8 +254,7 @@ class Mistake(Enum):
     UNUSED_PARAMETER = "unused-parameter", "the parameter '{name}' is not used"
     KEPT_KEYS = (
         "kept-keys",
-        "`retain` without `within` keeps '{event}' of every key for ever; "
-        "add a `within`, or set `forget_keys` where the query runs",
+        "`retain` without `within` keeps '{event}' of every key for ever; add a `within`, or set `forget_keys`",
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import querylang
-from querylang.errors import EnsueError, FileErrors, QueryError, QueryErrors
+from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors
 from querylang.paths import exists
 from querylang.source import Span
 
@@ -65,10 +65,11 @@ def check_files(files: Sequence[Path]) -> Report:
             warnings += _check_deployment(path)
         except EnsueError as found:
             errors += _single(found)
-    return Report(count, tuple({str(error): error for error in errors}.values()), tuple(warnings))
+    unique = {str(warning): warning for warning in warnings}
+    return Report(count, tuple({str(error): error for error in errors}.values()), tuple(unique.values()))
 
 
-def _check_deployment(path: Path) -> list[FileErrors]:
+def _check_deployment(path: Path) -> list[EnsueError]:
     """The warnings of a deployment; raises its mistakes."""
     from querylang.compiler import compile_checked
     from querylang.parameters.instances import with_instances
@@ -80,11 +81,15 @@ def _check_deployment(path: Path) -> list[FileErrors]:
 
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment):
-        plan = compile_checked(querylang.check_paths(deployment.queries))
+        checked = querylang.check_paths(deployment.queries)
+        plan = compile_checked(checked)
         instances = with_instances(plan, deployment.parameters, is_check=True)
         refuse_name_conflicts(path, instances)
         with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
-    return [FileErrors(str(path), [(None, warning)]) for warning in open_waits(instances, deployment)]
+    waits = [FileErrors(str(path), [(None, warning)]) for warning in open_waits(instances, deployment)]
+    is_kept = deployment.forget_keys is None
+    kept = [item for item in checked.warnings if is_kept and item.code == Mistake.KEPT_KEYS.code]
+    return [*waits, *kept]
 
 
 def _single(found: EnsueError) -> Sequence[EnsueError]:

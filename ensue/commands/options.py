@@ -38,6 +38,10 @@ TypeColumn = Annotated[
 SourceTimeColumn = Annotated[
     str | None, typer.Option("--source-time", metavar="NAME", help="The column of source times, else `ts`.")
 ]
+ForgetKeysAfter = Annotated[
+    str | None,
+    typer.Option("--forget-keys", metavar="LENGTH", help="Forget keys without records for so long: `30 days`."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -47,8 +51,9 @@ def _data_options(
     source_time: SourceTimeColumn = None,
     parameters: ParameterValues = None,
     ordering: OrderingPolicies = None,
+    forget_keys: ForgetKeysAfter = None,
 ) -> DataOptions:
-    return DataOptions(arrival, type_, source_time, parameters, ordering)
+    return DataOptions(arrival, type_, source_time, parameters, ordering, forget_keys)
 
 
 def with_data_options(command: Callable[..., None]) -> Callable[..., None]:

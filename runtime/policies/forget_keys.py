@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
+from runtime.instants import NEVER
 from runtime.policies.durations import parse_duration
 
 EXPECTED = "a length of time such as `30 days`"
@@ -31,9 +32,9 @@ def parse_forget_keys(given: ForgetKeys) -> int | None:
 
 
 def forget_length(text: str) -> int | None:
-    """The length in µs; None = this is no length, or it is 0."""
+    """The length in µs; None = this is no length, or it is 0 or beyond all times."""
     length = parse_duration(text)
-    return length if length is not None and length > 0 else None
+    return length if length is not None and 0 < length < NEVER else None
 
 
 def with_forget_keys(plan: Plan, length: int | None) -> Plan:

@@ -11,6 +11,7 @@ import querylang
 from querylang.errors import QueryErrors
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
+from runtime.policies.forget_keys import with_forget_keys
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.schema_inference import infer_schemas
 from spark_backend.job.checkpoint_record import Schemas
@@ -41,6 +42,7 @@ def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled
     """
     template, schemas = _compiled(deployment, kept)
     plan = with_source_orderings(with_instances(template, deployment.parameters), deployment)
+    plan = with_forget_keys(plan, deployment.forget_keys)
     running = {query.name for query in plan.queries}
     return Compiled(plan, schemas, tuple(query for query in template.queries if query.name not in running))
 

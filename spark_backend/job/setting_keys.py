@@ -28,6 +28,7 @@ JOB_KEYS: Mapping[str, Change] = {
     "buckets": Change.FIXED,
     "trigger": Change.FREE,
     "checkpoint": Change.FREE,
+    "forget_keys": Change.FIXED,
     "parameters": Change.FIXED,
 }
 """The record keeps a fingerprint of queries and parameters, and the keys of each source."""

@@ -17,6 +17,7 @@ from querylang.parameters.given_values import NOTHING, Given
 from querylang.paths import exists, is_folder
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
+from runtime.policies.forget_keys import EXPECTED, forget_length
 from runtime.policies.sizes import parse_size
 from runtime.yaml_reader import file_text
 from spark_backend.job.checks.folder_overlaps import Folder, FolderKind, overlaps
@@ -83,6 +84,7 @@ class Deployment:
     buckets: number of parts that the keys are spread over
     trigger: µs between the starts of micro-batches
     checkpoint: the folder of Spark's checkpoint
+    forget_keys: µs without records after which a key is forgotten; None = never
     parameters: values by query and instance, not yet compared with the queries
     fixed: the settings beside its sources that may not change on a checkpoint
     environment: the variables that values were read from, and their values
@@ -99,6 +101,7 @@ class Deployment:
     trigger: int
     checkpoint: Path
     parameters: Given = NOTHING
+    forget_keys: int | None = None
     fixed: FixedValues = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -133,6 +136,9 @@ class _Reader:
         checkpoint = self._path(found["checkpoint"]) if "checkpoint" in found else Path()
         if "checkpoint" in found:
             self.folders.append(Folder(FolderKind.CHECKPOINT, "", checkpoint, found["checkpoint"].line))
+        forget_keys = found["forget_keys"].parsed(forget_length, EXPECTED) if "forget_keys" in found else None
+        forgets = "none" if forget_keys is None else f"{forget_keys} us"
+        fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
         result = Deployment(
             file=self.file,
             name=self._name(found),
@@ -145,9 +151,9 @@ class _Reader:
             trigger=self._duration(found, "trigger", DEFAULT_TRIGGER) or 0,
             checkpoint=checkpoint,
             parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
+            forget_keys=forget_keys,
             fixed={
-                key: fixed_value(found[key], text) if key in found else FixedValue(text)
-                for key, text in (("clock", str(clock or Clock.ARRIVAL)), ("buckets", str(buckets)))
+                key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()
             },
             environment=self.mistakes.used,
         )
