@@ -1,4 +1,4 @@
-"""Forgetting keys: `forget_keys` after the last arrival of a key, its windows and clock are dropped.
+"""Forgetting keys: `forget_keys` after the last arrival of a key, its windows and clock go.
 
 A key's time from its first record to being forgotten is a life. Each life has a key number of its
 own, so that a record behind a gap meets an empty key, as if it were new. A life does not end while
@@ -140,7 +140,7 @@ def divide(
     stored: StoredLives,
     forgetting: Forgetting,
 ) -> Divided:
-    """Gives each life a key number of its own; stored rows belong to the first life of their key."""
+    """Gives each life a key number of its own; stored rows belong to the first one of their key."""
     judged, count = len(rows.key), len(rows.start) - 1
     time = _event_times(rows, clocks, policies, judged)
     moment, step = _reached(clocks, rows.key, time, forgetting.wait)
@@ -209,7 +209,7 @@ def _divide(
                 continue
             arrival, record = rows.arrival[row], row - rows.first_new
             last, latest = lives.last[life], lives.latest[life]
-            # 1. The life is over if its timer expires by this arrival, and nothing may be pending.
+            # 1. The life has ended if its timer expires by this arrival and nothing is held.
             is_over = last != NO_TIME and arrival - last >= forgetting.length
             if is_over and forgetting.own >= 0 and latest != NO_TIME:
                 is_over = arrival >= latest + forgetting.wait + forgetting.own

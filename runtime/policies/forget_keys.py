@@ -32,7 +32,7 @@ def parse_forget_keys(given: ForgetKeys) -> int | None:
 
 
 def forget_length(text: str) -> int | None:
-    """The length in µs; None = this is no length, or it is 0 or beyond all times."""
+    """The length in µs; None = it is not a length, or 0, or beyond all times."""
     length = parse_duration(text)
     return length if length is not None and 0 < length < NEVER else None
 

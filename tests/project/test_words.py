@@ -40,7 +40,7 @@ AVOID = {
     r"\bquiet\b": "idle",
     r"\bheard\b": "seen, has reported",
     r"\bremembered\b": "stored",
-    r"\bforget(?:s|ting)?\b|\bmay be forgotten\b": "evict",
+    r"\bforget(?:s|ting)? (?:events?|windows?)\b|\bmay be forgotten\b": "evict; keys are forgotten",
     r"\bripe\b": "due",
     r"\bbeats?\b": "heartbeat",
     r"\bTakes\b[^.]*; (?:\w+ )?gives\b": "what it is for",
