@@ -26,7 +26,7 @@ DOORS = {
     "querylang.checker": "checked diagnostics event_types.catalogue query.check_query",
     "querylang.parameters": "binding given_values instances",
     "runtime.interpreter": "aggregates context decimals event_text expressions json_text statements strings value_text values",
-    "runtime.policies": "durations per_input plan_policies sizes",
+    "runtime.policies": "durations forget_keys per_input plan_policies sizes",
     "runtime.columns": "arrival_order arrivals cell_values cold_rows expressions keys row_hashes sorting timestamps",
     "runtime.reading": "cell_parser column_names control_events schema_inference tables",
     "runtime.admission": "arrays interval_edges outcomes per_key query_clocks selection timeline_kinds",
