@@ -12,7 +12,7 @@ from querylang.source import Source
 
 DEPLOYMENT = """name: x
 queries: [q.query]
-sources: {all: {format: csv, path: .}}
+sources: {all: {format: csv, path: in}}
 sinks: {matches: {format: json, path: out}}
 checkpoint: state
 """
@@ -20,6 +20,7 @@ PARAMETERS = "query Rising {{ parameters {{ {} }} inputs {{ A() within least; }}
 
 
 def found(folder: Path, text: str, name: str = "q.query") -> dict[str, Any]:
+    (folder / "in").mkdir(exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
     return check_files([folder / name]).to_plain()
 
@@ -80,6 +81,7 @@ def test_each_mistake_of_a_deployment_has_its_line(tmp_path: Path) -> None:
 
 
 def test_a_mistake_that_two_files_bring_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
     (tmp_path / "q.query").write_text("inputs { A() within 9.0; }\nfind B as b\n")
     (tmp_path / "run.yaml").write_text(DEPLOYMENT)
     report = check_files([tmp_path / "q.query", tmp_path / "run.yaml"])

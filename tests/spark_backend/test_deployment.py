@@ -204,15 +204,18 @@ def test_folders_that_are_something_else_are_refused_and_left_alone(spark: Spark
     path = project(tmp_path)
     text = path.read_text()
     for old, new, message in [
-        ("checkpoint: state", "checkpoint: data", "data: holds files that are not a checkpoint"),
+        ("checkpoint: state", "checkpoint: notes", "notes: holds files that are not a checkpoint"),
         ("checkpoint: state", "checkpoint: sensors.query", r"cannot be written: 'sensors\.query' is not a folder"),
         ("path: out/matches", "path: sensors.query/matches", r"cannot be written: 'sensors\.query' is not a folder"),
     ]:
-        (tmp_path / "data" / "notes.parquet").write_text("x")
+        (tmp_path / "notes").mkdir(exist_ok=True)
+        (tmp_path / "notes" / "monday.txt").write_text("x")
         path.write_text(text.replace(old, new))
         with pytest.raises(InputError, match=message):
             run(path, once=True)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["control", "data", "sensors.query", "sensors.yaml"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        *("control", "data", "notes", "sensors.query", "sensors.yaml")
+    ]
 
 
 def test_an_event_that_the_queries_do_not_know_is_refused(spark: SparkSession, tmp_path: Path) -> None:
