@@ -34,7 +34,8 @@ say "installing the packages of requirements.lock into .venv (once, a minute or 
 [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear .venv
 # Bytecode is compiled on first use: most modules of these packages are never imported.
 install="env PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1 .venv/bin/python -m pip install --quiet --no-compile"
-$install --requirement requirements.lock
+# Only files with a hash that the lock file names are installed.
+$install --require-hashes --requirement requirements.lock
 $install --no-deps --no-build-isolation --editable .
 touch .venv/.ready
 say "ready"

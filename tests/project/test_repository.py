@@ -80,9 +80,16 @@ def test_query_files_are_in_the_canonical_layout(path: Path) -> None:
     assert format_text(text, str(path)) == text
 
 
+def locked_packages() -> list[tuple[str, str, list[str]]]:
+    """Packages of the lock file with version and hashes."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE).replace("\\\n", "")
+    parts = [line.split() for line in text.splitlines()]
+    assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", part) for _, *hashes in parts for part in hashes)
+    return [(*name.split("=="), hashes) for name, *hashes in parts]  # type: ignore[misc]
+
+
 def test_the_lock_file_names_every_dependency_exactly() -> None:
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    locked = dict(line.split("==") for line in lines if not line.startswith("#"))
+    locked = {package: version for package, version, _ in locked_packages()}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
@@ -93,6 +100,11 @@ def test_the_lock_file_names_every_dependency_exactly() -> None:
     names = {re.split(r"[<>=!~ ]", requirement)[0].lower() for requirement in wanted}
     assert names - locked.keys() == set()
     assert all(re.fullmatch(r"[\w.!+]+", version) for version in locked.values())
+
+
+def test_the_lock_file_has_the_hash_of_every_file_that_may_be_installed() -> None:
+    assert [package for package, _, hashes in locked_packages() if not hashes] == []
+    assert "--require-hashes --requirement requirements.lock" in (ROOT / "tools/setup.sh").read_text()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
