@@ -95,7 +95,9 @@ class FolderWatch:
         except OSError as error:
             found.skipped[path] = str(error.strerror)
             return
-        if not stat.S_ISREG(status.st_mode):
+        if stat.S_ISDIR(status.st_mode):
+            found.skipped[path] = "is a folder; `recursiveFileLookup: true` reads what is in it"
+        elif not stat.S_ISREG(status.st_mode):
             found.skipped[path] = "is not a file"
         elif status.st_mtime_ns > now - self._source.min_age * 1000 and self._source.min_age:
             self._young.add(path)
@@ -135,7 +137,7 @@ class FolderWatch:
                     continue
                 if self._is_entered(entry.name) and entry.is_dir():
                     folders.append(path)
-                elif self._fits(entry.name):
+                elif self._fits(entry.name) or entry.is_dir():  # a folder that is not read is told
                     yield path
         self._listed[folder] = _Listed(status.st_mtime_ns, now, tuple(sorted(folders)))
 
