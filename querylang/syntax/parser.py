@@ -104,10 +104,10 @@ class Parser(Grammar):
 
     def expression_in(self, text: Token) -> ast.Expression:
         """The expression in a string, with places in the string. An unfinished string is Broken."""
-        if text.start in self._open_strings:
+        places = offsets(text)
+        if text.start in self._open_strings or len(places) <= len(text.content):
             return ast.Broken(text.span)
         lexed = tokenize(Source(self.source.path, text.content))
-        places = offsets(text)
 
         def end(span: Span) -> int:
             return max(places[span.end], places[span.start] + 1)

@@ -14,7 +14,8 @@ import pytest
 from querylang import check_text, compile_text
 from querylang.source import Source
 from querylang.syntax import ast, build_tables
-from querylang.syntax.parser import parse
+from querylang.syntax.parser import Parser, parse
+from querylang.syntax.tokens import Token
 
 ROOT = Path(__file__).parents[3]
 
@@ -156,3 +157,9 @@ def test_long_lists_are_read_in_linear_time() -> None:
         return time.process_time() - start
 
     assert min(seconds(20_000) for _ in range(2)) < 25 * min(seconds(2_000) for _ in range(3))
+
+
+def test_an_unfinished_string_that_holds_a_query_is_broken() -> None:
+    source = Source("x", '  "\\r\\"\\n')
+    token = Token("STRING_LITERAL", '\\r\\"\\n', source, 2, 9)
+    assert isinstance(Parser(source, [], []).expression_in(token), ast.Broken)
