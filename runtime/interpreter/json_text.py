@@ -7,6 +7,7 @@ in time proportional to its length.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,11 @@ class JsonError(ValueError):
     """A text is not JSON that can be used; the message says why, without the text."""
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises JsonError."""
+def parse_json(text: str | bytes, real: Callable[[str], float] | None = None) -> Any:
+    """The value of a JSON text. Raises JsonError.
+
+    real: what a number with a point or an exponent becomes, from its text; None = a float
+    """
     try:
         data = text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError:
@@ -34,7 +38,7 @@ def parse_json(text: str | bytes) -> Any:
     if has_many_brackets(data) and depth(data) > DEEPEST:
         raise JsonError(f"nested more than {DEEPEST} deep")
     try:
-        value = json.loads(data)
+        value = json.loads(data, parse_float=real)
         if b"\\u" in data:  # half of a surrogate pair is not text
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -48,6 +52,15 @@ def parse_json(text: str | bytes) -> Any:
     except ValueError as error:  # Python reads no integers of more than 4,300 digits
         raise JsonError(" ".join(str(error).split()).partition(";")[0]) from None
     return value
+
+
+def is_unicode(text: str) -> bool:
+    """Whether all of a text is Unicode, without halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def has_many_brackets(data: bytes) -> bool:

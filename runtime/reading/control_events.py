@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
 from runtime.interpreter.event_text import LONGEST_SHOWN, EventTextError, Real, parse_event_text
+from runtime.interpreter.json_text import JsonError, parse_json
 
 _FORMS = {
     "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),
@@ -35,6 +37,10 @@ _FORMS = {
 
 _MOST_SECONDS = NEVER // SECOND
 """No time and no length of time has as many."""
+
+
+_BEGUN = re.compile(r'\s*\{\s*"([\w.]+)"\s*:')
+"""The name in JSON that may be broken behind it."""
 
 
 class ControlError(ValueError):
@@ -130,11 +136,12 @@ def parse_control(text: str, plan: Plan | None = None) -> Control:
 
 
 def control_name(text: str) -> str:
-    """The name of a control event; for any other text its beginning."""
+    """The name of a control event, also of one that is broken; for any other text its beginning."""
     try:
         name, _ = _name_and_arguments(text)
     except ControlError:
-        return text.partition("(")[0].strip()
+        begun = _BEGUN.match(text)
+        return begun[1] if begun is not None else text.partition("(")[0].strip()
     return name
 
 
@@ -157,10 +164,9 @@ def _of_text(text: str) -> tuple[str, Sequence[Any]]:
 
 def _of_json(text: str) -> tuple[str, Any]:
     try:
-        written = json.loads(text)
-        json.dumps(written, ensure_ascii=False).encode()  # fails for half of a surrogate pair
-    except (ValueError, RecursionError) as error:
-        raise ControlError(f"{_cut(repr(text.strip()))} is not JSON: {' '.join(str(error).split())}") from None
+        written = parse_json(text, Real)
+    except JsonError as error:
+        raise ControlError(f"{_cut(repr(text.strip()))} is not JSON: {error}") from None
     if not isinstance(written, dict) or len(written) != 1:
         shown = _cut(repr(text.strip()))
         raise ControlError(f"{shown} is not a control event: as JSON it is one name with its arguments")

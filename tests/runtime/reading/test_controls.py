@@ -33,6 +33,8 @@ PLAN = querylang.compile_text(EVENTS).plan
         ('{"SetDelayedEventsLeeway": [5, 20.0]}', 5 * SECOND, 20 * SECOND),
         ('{"com.apama.queries.SetDelayedEventsLeeway": ["infinity", 0]}', NEVER, 0),
         ('{"SetDelayedEventsLeeway": {"reorderBuffer": 1, "delayLeeway": 2}}', 2 * SECOND, SECOND),
+        ('{"SetDelayedEventsLeeway": {"delayLeeway": 9, "reorderBuffer": 1, "delayLeeway": 2}}', 2 * SECOND, SECOND),
+        ('{"SetDelayedEventsLeeway": [Infinity, 0]}', NEVER, 0),
     ],
 )
 def test_lengths_are_read_in_seconds(text: str, leeway: int, reorder: int) -> None:
@@ -100,7 +102,11 @@ TIME = " is not a time: ISO 8601, HH:MM:SS, or seconds since 1970, or infinity"
         ('Heartbeat("A", NaN)', "Heartbeat: NaN" + TIME),
         ('Heartbeat("A", -infinity)', "Heartbeat: -Infinity" + TIME),
         ('Heartbeat("A", 1e15)', "Heartbeat: 1e15" + TIME),
-        ('{"Heartbeat": ["A", 1]', """'{"Heartbeat": ["A", 1]' is not JSON: Expecting ',' delimiter: line 1 column 23 (char 22)"""),
+        ('{"Heartbeat": ["A", 1]', """'{"Heartbeat": ["A", 1]' is not JSON: Expecting ',' delimiter (character 23)"""),
+        ('{"Heartbeat": ["A", 1e400]}', "Heartbeat: 1e400" + TIME),
+        ('{"SetDelayedEventsLeeway": [1e400, 1]}', "SetDelayedEventsLeeway: 1e400" + LENGTH),
+        ('{"Heartbeat": ["\\ud800", 1]}', """'{"Heartbeat": ["\\\\ud800", 1]}' is not JSON: has half of a surrogate pair, which is not text"""),
+        ('{"Heartbeat": ' + "[" * 200, """'{"Heartbeat": """ + "[" * 85 + " ... is not JSON: nested more than 100 deep"),
         ('{"Heartbeat": 1}', "Heartbeat(event, time) takes 2 arguments"),
         ('{"Heartbeat": {"type": "A", "time": 1}}', "Heartbeat(event, time) has no argument 'type'"),
         ("{}", "'{}' is not a control event: as JSON it is one name with its arguments"),
@@ -131,6 +137,10 @@ def test_a_control_event_has_a_name(text: str, name: str) -> None:
         ('{"Heartbeat": ["A", 1]}', RecordKind.CONTROL),
         ({"SetDelayedEventsLeeway": {"delayLeeway": 1, "reorderBuffer": 2}}, RecordKind.CONTROL),
         ('{"Heartbeet": ["A", 1]}', RecordKind.UNKNOWN_TYPE),
+        ('{"Heartbeat": ["A", 1', RecordKind.CONTROL),
+        ('{"com.apama.queries.Heartbeat": ' + "[" * 100_000, RecordKind.CONTROL),
+        ('{"Heartbeat": ["\\ud800", 1]}', RecordKind.CONTROL),
+        ('{"Heartbeet": [', RecordKind.UNKNOWN_TYPE),
         ("{", RecordKind.UNKNOWN_TYPE),
     ],
 )
