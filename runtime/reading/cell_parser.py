@@ -5,7 +5,6 @@ A cell holds native lists, pairs and mappings, or text in event syntax.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -14,6 +13,7 @@ from querylang.plan.library import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_IN
 from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.decimals import decimal, of_float
 from runtime.interpreter.event_text import EventTextError, parse_value
+from runtime.interpreter.json_text import JsonError, is_unicode, parse_json
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, World
 
 
@@ -39,8 +39,8 @@ def _of_text(text: str, type_: Type, world: World) -> Value:
     """A value in event syntax; an event or location may also be a JSON object of its fields."""
     if type_.kind in (Kind.EVENT, Kind.LOCATION) and text.lstrip().startswith("{"):
         try:
-            return _of_native(json.loads(text), type_, world)
-        except (ValueError, RecursionError) as error:
+            return _of_native(parse_json(text), type_, world)
+        except JsonError as error:
             raise CellError(str(error)) from error
     return parse_value(text, type_, world)
 
@@ -48,9 +48,10 @@ def _of_text(text: str, type_: Type, world: World) -> Value:
 def _of_native(cell: Any, type_: Type, world: World) -> Value:
     """A value from native lists, pairs and mappings; raises CellError for any other cell."""
     match type_.kind, cell:
-        case (Kind.BOOLEAN, bool()) | (Kind.STRING, str()):
-            value: Value = cell
-            return value
+        case Kind.BOOLEAN, bool():
+            return cell
+        case Kind.STRING, str() if is_unicode(cell):
+            return cell
         case _, bool():
             raise CellError(f"a boolean is not a value of {type_}")
         case Kind.INTEGER, int() if SMALLEST_INTEGER <= cell <= LARGEST_INTEGER:

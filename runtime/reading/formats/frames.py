@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.errors import InputError
-from runtime.interpreter.json_text import NOT_TEXT
+from runtime.interpreter.json_text import NOT_TEXT, is_unicode
 from runtime.reading.formats.mappings import column_of
 from runtime.reading.formats.raw_table import RawTable, of_columns, one_line, refuse_repeated
 
@@ -44,9 +44,12 @@ def _is_pandas(table: Any) -> bool:
 
 
 def _of_pandas(frame: Any, name: str) -> pa.Table:
-    refuse_repeated(list(map(str, frame.columns)), name)
+    labels = list(map(str, frame.columns))
+    refuse_repeated(labels, name)
+    if not is_unicode("".join(labels)):
+        raise InputError(f"{name}: the name of a column {NOT_TEXT}")
     columns = {}
-    for position, label in enumerate(map(str, frame.columns)):
+    for position, label in enumerate(labels):
         values = frame.iloc[:, position]
         place = f"{name}: column {label!r}"
         try:
@@ -63,6 +66,8 @@ def _of_pandas(frame: Any, name: str) -> pa.Table:
 
 def _is_missing(value: Any) -> bool:
     """None, pandas' NaT and NA, NaN. An array is a value."""
-    if isinstance(value, float | np.floating | Decimal):
+    if isinstance(value, Decimal):
+        return value.is_qnan()  # a signalling NaN cannot be compared, and is a value that is wrong
+    if isinstance(value, float | np.floating):
         return bool(value != value)  # noqa: PLR0124  NaN differs from itself
     return value is None or type(value).__name__ in ("NaTType", "NAType")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.errors import InputError
-from runtime.interpreter.json_text import DEEPEST, NOT_TEXT
+from runtime.interpreter.json_text import DEEPEST, NOT_TEXT, is_unicode
 from runtime.reading.formats.asked import EVERYTHING, MOST_NAMES, Asked, shortened
 from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, as_json, as_text
 
@@ -62,11 +62,7 @@ def of_rows(rows: Sequence[Any], name: str, describe: Describe, asked: Asked = E
 
 def _is_text(row: Mapping[str, Any]) -> bool:
     """Whether all text of a row is Unicode, without halves of surrogate pairs."""
-    try:
-        json.dumps(row, default=str, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return is_unicode(json.dumps(row, default=str, ensure_ascii=False))
 
 
 def _table(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> pa.Table:
@@ -107,8 +103,8 @@ def column_of(values: Sequence[Any], place: str) -> pa.Array:
     if len(types) <= 1 or types == {int, float}:
         try:
             return pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError):
-            pass
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            pass  # no Arrow type holds them; an infinite Decimal is a TypeError
     return as_text(values)
 
 

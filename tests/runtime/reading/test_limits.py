@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
@@ -217,3 +220,44 @@ def test_twice_the_input_takes_twice_the_time(what: str, tmp_path: Path) -> None
         read_arrivals(file, PLAN)
 
     assert growth(read, 5_000) < MOST
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize("as_table", [list, pd.DataFrame])
+@pytest.mark.parametrize("value", [Decimal("Infinity"), Decimal("sNaN"), [Decimal("Infinity")], [HALF]])
+@pytest.mark.parametrize("others", [[], [{"at": 1, "d": Decimal(1)}]])
+def test_values_in_memory_that_no_field_can_hold_are_malformed(
+    value: object, others: list[dict[str, object]], as_table: Callable[[object], object]
+) -> None:
+    plan = compile_text("event A { decimal d; }\ninputs { A() within 30.0; } find A as a1 -> A as a2").plan
+    *before, last = reasons(read_arrivals(as_table([*others, {"at": 1, "d": value}]), plan))
+    assert before == [None] * len(others)
+    assert "is not a value of 'd' (decimal)" in (last or "")
+
+
+@pytest.mark.parametrize("cell", ['{"t":"\\ud800"}', {"t": HALF}, '{"t":' + "[" * 100_000])
+def test_an_event_in_a_cell_that_no_field_can_hold_is_malformed(cell: object) -> None:
+    text = "event B { string t; }\nevent A { B b; }\ninputs { A() within 30.0; } find A as a1 -> A as a2"
+    good, bad = reasons(read_arrivals([{"at": 1, "b": '{"t":"x"}'}, {"at": 1, "b": cell}], compile_text(text).plan))
+    assert good is None
+    assert "is not a value of 'b' (B)" in (bad or "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"at": [1], HALF: [1]}, "table: the name of a column has half of a surrogate pair, which is not text"),
+        ({"at": [1], "s": [HALF]}, "table: column 's': a cell has half of a surrogate pair, which is not text"),
+        ({"at": [1], "v": [1j]}, "table: column 'v' cannot be read: "),
+    ],
+)
+def test_a_column_of_pandas_that_cannot_be_read_is_one_clear_line(columns: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+        read_arrivals(pd.DataFrame(columns), PLAN)
+
+
+def test_event_types_in_lists_are_unknown() -> None:
+    arrivals = read_arrivals([{"at": 1, "event": ["A"], "v": 1, "s": "x"}], PLAN)
+    assert arrivals.system("kind").tolist() == [RecordKind.UNKNOWN_TYPE]
