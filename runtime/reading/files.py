@@ -49,11 +49,16 @@ def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> 
     asked: what is needed, and limits
     """
     if isinstance(table, str | Path):
-        yield from _read_path(Path(table), name or Path(table).name, asked)
+        yield from _read_path(Path(table), name or _shown_name(Path(table)), asked)
     elif isinstance(table, Sequence):
         yield of_mappings(table, name or "table", asked)
     else:
         yield read_frame(table, name or "table")
+
+
+def _shown_name(path: Path) -> str:
+    """The file's name; bytes that are not UTF-8 are written as hexadecimal numbers."""
+    return path.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:

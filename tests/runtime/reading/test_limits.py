@@ -261,3 +261,9 @@ def test_a_column_of_pandas_that_cannot_be_read_is_one_clear_line(columns: dict[
 def test_event_types_in_lists_are_unknown() -> None:
     arrivals = read_arrivals([{"at": 1, "event": ["A"], "v": 1, "s": "x"}], PLAN)
     assert arrivals.system("kind").tolist() == [RecordKind.UNKNOWN_TYPE]
+
+
+def test_the_name_of_a_file_may_be_any_bytes(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xff.csv")).write_text(HEADER + "1,1,x\n")
+    (file,) = tmp_path.iterdir()
+    assert read_arrivals(file, PLAN).table.column("_source").to_pylist() == ["\\xff.csv"]
