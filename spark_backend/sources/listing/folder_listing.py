@@ -137,7 +137,7 @@ class FolderWatch:
                     continue
                 if self._is_entered(entry.name) and entry.is_dir():
                     folders.append(path)
-                elif self._fits(entry.name) or entry.is_dir():  # a folder that is not read is told
+                elif self._fits(entry.name) or entry.is_dir():  # a folder that is not read is reported
                     yield path
         self._listed[folder] = _Listed(status.st_mtime_ns, now, tuple(sorted(folders)))
 
