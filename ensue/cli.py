@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
+from typing import Any
 
 import typer
 
@@ -17,14 +17,18 @@ from ensue.commands.check import check
 from ensue.commands.explain import explain
 from ensue.commands.fmt import fmt
 from ensue.commands.match import match
-from ensue.commands.output import print_error
+from ensue.commands.output import print_error, print_failure
 from ensue.commands.replay import replay
 from ensue.commands.run import run
 from ensue.commands.status import status
 from ensue.commands.verify import verify
 from querylang.errors import EnsueError
+from querylang.printable import printable
 
 OUR_FAILURE = 3
+
+_WrongUsage: Any = typer.BadParameter.__mro__[1]
+"""`UsageError`, which versions of typer keep in different places."""
 
 app = typer.Typer(
     name="ensue",
@@ -41,17 +45,25 @@ for command in (check, fmt, explain, replay, match, run, status, verify):
 def main() -> None:
     """Run the command line; a user's mistake is printed without a traceback."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
     except EnsueError as error:
         print_error(str(error))
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has closed it: nothing is left to do
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except Exception:  # noqa: BLE001  our own failure, whatever it is
-        traceback.print_exc()
-        print_error("ensue: this is a failure of Ensue itself, not of your input")
+    except Exception as error:  # noqa: BLE001  our own failure, whatever it is
+        _refuse_wrong_usage(error)
+        print_failure()
         sys.exit(OUR_FAILURE)
+
+
+def _refuse_wrong_usage(error: Any) -> None:
+    """Print typer's message and end, if this is wrong usage; names of files may be in it."""
+    if isinstance(error, _WrongUsage):
+        error.message = printable(error.message)
+        error.show()
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from functools import lru_cache
 from heapq import nlargest
 from itertools import pairwise
 
+from querylang.printable import one_line
 from querylang.source import Span
 
 
@@ -25,6 +26,10 @@ class EnsueError(Exception):
 
 class InputError(EnsueError):
     """A table, file, setting or state is wrong: one clear line."""
+
+    def __str__(self) -> str:
+        """The line; what acts on a terminal is escaped, line ends too."""
+        return one_line(super().__str__())
 
 
 class FileErrors(InputError):
@@ -41,7 +46,8 @@ class FileErrors(InputError):
     def __str__(self) -> str:
         """One line per mistake: `path:line: message`."""
         places = [self.path if line is None else f"{self.path}:{line}" for line, _ in self.found]
-        return "\n".join(f"{place}: {message}" for place, (_, message) in zip(places, self.found, strict=True))
+        lines = (f"{place}: {message}" for place, (_, message) in zip(places, self.found, strict=True))
+        return "\n".join(map(one_line, lines))
 
 
 class Mistake(Enum):
@@ -283,7 +289,8 @@ class QueryError(EnsueError):
     def __str__(self) -> str:
         """The line with the place, and the source line with carets."""
         span = self.span
-        return f"{span.source.path}:{span.line}:{span.column}: {self.code}: {self.message}\n{span.snippet()}"
+        line = f"{span.source.path}:{span.line}:{span.column}: {self.code}: {self.message}"
+        return f"{one_line(line)}\n{span.snippet()}"
 
 
 class QueryErrors(EnsueError):

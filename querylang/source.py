@@ -7,6 +7,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from querylang.printable import one_line
+
 WIDEST_SNIPPET = 160
 """A longer source line is cut around the span."""
 
@@ -55,10 +57,11 @@ class Span:
         begin = _line_starts(self.source.text)[self.line - 1]
         end = self.source.text.find("\n", begin)
         line, first = _cut(self.source.text, begin, end if end >= 0 else len(self.source.text), self.start)
-        width = max(1, min(self.end - self.start, len(line) - first))
-        indent = "".join("\t" if character == "\t" else " " for character in line[:first]).ljust(first)
+        last = first + max(0, self.end - self.start)
+        before, marked, after = map(_visible, (line[:first], line[first:last], line[last:]))
+        indent = "".join("\t" if character == "\t" else " " for character in before) + " " * (first - len(line))
         number = str(self.line)
-        return f"  {number} | {line}\n  {' ' * len(number)} | {indent}{'^' * width}"
+        return f"  {number} | {before}{marked}{after}\n  {' ' * len(number)} | {indent}{'^' * max(1, len(marked))}"
 
 
 @lru_cache(maxsize=8)
@@ -77,8 +80,8 @@ def _cut(text: str, begin: int, end: int, place: int) -> tuple[str, int]:
         first = max(begin, place - WIDEST_SNIPPET // 2)
         last = min(end, first + WIDEST_SNIPPET)
     before, after = "..." if first > begin else "", "..." if last < end else ""
-    return f"{before}{_printable(text[first:last])}{after}", place - first + len(before)
+    return f"{before}{text[first:last]}{after}", place - first + len(before)
 
 
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in text)
+def _visible(text: str) -> str:
+    return "\t".join(map(one_line, text.split("\t")))

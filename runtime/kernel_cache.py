@@ -7,7 +7,6 @@ may be damaged by a power cut. A damaged file is removed, and its kernel is comp
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import stat
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from numba.core import caching
+
+from querylang.logger import warn
 
 _DIGEST = 32
 """Bytes of a digest."""
@@ -133,7 +134,5 @@ _warned: set[str] = set()
 def _warn(path: Path) -> None:
     """Warn of the first damaged file; there may be hundreds."""
     if not _warned:
-        logging.getLogger("ensue").warning(
-            "%s: a compiled kernel is damaged; it is removed, and the kernel is compiled anew", path
-        )
+        warn(f"{path}: a compiled kernel is damaged; it is removed, and the kernel is compiled anew")
     _warned.add(str(path))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from querylang.errors import EnsueError, FileErrors, InputError, QueryErrors
+from querylang.printable import one_line
 
 _OURS = re.compile(r"^(?:[\w.]+\.)?(?:InputError|StateError|ContainerError): (.+)$", re.MULTILINE)
 _NOT_INSTALLED = re.compile(r"Ensue cannot be imported on a Spark executor.*")
@@ -67,7 +68,8 @@ def without_values(text: str, environment: Mapping[str, str]) -> str:
     """The text with names of variables in place of their values."""
     for name, value in sorted(environment.items(), key=lambda item: -len(item[1])):
         if len(value) >= SHORTEST_SECRET:
-            text = text.replace(value, f"${{{name}}}")
+            for written in (value, one_line(value)):  # messages escape what acts on a terminal
+                text = text.replace(written, f"${{{name}}}")
     return text
 
 

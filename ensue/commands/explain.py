@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ensue.commands.options import Json, OrderingPolicies, ParameterValues, QueryFile
-from ensue.commands.output import print_json, print_text
+from ensue.commands.output import print_json, print_line, print_text
 from ensue.queries import load
 
 
@@ -47,7 +47,7 @@ def explain(
     plan = with_ordering(plan, [SourceOrdering(*chosen) for chosen in parse_orderings(ordering).items()])
     if svg is not None:
         for path in explanation.draw(plan, svg):
-            print_text(str(path))
+            print_line(str(path))
     elif dot:
         print_text("\n\n".join(map(to_dot, plan.queries)))
     elif program:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ensue.commands.output import print_error, print_text
+from ensue.commands.output import print_content, print_error, print_line
 
 
 def fmt(
@@ -32,11 +32,11 @@ def fmt(
             has_mistakes = True
             print_error(str(item.mistakes))
         elif to_stdout:
-            sys.stdout.write(item.after)
+            print_content(item.after)
         elif item.is_changed:
             if not only_check:
                 layout.write(item)
-            print_text(str(item.path))
+            print_line(str(item.path))
         has_changes = has_changes or item.is_changed
     if has_mistakes or (only_check and has_changes):
         raise typer.Exit(1)
@@ -49,5 +49,5 @@ def _format_standard_input(*, only_check: bool) -> int:
     formatted = querylang.format_text(text, "-")
     if only_check:
         return int(text != formatted)
-    sys.stdout.write(formatted)
+    print_content(formatted)
     return 0

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
-from ensue.commands.output import print_json, print_text
+from ensue.commands.output import print_json, print_line
 from ensue.data_options import DataOptions
 from ensue.queries import load
 from ensue.table_paths import table_paths
@@ -40,4 +40,4 @@ def match(
     if as_json:
         print_json({"matches": count, "path": str(out)})
     else:
-        print_text(f"{counted(count, 'match', 'matches')} in {out}")
+        print_line(f"{counted(count, 'match', 'matches')} in {out}")

@@ -1,12 +1,17 @@
-"""What commands print: results to standard output, messages about them to standard error."""
+"""What commands print: results to standard output, messages about them to standard error.
+
+This is the only way out: text of data and file names has nothing here that acts on a terminal.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from querylang.printable import json_text, one_line, printable
 
 if TYPE_CHECKING:
     from ensue.result import Replay
@@ -15,25 +20,42 @@ if TYPE_CHECKING:
 
 def print_text(text: str) -> None:
     """A result as text."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
+
+
+def print_line(text: str) -> None:
+    """A result of one line, whatever the names in it."""
+    print_text(one_line(text))
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """A result as one line of JSON."""
-    print_text(json.dumps(value, ensure_ascii=False))
+    print_text(json_text(value))
+
+
+def print_content(text: str) -> None:
+    """The content of a file: exactly, but on a terminal as other text."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
 
 
 def print_error(text: str) -> None:
     """An error, a warning or a remark to standard error; in colour on a terminal."""
     from ensue.commands.colour import coloured, wants_colour
 
-    sys.stderr.write((coloured(text) if wants_colour(sys.stderr, os.environ) else text) + "\n")
+    shown = printable(text)
+    sys.stderr.write((coloured(shown) if wants_colour(sys.stderr, os.environ) else shown) + "\n")
+
+
+def print_failure() -> None:
+    """The failure of Ensue itself that is being handled, with its traceback."""
+    sys.stderr.write(printable(traceback.format_exc()))
+    print_error("ensue: this is a failure of Ensue itself, not of your input")
 
 
 def print_warnings(result: Replay) -> None:
     """What is suspicious in the event tables of a replay."""
     for warning in result.warnings:
-        print_error(f"warning: {warning}")
+        print_error(one_line(f"warning: {warning}"))
 
 
 def print_idle_queries(queries: Iterable[QueryPlan]) -> None:
@@ -41,4 +63,4 @@ def print_idle_queries(queries: Iterable[QueryPlan]) -> None:
     from querylang.parameters.instances import missing
 
     for query in queries:
-        print_error(missing(query))
+        print_error(one_line(missing(query)))

@@ -92,11 +92,12 @@ def _print_discards(result: Replay, has_account: bool) -> None:
 def _malformed_rows(result: Replay) -> list[str]:
     """One line per row that could not be read; with the name of its table if there are several."""
     from ensue.rendering.text_table import shortened
+    from querylang.printable import one_line
 
     malformed = result.discarded[result.discarded["reason"] == "malformed"]
     is_one = len(result.records.sources) == 1
     places = zip(malformed["source"], malformed["text"], strict=True)
-    return [shortened(text if is_one else f"{source}: {text}") for source, text in places]
+    return [shortened(one_line(text if is_one else f"{source}: {text}")) for source, text in places]
 
 
 def _unknown_types(result: Replay) -> list[str]:

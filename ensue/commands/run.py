@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ensue.commands.options import DeploymentFile, Json
-from ensue.commands.output import print_error, print_idle_queries, print_json, print_text
+from ensue.commands.output import print_error, print_idle_queries, print_json, print_line
 
 if TYPE_CHECKING:
     from spark_backend.job.reports import BatchReport, RunReport
@@ -64,8 +64,8 @@ def _as_one_object(report: RunReport) -> dict[str, object]:
 def _print_report(report: RunReport) -> None:
     from querylang.errors import counted
 
-    print_text(
+    print_line(
         f"{report.batches} batches, {report.records} records, {report.discarded} discarded, {report.seconds:.1f} s"
     )
     for query, count in report.matches.items():
-        print_text(f"{query}: {counted(count, 'match', 'matches')}")
+        print_line(f"{query}: {counted(count, 'match', 'matches')}")

@@ -17,6 +17,7 @@ from querylang.parameters.binding import bind
 from querylang.parameters.instances import needed
 from querylang.plan.describe import to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
+from querylang.printable import one_line, printable
 from runtime.matching.choose import why_not_kernel
 from runtime.matching.kernel.listing import listing
 from spark_backend.sources.pushdown import describe_pushdown
@@ -40,8 +41,8 @@ class Explanation:
 
     def text(self) -> str:
         """For people."""
-        pushed = "".join(f"\n    {line}" for line in self.pushed)
-        return f"{self.description}\n  matcher\n    {self.matcher}\n  before the shuffle, on Spark{pushed}"
+        pushed = "".join(f"\n    {one_line(line)}" for line in self.pushed)
+        return f"{self.description}\n  matcher\n    {one_line(self.matcher)}\n  before the shuffle, on Spark{pushed}"
 
     def to_plain(self) -> dict[str, Any]:
         """For machines, without the plan, which holds all queries."""
@@ -73,7 +74,7 @@ def _matcher(query: QueryPlan) -> str:
 
 def programs(plan: Plan) -> str:
     """What the kernel interprets for each query: its tables, and the program of each condition."""
-    return "\n\n".join(_program(query) for query in plan.queries)
+    return printable("\n\n".join(_program(query) for query in plan.queries))
 
 
 def _program(query: QueryPlan) -> str:
@@ -125,7 +126,7 @@ def _draw(program: str, graph: str, target: Path) -> None:
     command = [program, "-Tsvg"]  # text of users is passed as standard input only
     done = subprocess.run(command, input=graph.encode(), capture_output=True, check=False)  # noqa: S603
     if done.returncode:
-        raise InputError(f"`dot` failed: {done.stderr.decode(errors='replace').strip()}")
+        raise InputError(f"`dot` failed: {' '.join(done.stderr.decode(errors='replace').split())}")
     try:
         target.write_bytes(done.stdout)
     except OSError as error:

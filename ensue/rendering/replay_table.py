@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.rendering.step_text import step_outputs
-from ensue.rendering.text_table import one_line, shortened, text_table
+from ensue.rendering.text_table import shortened, text_table
 from ensue.rendering.time_format import TimeFormat
 from querylang.plan.model import Plan
+from querylang.printable import one_line
 from runtime.interpreter.value_text import text_of
 from runtime.interpreter.values import Location
 from runtime.policies.per_input import adjusts
@@ -112,11 +113,11 @@ def _without_redundant(steps: Sequence[Step]) -> list[Step]:
 def _output_cells(plan: Plan, step: Step, format_: TimeFormat) -> list[str]:
     """The output column: the record's discard or adjustment, and the results of the step."""
     if _is_malformed(step):
-        return [f"discarded: malformed, {one_line(step.text or '')}"]
+        return [f"discarded: malformed, {step.text or ''}"]
     texts = step_outputs(plan, step, is_named=len({query.name for query in plan.queries}) > 1)
     if step.adjusted is not None:
         texts.insert(0, f"adjusted: {step.adjusted}, {format_.text(step.source_time)} -> {format_.text(step.time)}")
-    return [one_line(text) for text in texts]
+    return texts
 
 
 def _is_malformed(step: Step) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from ensue.rendering.account import account_text
 from ensue.rendering.text_table import text_table
 from ensue.rendering.time_format import TimeFormat
+from querylang.printable import one_line
 from runtime.results.ledger import Account, ledger_table
 from spark_backend.job.status import QueryStatus, Status, TimelineStatus
 from spark_backend.operator.job_clock import place_name
@@ -23,9 +24,9 @@ def status_text(status: Status) -> str:
 
 
 def _parts(status: Status) -> Iterator[str]:
-    yield "\n".join(_head(status))
+    yield "\n".join(map(one_line, _head(status)))
     if status.damaged:
-        yield "\n".join(status.damaged)
+        yield "\n".join(map(one_line, status.damaged))
     if status.batch is None:
         return
     if status.sources:
@@ -33,7 +34,7 @@ def _parts(status: Status) -> Iterator[str]:
     yield _queries(status)
     for query in status.queries:
         if query.timelines:
-            yield f"{query.query}, {query.order}:\n{_timelines(query)}"
+            yield f"{one_line(f'{query.query}, {query.order}')}:\n{_timelines(query)}"
     yield account_text(_by_query(status))
     if status.reports:
         yield _reports(status)

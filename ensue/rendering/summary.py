@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from querylang.errors import counted
 from querylang.plan.model import QueryPlan
+from querylang.printable import one_line
 from runtime.results.schemas import Results
 
 
@@ -23,4 +24,4 @@ def summary_text(rows: int, results: Results, idle: Sequence[QueryPlan]) -> str:
         parts.append(f"{reasons.total()} discarded ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})")
     if idle:
         parts.append(f"no instance of {', '.join(query.name for query in idle)}")
-    return ", ".join(parts)
+    return one_line(", ".join(parts))

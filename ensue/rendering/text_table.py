@@ -8,17 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from unicodedata import combining, east_asian_width
 
+from querylang.printable import one_line
+
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> str:
     """Columns two spaces apart, with a line under the header.
 
+    Cells are put on one line each; what acts on a terminal is escaped.
+
     right: the columns aligned to the right; the others are aligned to the left
     """
+    is_right = [name in right for name in header]
+    header, *rows = [[*map(one_line, line)] for line in (header, *rows)]
     widths = [max(map(width_of, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(
         "  ".join(
-            _padded(cell, width, name in right) for cell, width, name in zip(line, widths, header, strict=True)
+            _padded(cell, width, of_right) for cell, width, of_right in zip(line, widths, is_right, strict=True)
         ).rstrip()
         for line in lines
     )
@@ -37,15 +43,6 @@ def width_of(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def one_line(text: str) -> str:
-    """Text without line breaks: control characters are escaped as in the language."""
-    return text if text.isprintable() else "".join(_visible(letter) for letter in text)
-
-
-def _visible(letter: str) -> str:
-    return letter if letter.isprintable() or letter == "\u00a0" else letter.encode("unicode_escape").decode()
 
 
 def shortened(text: str, most: int = 200) -> str:

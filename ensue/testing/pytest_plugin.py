@@ -60,6 +60,7 @@ class CaseFile(pytest.File):
         """One test per case and executor."""
         from ensue.testing.case_file import read_cases
         from querylang.errors import EnsueError
+        from querylang.printable import one_line
 
         chosen = [word.strip() for word in self.config.getoption("--ensue-executors").split(",")]
         unknown = [word for word in chosen if word not in EXECUTORS]
@@ -73,7 +74,9 @@ class CaseFile(pytest.File):
             raise self.CollectError(str(error)) from error
         for case in cases:
             for executor in chosen:
-                yield CaseItem.from_parent(self, name=f"{case.name}[{executor}]", case=case, executor=executor)
+                yield CaseItem.from_parent(
+                    self, name=f"{one_line(case.name)}[{executor}]", case=case, executor=executor
+                )
 
 
 class CaseItem(pytest.Item):
@@ -121,4 +124,6 @@ class CaseItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """The case's file and name."""
-        return self.path, None, f"{self.path.name}: {self.name}"
+        from querylang.printable import one_line
+
+        return self.path, None, f"{one_line(self.path.name)}: {self.name}"

@@ -31,6 +31,7 @@ from querylang.plan.text import (
     literal_text,
     statement_lines,
 )
+from querylang.printable import one_line
 
 
 def describe_plan(plan: Plan) -> str:
@@ -43,7 +44,7 @@ def describe(query: QueryPlan) -> str:
     names = Names.of(query)
     block = statement_lines(query.block, names)
     sections = [
-        f"query {query.title}",
+        f"query {one_line(query.title)}",
         _section("metadata", [f"{key}: {value}" for key, value in query.metadata]),
         _section("parameters", [_parameter(parameter) for parameter in query.parameters]),
         _section("inputs", [line for item in query.inputs for line in _input(item, query)]),
@@ -98,7 +99,7 @@ def condition_text(condition: Condition, query: QueryPlan, names: Names) -> str:
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
-    return "\n".join([f"  {title}", *(f"    {line}" for line in lines)]) if lines else ""
+    return "\n".join([f"  {title}", *(f"    {one_line(line)}" for line in lines)]) if lines else ""
 
 
 def _parameter(parameter: Parameter) -> str:

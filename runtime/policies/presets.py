@@ -17,6 +17,7 @@ from querylang.errors import InputError
 from querylang.plan.constant_folding import LONGEST
 from querylang.plan.model import TimelineKind, TimePolicy
 from querylang.plan.text import duration_text
+from querylang.printable import one_line
 from runtime.instants import EXPECTED, NEVER, is_known_time
 
 SECOND = 1_000_000
@@ -44,7 +45,7 @@ class OrderingError(InputError):
 
     def __str__(self) -> str:
         """One line per mistake."""
-        return "\n".join(f"ordering: {message}" for _, message in self.found)
+        return "\n".join(one_line(f"ordering: {message}") for _, message in self.found)
 
 
 class Kind(Enum):

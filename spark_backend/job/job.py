@@ -7,7 +7,6 @@ continue with another deployment.
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from querylang.errors import InputError
+from querylang.logger import warn
 from querylang.plan.model import Plan
 from spark_backend.errors import in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
@@ -96,7 +96,7 @@ class Handle:
         try:
             self._reporter.add(Report(*report) for report in planner.finish())
         except (DamagedManifest, OSError) as error:
-            logging.getLogger("ensue").warning("files that were read are not archived or deleted: %s", error)
+            warn(f"files that were read are not archived or deleted: {error}")
         finally:
             self._job.lock.release()
             self._reporter.finish()
@@ -212,7 +212,7 @@ def _warn_of_single_tasks(plan: Plan) -> None:
     for query in plan.queries:
         order = shared_order(query)
         if order is not None:
-            logging.getLogger("ensue").warning("query %s: %s, runs as one task", query.title, order)
+            warn(f"query {query.title}: {order}, runs as one task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
     session, deployment, program = job.session, job.checked.deployment, job.checked.program
     if not kind.is_bounded:
         for warning in open_waits(program.plan(), deployment):
-            logging.getLogger("ensue").warning("%s", warning)
+            warn(str(warning))
     if kind.is_bounded:
         # the wall clock says nothing about input that is already there
         program = program.without_idle()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable
 
+from querylang.logger import warn
 from spark_backend.wire.reports import CAUSES, Report, added_up
 
 INTERVAL = 60.0
@@ -42,7 +42,7 @@ class Reporter:
 
     def _warn(self, cause: str) -> None:
         reports = added_up(self._waiting.pop(cause))
-        logging.getLogger("ensue").warning("%s", warning_text(cause, reports))
+        warn(warning_text(cause, reports))
 
 
 def warning_text(cause: str, reports: tuple[Report, ...]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from querylang.errors import InputError
+from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
 from spark_backend.sources.listing.file_tasks import FileTask
 from spark_backend.sources.listing.folder_listing import FileStamp
@@ -77,7 +78,8 @@ class _FileReader:
             with _readable(path) as readable:
                 yield from self._records(file, readable)
         except InputError as error:
-            reason = str(error).removeprefix(f"{shown(path)}: ").removeprefix(f"{self._name(file)}: ")
+            reason = str(error).removeprefix(f"{one_line(shown(path))}: ")
+            reason = reason.removeprefix(f"{one_line(self._name(file))}: ")
             if self.source.stops or not self._is_proven(file, task):
                 raise InputError(f"{shown(path)}: {reason}") from error
             yield pack_refused(RefusedFile(self._name(file), reason), self._queries())
@@ -157,4 +159,4 @@ def _readable(path: Path) -> Iterator[str]:
         try:
             yield str(link)
         except InputError as error:
-            raise InputError(str(error).replace(str(link), shown(path))) from error
+            raise InputError(str(error).replace(one_line(str(link)), shown(path))) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from querylang.errors import InputError
+from querylang.logger import warn
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.row_hashes import hash_rows
@@ -62,11 +62,10 @@ def _name(reading: Reading) -> str:
 def _warn_of_missing_places(frame: DataFrame, reading: Reading) -> None:
     missing = [name for name in PLACES[1:] if name not in frame.columns]
     if missing and not reading.is_control:
-        logging.getLogger("ensue").warning(
-            "DataFrame %r has no column %s: rows of equal arrival are taken in the order of their content,"
-            " and ids of matches may differ from run to run",
-            _name(reading),
-            " and no column ".join(map(repr, missing)),
+        columns = " and no column ".join(map(repr, missing))
+        warn(
+            f"DataFrame {_name(reading)!r} has no column {columns}: rows of equal arrival are taken in the order"
+            " of their content, and ids of matches may differ from run to run"
         )
 
 

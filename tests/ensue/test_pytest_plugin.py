@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,17 @@ def test_the_fixture_replays(pytester: pytest.Pytester) -> None:
         """
     )
     pytester.runpytest().assert_outcomes(passed=1)
+
+
+def test_names_and_values_are_printed_escaped(pytester: pytest.Pytester) -> None:
+    hostile = "\x1b]0;x\x07\x9b31m\u202e"
+    case = CASE.replace("name: one", f"name: {json.dumps(hostile)}").replace(
+        "discard: late", f"discard: {json.dumps(hostile)}"
+    )
+    write(pytester, case)
+    (pytester.path / "y.case.yaml").write_text(json.dumps([{hostile: 1}]))
+    result = pytester.runpytest("-v", "--continue-on-collection-errors")
+    result.assert_outcomes(failed=1, errors=1)
+    printed = "\n".join(result.outlines + result.errlines)
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
+    assert "\\x9b31m" in printed

@@ -11,7 +11,7 @@ FOREIGN = {
 """Other people's packages that a package may import."""
 
 LAYERS = {
-    "querylang": "source paths errors plan syntax formatter checker compiler parameters load",
+    "querylang": "printable logger source paths errors plan syntax formatter checker compiler parameters load",
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
     "runtime": "natural_names instants kernel_cache compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "durable_files session errors stopping wire operator sources sinks job frames",
@@ -45,5 +45,5 @@ DOORS = {
 }
 """Per folder the modules that others may import."""
 
-BORROWED = {"runtime": {"querylang.plan", "querylang.errors"}}
+BORROWED = {"runtime": {"querylang.plan", "querylang.errors", "querylang.logger", "querylang.printable"}}
 """What a package may take from packages before it, where that is not everything."""
