@@ -8,11 +8,13 @@ from collections.abc import Callable
 MOST = 2.5
 """How many times as long twice the input may take."""
 
-_MEASURABLE = 0.05
+_MEASURABLE = 0.02
 
 
 def growth(run: Callable[[int], object], size: int) -> float:
-    """How many times as long twice the input takes, in processor time.
+    """How many times as long twice the input takes, in processor time: the mean of three doublings.
+
+    A single one may leave a cache of the processor, and take three times as long for that.
 
     run: works on an input of a size
     size: to begin with; it is doubled until the time can be measured
@@ -20,7 +22,8 @@ def growth(run: Callable[[int], object], size: int) -> float:
     run(size)  # what is done once
     while _seconds(run, size) < _MEASURABLE:
         size *= 2
-    return min(_seconds(run, 2 * size) for _ in range(3)) / min(_seconds(run, size) for _ in range(3))
+    few, many = (min(_seconds(run, length) for _ in range(3)) for length in (size, 8 * size))
+    return (many / few) ** (1 / 3)
 
 
 def _seconds(run: Callable[[int], object], size: int) -> float:
