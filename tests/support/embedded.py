@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -71,4 +71,12 @@ def ledger_of(rows: Iterable[dict[str, object]]) -> Ledger:
     total: Counter[tuple[object, ...]] = Counter()
     for row in rows:
         total[row["query"], row["source"], row["what"]] += row["count"]  # type: ignore[assignment, operator]
+    return {key: count for key, count in total.items() if count}
+
+
+def by_word(ledger: Mapping[tuple[object, ...], int]) -> Ledger:
+    """The counts of all sources together: a job counts by source, a replay by file."""
+    total: Counter[tuple[object, ...]] = Counter()
+    for (query, _, what), count in ledger.items():
+        total[query, what] += count
     return {key: count for key, count in total.items() if count}
