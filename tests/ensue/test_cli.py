@@ -142,7 +142,7 @@ def test_explain_shows_the_automaton_and_the_matcher(ensue: Run) -> None:
             ("replay", "q.query", "e.csv", "--until", "noon"),
             "'noon' is not a time: write ISO 8601, HH:MM:SS or seconds since 1970",
         ),
-        (("check", "none.yaml"), "none.yaml:1: cannot be read: no such file"),
+        (("check", "none.yaml"), "none.yaml: no such file"),
         (("match", "q.query", "none.csv", "--out", "m"), "none.csv: no such file or folder"),
     ],
 )
