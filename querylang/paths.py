@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from pathlib import Path
+
+LONGEST_NAME = 255
+"""Bytes of one name, on every common file system."""
+
+LONGEST_PATH = 4_000
+"""Bytes of a path, with room for the names of files below it."""
+
+
+def can_be(path: str | PathLike[str]) -> bool:
+    """Whether a file system can hold such a path."""
+    data = os.fsencode(path)
+    return b"\0" not in data and len(data) <= LONGEST_PATH and max(map(len, data.split(b"/"))) <= LONGEST_NAME
 
 
 def exists(path: str | PathLike[str]) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from querylang.errors import did_you_mean, listed
 from querylang.parameters.given_values import NOTHING, Given
-from querylang.paths import exists, is_folder
+from querylang.paths import can_be, exists, is_folder
 from querylang.plan.model import TimePolicy
 from runtime.policies.durations import parse_duration
 from runtime.policies.forget_keys import EXPECTED, forget_length
@@ -173,6 +173,9 @@ class _Reader:
         text = node.text()
         if re.match(r"[A-Za-z][\w+.-]*://", text) and not text.startswith("file://"):
             node.wrong(f"'{node.name}' must be a local or mounted folder, not '{node.written()}'")
+        elif not can_be(text):
+            node.wrong(f"'{node.name}' cannot be a path: a name in it is too long, or has a NUL")
+            return Path()
         return self.folder / text.removeprefix("file://")
 
     def _queries(self, node: Node) -> tuple[Path, ...]:

@@ -119,6 +119,7 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("    arrival: at\n", "    after: archive\n", "9: 'after' must be `keep`, `delete` or `archive FOLDER`, not 'archive'"),
         ("    arrival: at\n", "    after: archive data/old\n", "9: the folder of the archive of the source 'withdrawals' lies in that of the source 'withdrawals'; choose folders beside each other"),
         ("    arrival: at\n", "    unreadable: keep\n", "9: 'unreadable' must be discard or stop, not 'keep'"),
+        ("path: out/matches", f"path: {'o' * 300}", "13: 'path' cannot be a path: a name in it is too long, or has a NUL"),
         ("path: out/matches", "path: s3://bucket/out", "13: 'path' must be a local or mounted folder, not 's3://bucket/out'"),
     ],
 )  # fmt: skip
