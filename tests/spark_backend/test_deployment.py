@@ -17,7 +17,6 @@ from spark_backend.job.job import deploy, run
 from spark_backend.job.reports import BatchReport
 from spark_backend.job.settings import Source
 from spark_backend.job.source_streams import file_prefixes
-from tests.spark_backend.samples import PLAN
 from tests.support.sensors import QUERY, ROWS, add_files, expected, project, streamed, table, totals
 
 KNOWN_CONTROLS = "SetDelayedEventsLeeway(delayLeeway, reorderBuffer) or Heartbeat(event, time)"
@@ -250,12 +249,12 @@ def test_event_types_without_a_definition_are_read_from_the_data_and_kept(spark:
 
 def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path)
-    path.write_text(path.read_text() + "trigger: 200ms\n")
+    path.write_text(path.read_text() + "trigger: 200ms\nidle: 1 second\n")
     add_files(tmp_path, table(300), 1)
     seen: list[BatchReport] = []
     handle = deploy(path, progress=seen.append)
     try:
-        # The last readings wait 5 s for others; then time has gone on by itself, and nothing is pending any more.
+        # The last readings wait 5 s for others; after a second of silence time advances, until nothing is pending.
         for _ in range(600):
             handle.await_termination(0.5)
             ledger = handle.status().ledger
@@ -271,8 +270,7 @@ def test_a_deployment_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Pa
     assert streamed(tmp_path) == expected(tmp_path)
 
 
-def test_sources_of_one_type_each_need_no_name_before_their_files() -> None:
-    sources = [Source(name, "csv", Path(name), event=event) for name, event in (("a", "A"), ("b", "B"), ("c", "B"))]
-    assert file_prefixes(sources[:2], PLAN) == {"a": "", "b": ""}
-    assert file_prefixes(sources[1:], PLAN) == {"b": "b/", "c": "c/"}
-    assert file_prefixes([Source("a", "csv", Path("a"))], PLAN) == {"a": ""}
+def test_files_are_named_by_their_source_only_where_there_are_several() -> None:
+    sources = [Source(name, "csv", Path(name), event=event) for name, event in (("a", "A"), ("b", "B"))]
+    assert file_prefixes(sources) == {"a": "a/", "b": "b/"}
+    assert file_prefixes(sources[:1]) == {"a": ""}
