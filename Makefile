@@ -1,5 +1,6 @@
 # make demo    patterns in a year of real flights, embedded and on Spark       make test   everything that must hold
 # make bench   how fast, against what                                          make lock   choose newer packages
+# make torture kills, random deployments, a million broken inputs (hours)      make soak   an hour at half of the highest rate
 # make docs    the tables of the documents and the grammar for editors, from the language's own tables
 # Each is sufficient alone: the first run makes .venv, later ones start at once.
 
@@ -11,7 +12,7 @@ sources := querylang runtime spark_backend ensue tests benchmarks tools
 # Packages are installed without bytecode: a process that may not write it compiles all that it imports, every time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint bench docs lock format clean
+.PHONY: demo test lint bench torture soak docs lock format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.ready
@@ -28,6 +29,14 @@ lint: .venv/.ready
 
 bench: .venv/.ready
 	@$(python) -m benchmarks
+
+torture: .venv/.ready
+	@$(python) -m tests.torture $(TORTURE)
+	@$(python) -m tests.torture.deployments
+	@$(python) -m tests.torture.hostile
+
+soak: .venv/.ready
+	@$(python) -m tests.torture.soak $(SOAK)
 
 docs: .venv/.ready
 	@$(python) tools/editors.py

@@ -1,0 +1,141 @@
+"""`make torture`: kill a job many times while records and control events arrive; compare it with a replay.
+
+Prints one line of figures. Ends with exit code 1 if the results differ, or if a reader saw something that may not be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.torture.answers import Control, replayed, written
+from tests.torture.project import write_project
+from tests.torture.readers import ConcurrentReader
+from tests.torture.streams import SECOND, START, Source, random_sources, write_next
+from tests.torture.victims import Victim
+
+WAYS = ("driver", "worker", "group")
+LEEWAYS = (
+    "SetDelayedEventsLeeway(3.0, 1.0)",
+    "SetDelayedEventsLeeway(infinity, 0.0)",
+    "SetDelayedEventsLeeway(10.0, 10.0)",
+)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a torture has seen."""
+
+    kills: int = 0
+    runs: int = 0
+    records: int = 0
+    files: int = 0
+    controls: int = 0
+    matches: int = 0
+    scans: int = 0
+    problems: tuple[str, ...] = ()
+
+    def line(self, seed: int, seconds: float) -> str:
+        """For people."""
+        return (
+            f"torture: seed {seed}: {self.kills} kills in {self.runs} runs, {self.records} records in {self.files} files,"
+            f" {self.controls} control events, {self.matches} matches, {self.scans} reads of all sinks,"
+            f" {len(self.problems)} problems, {seconds:.0f} s"
+        )
+
+
+def torture(folder: Path, *, kills: int, seed: int, rows: int, longest_life: float = 25.0) -> Figures:
+    """Kill a job `kills` times, let it end, and compare; every random choice comes from `seed`."""
+    chooser = random.Random(seed)
+    sources = random_sources(chooser, rows)
+    deployment = write_project(chooser, folder, sources)
+    controls: list[Control] = []
+    figures = Figures(records=rows)
+    longest = max(1, rows // (len(sources) * max(1, kills) * 2))
+    with ConcurrentReader(folder / "out") as reader:
+        while figures.kills < kills:
+            figures.runs += 1
+            victim = Victim.start(deployment)
+            life = chooser.choice(
+                (chooser.uniform(0, 3), chooser.uniform(3, longest_life), chooser.uniform(3, longest_life))
+            )
+            _live(chooser, folder, sources, controls, victim, life, longest)
+            figures.kills += victim.is_running
+            victim.kill(chooser.choice(WAYS))
+            if victim.is_running:  # a worker was killed: the job must continue, or stop in order
+                _live(chooser, folder, sources, controls, victim, chooser.uniform(0, 5), longest)
+                victim.end()
+        for source in sources:
+            while write_next(chooser, folder / source.name, source, rows):
+                pass
+        figures.runs += 1
+        code = Victim.start(deployment, "--once", "--flush").finish(900)
+    figures.files = sum(len(source.files) for source in sources)
+    figures.controls, figures.scans = len(controls), reader.scans
+    found = list(reader.problems)
+    if code:
+        found.append(f"the last run ended with exit code {code}: {(folder / 'run.log').read_text()[-2000:]}")
+    else:
+        answer, expected = written(folder / "out"), replayed(folder / "torture.query", sources, controls)
+        figures.matches = expected.matches.total()
+        found += answer.differences(expected)
+    figures.problems = tuple(found)
+    return figures
+
+
+def _live(
+    chooser: random.Random,
+    folder: Path,
+    sources: list[Source],
+    controls: list[Control],
+    victim: Victim,
+    seconds: float,
+    longest: int,
+) -> None:
+    """Write files and control events at random moments while a job runs."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and victim.is_running:
+        time.sleep(min(chooser.uniform(0, 1.5), max(0.0, end - time.monotonic())))
+        source = chooser.choice(sources)
+        write_next(chooser, folder / source.name, source, longest)
+        if chooser.random() < 0.05:
+            _write_control(chooser, folder / "control", sources, controls)
+
+
+def _write_control(chooser: random.Random, folder: Path, sources: list[Source], controls: list[Control]) -> None:
+    """One control event at the furthest arrival that was written, so that no clock is beyond it."""
+    furthest = max((rows[-1].at for source in sources for _, rows in source.files), default=START)
+    name = f"{len(controls):05}.csv"
+    control = Control(furthest, chooser.choice(LEEWAYS), name)
+    draft = folder / f".{name}.draft"
+    draft.write_text(f'at,event\n{control.at / SECOND!r},"{control.text}"\n')
+    draft.replace(folder / name)
+    controls.append(control)
+
+
+def main() -> int:
+    """Runs what the arguments say."""
+    parser = argparse.ArgumentParser(prog="torture", description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="keep everything there")
+    given = parser.parse_args()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        folder = given.folder or Path(temporary) / "job [x] a*b"
+        folder.mkdir(parents=True)
+        figures = torture(folder, kills=given.kills, seed=given.seed, rows=given.rows)
+    print(figures.line(given.seed, time.monotonic() - started))
+    for problem in figures.problems:
+        print(f"  {problem}")
+    return 1 if figures.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What a job has written, what a replay of the same records gives, and where the two differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+
+import ensue
+from tests.torture.streams import SECOND, Source
+
+Comparable = Counter[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A control event: its arrival in µs, its text, and the file that it is in."""
+
+    at: int
+    text: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Everything that comes out, as multisets that can be compared."""
+
+    matches: Comparable
+    outputs: Comparable
+    discarded: Comparable
+    ledger: Comparable
+
+    def differences(self, expected: Answers) -> list[str]:
+        """One line per kind of result that differs, with an example each way."""
+        found = []
+        for kind in ("matches", "outputs", "discarded", "ledger"):
+            here, there = getattr(self, kind), getattr(expected, kind)
+            for word, only in (("too many", here - there), ("missing", there - here)):
+                if only:
+                    found.append(f"{kind}: {only.total()} {word} of {there.total()}: {sorted(only, key=str)[:2]}")
+        return found
+
+
+def written(folder: Path) -> Answers:
+    """What the sinks of a job hold."""
+    matches: Comparable = Counter()
+    for path in (folder / "matches").rglob("*.parquet"):
+        matches.update(_matches(pa.parquet.ParquetFile(path).read()))
+    return Answers(
+        matches,
+        _outputs(_table(folder / "output")),
+        _discarded(_table(folder / "discarded")),
+        _ledger(_table(folder / "ledger")),
+    )
+
+
+def replayed(queries: Path, sources: list[Source], controls: list[Control]) -> Answers:
+    """What a replay of all records gives, in order of arrival, sources by name, files as they were read."""
+    rows = []
+    for rank, source in enumerate(sorted(sources, key=lambda item: item.name)):
+        prefix = f"{source.name}/" if len(sources) > 1 else ""
+        for file, (name, records) in enumerate(source.files):
+            for offset, row in enumerate(records, 1):
+                where = {"source": f"{prefix}{name}", "partition": 0, "offset": offset}
+                rows.append(((row.at, rank, file, offset), {**row.cells, **where}))
+    for number, control in enumerate(controls):
+        cells = {"at": control.at / SECOND, "event": control.text, "source": control.file, "offset": 1, "partition": 0}
+        rows.append(((control.at, len(sources), number, 1), cells))
+    path = queries.with_name("replay.jsonl")
+    path.write_text("".join(json.dumps(cells) + "\n" for _, cells in sorted(rows, key=lambda item: item[0])))
+    results = ensue.replay(queries, path, source_time="ts").results
+    matches: Comparable = Counter()
+    for table in results.matches.values():
+        matches.update(_matches(table))
+    assert results.discarded is not None
+    return Answers(matches, _outputs(results.outputs), _discarded(results.discarded), _ledger(results.ledger))
+
+
+def _table(folder: Path) -> pa.Table:
+    files = [pa.parquet.ParquetFile(path).read() for path in sorted(folder.rglob("*.parquet"))]
+    return pa.concat_tables(files, promote_options="permissive") if files else pa.table({})
+
+
+def _matches(table: pa.Table) -> Comparable:
+    """Everything of each match; a job writes a column per name of the pattern, a replay has two structs."""
+    names = [name for name in table.column_names if not name.startswith("_")]
+    return Counter(_frozen(_flat(row)) for row in table.select(names).to_pylist())
+
+
+def _outputs(table: pa.Table) -> Comparable:
+    names = ["kind", "channel", "text", "query", "time", "match_id"]
+    rows = table.select(names).to_pylist() if len(table) else []
+    return Counter(_frozen(row) for row in rows if row["kind"] != "control")
+
+
+def _discarded(table: pa.Table) -> Comparable:
+    rows = table.to_pylist()
+    names = [
+        name
+        for name in ("query", "reason", "source", "offset", "arrival", "source_time", "bound")
+        if rows and name in rows[0]
+    ]
+    return Counter(_frozen({name: row[name] for name in names}) for row in rows)
+
+
+def _ledger(table: pa.Table) -> Comparable:
+    total: Comparable = Counter()
+    for row in table.to_pylist():
+        total[row["query"], row["what"]] += row["count"]
+    return Counter({key: count for key, count in total.items() if count})
+
+
+def _frozen(value: Any) -> Any:
+    match value:
+        case dict():
+            return tuple((key, _frozen(item)) for key, item in sorted(value.items()))
+        case list():
+            return tuple(map(_frozen, value))
+        case pd.Timestamp():
+            return value.isoformat()
+        case _:
+            return value
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row.pop("members", {}), **row.pop("points", {}), **row}

@@ -1,0 +1,284 @@
+"""What is broken, how, and what it is given to: query texts, tables, deployment files, control events, saved state."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+import ensue
+from querylang.load import compile_text
+from runtime.reading.tables import read_arrivals
+from spark_backend.job.settings import load_deployment
+from spark_backend.operator.bucket_state import open_state
+from spark_backend.operator.step import run_step
+from spark_backend.wire.packed_rows import pack_arrivals
+from spark_backend.wire.program import Program
+
+ROOT = Path(__file__).resolve().parents[2]
+QUERY = """\
+@TimeFrom("ts")
+event A { string k; integer v; decimal d; sequence<float> s; float ts; }
+inputs { A() key k within 20.0 wait 2.0; }
+find A as a -> A as b where b.v > a.v { print a.k + b.d.toString(); }
+"""
+TROUBLES = (
+    *(
+        b"\x00",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"\xed\xa0\x80",
+        b"\x1b[2J",
+        b"\xe2\x80\xae",
+        b"\r",
+        b"\n",
+        b'"',
+        b"'",
+        b"\\",
+        b",",
+    ),
+    *(b"1e308", b"-1e308", b"1e99999999999999999999", b"9" * 400, b"18446744073709551615", b"-9223372036854775809"),
+    *(b"NaN", b"sNaN", b"infinity", b"-0.0", b"null", b"true", b"2024-02-30T25:61:61Z", b"9" * 5_000, b"." * 5_000),
+    *(
+        b"(" * 500,
+        b"[" * 5_000,
+        b"{" * 5_000,
+        b'{"a":' * 2_000,
+        b"[[" * 5_000,
+        b"A(" * 500,
+        b"-" * 3_000,
+        b"&a [*a]",
+        b"!!timestamp x",
+    ),
+    *(
+        b"${HOME}",
+        b"../",
+        b"*",
+        b"a" * 300,
+        b";" * 1_000,
+        b"/*",
+        b"//",
+        b"\\u0000",
+        b"\\ud800",
+        b"&a ",
+        b"*a ",
+        b"<<: *a",
+        b"? ",
+        b"- " * 300,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """Whole inputs, what breaks them, and what reads them."""
+
+    samples: tuple[bytes, ...]
+    run: Callable[[bytes], object]
+
+    def make(self, chooser: random.Random) -> bytes:
+        """A broken input; the same chooser makes the same one."""
+        return broken(chooser, self.samples)
+
+
+def broken(chooser: random.Random, samples: tuple[bytes, ...]) -> bytes:
+    """A sample after one to six random changes."""
+    data = chooser.choice(samples)
+    for _ in range(chooser.choice((1, 1, 1, 2, 3, 6))):
+        start = chooser.randrange(len(data) + 1)
+        end = min(len(data), start + chooser.choice((1, 1, 2, 5, 20, 100)))
+        match chooser.randrange(9):
+            case 0:  # remove
+                data = data[:start] + data[end:]
+            case 1:  # repeat
+                data = data[:end] + data[start:end] * chooser.choice((1, 2, 50, 1000)) + data[end:]
+            case 2:  # change bits
+                data = data[:start] + bytes(byte ^ 1 << chooser.randrange(8) for byte in data[start:end]) + data[end:]
+            case 3 | 4 | 5:  # trouble
+                data = data[:start] + chooser.choice(TROUBLES) + data[chooser.choice((start, end)) :]
+            case 6:  # cut
+                data = data[:start]
+            case 7:  # a piece of another
+                other = chooser.choice(samples)
+                place = chooser.randrange(len(other) + 1)
+                data = data[:start] + other[place : place + 80] + data[end:]
+            case _:  # bytes
+                data = data[:start] + chooser.randbytes(chooser.choice((1, 4, 30))) + data[end:]
+    return data[:2_000_000]
+
+
+def query_texts() -> Attack:
+    """Query files."""
+    cases = (ROOT / "tests" / "querylang" / "legal.cases").read_text("utf-8").split("\n=== ")
+    events = cases[1].partition("\n")[2]
+    texts = [events + case.partition("\n")[2] for case in cases[2:]]
+    texts += [path.read_text("utf-8") for path in sorted((ROOT / "queries").rglob("*.query"))]
+    return Attack((QUERY.encode(), *(text.encode() for text in texts)), _compile)
+
+
+def _compile(data: bytes) -> None:
+    path = Path("attack.query")
+    path.write_bytes(data)
+    ensue.load(path)
+
+
+def _rows() -> list[dict[str, object]]:
+    return [
+        {
+            "at": f"2024-01-01T10:00:{n:02}Z",
+            "event": "A",
+            "k": "xyz"[n % 3],
+            "v": n % 7,
+            "d": "1.50",
+            "s": "[1.0,2.5]",
+            "ts": 1704103200.0 + n,
+        }
+        for n in range(12)
+    ]
+
+
+def csv_tables() -> Attack:
+    """CSV files."""
+    rows = _rows()
+    lines = [
+        ",".join(rows[0]),
+        *(",".join(f'"{value}"' if name == "s" else str(value) for name, value in row.items()) for row in rows),
+    ]
+    return Attack(("\n".join(lines).encode(), "\r\n".join(lines).encode()), _replay("attack.csv"))
+
+
+def json_tables() -> Attack:
+    """JSON lines."""
+    native = [{**row, "s": [1.0, 2.5], "d": 1.5} for row in _rows()]
+    return Attack(
+        ("\n".join(map(json.dumps, _rows())).encode(), "\n".join(map(json.dumps, native)).encode()),
+        _replay("attack.jsonl"),
+    )
+
+
+def parquet_tables() -> Attack:
+    """Parquet files."""
+    made = []
+    rows = [{**row, "s": [1.0, 2.5], "d": Decimal("1.50")} for row in _rows()]
+    for compression in ("none", "snappy"):
+        sink = io.BytesIO()
+        pa.parquet.write_table(pa.Table.from_pylist(rows), sink, compression=compression)
+        made.append(sink.getvalue())
+    return Attack(tuple(made), _replay("attack.parquet"))
+
+
+def _replay(name: str) -> Callable[[bytes], object]:
+    loaded = ensue.load(QUERY)
+
+    def run(data: bytes) -> None:
+        path = Path(name)
+        path.write_bytes(data)
+        result = ensue.replay(loaded, path)
+        received = result.ledger.query("what == 'received'")["count"].sum()
+        beside = ("received", "before_clock", "late_by_idle", "lost", "forgotten_keys")
+        assert received == result.ledger[~result.ledger["what"].isin(beside)]["count"].sum(), (
+            "the ledger does not add up"
+        )
+
+    return run
+
+
+def control_events() -> Attack:
+    """Control events, event texts and JSON in the column `event`."""
+    texts = (
+        *("SetDelayedEventsLeeway(300.0, 10.0)", "com.apama.queries.SetDelayedEventsLeeway(infinity, 0.0)"),
+        *(
+            'Heartbeat("A", 1704103200.0)',
+            'Heartbeat("A", "2024-01-01T10:00:00Z")',
+            'A("x", 1, 1.5d, [1.0], 1704103200.0)',
+        ),
+        *('{"Heartbeat": ["A", 1704103200]}', '{"Heartbeat": {"event": "A", "time": 1704103200}}', '{"A": ["x", 1]}'),
+    )
+    loaded = ensue.load(QUERY)
+
+    def run(data: bytes) -> None:
+        event = (
+            data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
+            if data.isascii()
+            else data.decode("utf-8", "replace")
+        )
+        rows = [
+            {"at": 1704103200.0, "event": event},
+            {"at": 1704103201.0, "event": 'A("x", 1, 1.5d, [1.0], 1704103200.0)'},
+        ]
+        ensue.replay(loaded, rows)
+
+    return Attack(tuple(text.encode() for text in texts), run)
+
+
+def deployments() -> Attack:
+    """Deployment files."""
+    text = """\
+name: cards
+queries: [attack.query]
+sources:
+  a: {format: csv, path: ., event: A, arrival: at, options: {maxFilesPerTrigger: 1}}
+  b: {format: json, path: ., ordering: {policy: stream_analytics, late: 5s, over: [k]}}
+control: {format: json, path: control}
+sinks:
+  matches: {format: parquet, path: out/matches}
+clock: arrival
+buckets: 4
+trigger: 1 second
+checkpoint: state
+parameters: {Q: {eu: {least: 10.0, tags: ["a", "b"]}, us: {least: 50.0}}}
+"""
+    more = (ROOT / "queries" / "flights" / "flights.yaml").read_bytes()
+
+    def run(data: bytes) -> None:
+        path = Path("attack.yaml")
+        path.write_bytes(data)
+        load_deployment(path, {"HOME": "secret"})
+
+    return Attack((more, text.encode()), _ignoring_refusal_of_sample(run))
+
+
+def _ignoring_refusal_of_sample(run: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    """The samples' folders do not exist, which is a mistake like any other."""
+
+    def wrapped(data: bytes) -> None:
+        with suppress(ensue.EnsueError):
+            run(data)
+
+    return wrapped
+
+
+def states() -> Attack:
+    """State of a bucket: with windows, pending events and waits."""
+    Path("state.csv").write_bytes(csv_tables().samples[0])
+    plan = compile_text(QUERY).plan
+    program = Program.of(plan, buckets=1)
+    packed = pack_arrivals(read_arrivals("state.csv", plan), program.groups(), program.buckets)
+    step = run_step(program, 0, None, [packed.column(1)[0].as_py()], 1_704_103_300_000)
+
+    def run(data: bytes) -> None:
+        state = open_state(program, 0, data)
+        for each in state.engines:
+            each.flush()
+
+    return Attack((step.state,), run)
+
+
+ATTACKS: Mapping[str, Callable[[], Attack]] = {
+    "query": query_texts,
+    "csv": csv_tables,
+    "json": json_tables,
+    "parquet": parquet_tables,
+    "control": control_events,
+    "deployment": deployments,
+    "state": states,
+}
+WEIGHTS = {"query": 30, "csv": 15, "json": 15, "parquet": 10, "control": 15, "deployment": 10, "state": 5}

@@ -1,0 +1,138 @@
+"""Random event streams of several sources, cut into files: ties, bursts, late and unreadable records, odd names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+
+KEYS = ("s1", "s2", "s3", "zwölf", "a b", "=x", "[7]", "%41", "", "∞")
+FOLDERS = ("", "", "", "sub [1]", "day=1", "a b")
+NAMES = ("{n}", "{n}", "part {n}", "x[{n}]", "{n}#a", "%41-{n}", "{{{n}}}", "{n}:00", "back\\{n}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record: its arrival in µs, and its cells as text or numbers.
+
+    number: the same in no other record of the stream
+    """
+
+    number: int
+    at: int
+    cells: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Source:
+    """One source of a job.
+
+    format: of its files
+    event: all its records have this type; None = they say it
+    rows: in order of arrival
+    files: what was written, in the order in which it is read: name and rows
+    """
+
+    name: str
+    format: str
+    event: str | None
+    rows: list[Row]
+    files: list[tuple[str, list[Row]]] = field(default_factory=list)
+
+
+def random_sources(chooser: random.Random, rows: int) -> list[Source]:
+    """Two sources of A and B, and one of C alone, which is slower."""
+    moments = list(_moments(chooser, rows))
+    sources = [
+        Source("east", "csv", None, []),
+        Source("west", "json", "B", []),
+        Source("tide", "csv", "C", []),
+    ]
+    for number, at in enumerate(moments):
+        source = chooser.choices(sources, (5, 4, 1))[0]
+        source.rows.append(Row(number, at, _cells(chooser, source, number, at)))
+    return sources
+
+
+def _moments(chooser: random.Random, rows: int) -> Iterator[int]:
+    """Arrival times that never decrease: many ties, bursts, silence."""
+    at = START
+    for _ in range(rows):
+        yield at
+        at += chooser.choice((0, 0, 0, 1, 1_000, 100_000, 250_000, SECOND, SECOND, chooser.choice((0, 0, 8 * SECOND))))
+
+
+def _cells(chooser: random.Random, source: Source, number: int, at: int) -> dict[str, Any]:
+    late = chooser.choice((0, 0, 0, 1, SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND, 12 * SECOND, -SECOND))
+    ts = (at - late) / SECOND
+    event = source.event or chooser.choice("AAB")
+    cells = {
+        "at": at / SECOND,
+        "event": event,
+        "k": chooser.choice(KEYS),
+        "v": chooser.randrange(100),
+        "n": number,
+        "ts": ts,
+    }
+    match chooser.randrange(60):
+        case 0:
+            cells["v"] = "oops"
+        case 1 if source.event is None:
+            cells["event"] = "Unknown"
+        case 2:
+            cells["k"] = None
+    return cells
+
+
+def write_next(chooser: random.Random, folder: Path, source: Source, longest: int) -> Path | None:
+    """Write the next rows of a source as one file, visible at once; None = all rows are written."""
+    written = sum(len(rows) for _, rows in source.files)
+    rows = source.rows[written : written + chooser.randint(1, longest)]
+    if not rows:
+        return None
+    stem = chooser.choice(NAMES).format(n=len(source.files))
+    name = str(Path(chooser.choice(FOLDERS)) / f"{stem}.{source.format}")
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(_as_csv(source, rows) if source.format == "csv" else _as_json(source, rows), encoding="utf-8")
+    draft.replace(path)
+    source.files.append((name, rows))
+    return path
+
+
+def _columns(source: Source) -> list[str]:
+    return ["at", *(["event"] if source.event is None else []), "k", "v", "n", "ts"]
+
+
+def _as_csv(source: Source, rows: list[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_MINIMAL, lineterminator="\n")
+    writer.writerow(_columns(source))
+    for row in rows:
+        cells = [row.cells[name] for name in _columns(source)]
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(["" if cell is None else cell for cell in cells])
+        # an empty cell is null, a quoted one is empty text
+        text.write(line.getvalue() if row.cells["k"] != "" else _with_quotes(source, cells))
+    return text.getvalue()
+
+
+def _with_quotes(source: Source, cells: list[Any]) -> str:
+    quoted = ['""' if name == "k" else str(cell) for name, cell in zip(_columns(source), cells, strict=True)]
+    return ",".join(quoted) + "\n"
+
+
+def _as_json(source: Source, rows: list[Row]) -> str:
+    hidden = set() if source.event is None else {"event"}
+    return "".join(
+        json.dumps({name: row.cells[name] for name in row.cells if name not in hidden}) + "\n" for row in rows
+    )
