@@ -63,10 +63,11 @@ def arrivals(plan: Plan, count: int, keys: int, first: int) -> Arrivals:
         "_kind": pa.array(made["kind"], pa.int16()),
         "_arrival": made["at"],
         "_source": source,
-        "_partition": pa.array(np.zeros(count, np.int32)),
+        "_partition": np.zeros(count, np.int64),
         "_offset": made["offset"],
         "_source_time": made["ts"],
         "_text": pa.nulls(count, pa.string()),
+        "_place": np.zeros(count, np.int64),
         "k:integer": made["k"],
         "v:float": made["v"],
     }
