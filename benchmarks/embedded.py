@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -11,6 +13,7 @@ from benchmarks import events
 from querylang.plan.model import Plan
 from runtime.engine import query_runner
 from runtime.engine.engine import Engine
+from runtime.results.match_table import Matched
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +30,13 @@ class Embedded:
 
 
 def measure(count: int, keys: int, batches: int, plan: Plan | None = None) -> Embedded:
-    """`plan` None: the query of `benchmarks.events`. `to_matches`: every match as the row numbers of its members; `to_table`: as a table with identity and payload."""
+    """`plan` None: the query of `benchmarks.events`. `to_matches`: every match as the row numbers of its members; `to_table`: as a table in order, with identity and payload."""
     plan = plan or events.plan()
     engine = Engine(plan, matcher="kernel")
     whole: list[float] = []
     gathering: list[float] = []
     matches = 0
-    module: Any = query_runner  # a stopwatch is put around one of its functions
-    make_table = module.match_table
-
-    def timed(*arguments: Any) -> Any:
-        started = perf_counter()
-        table = make_table(*arguments)
-        gathering.append(perf_counter() - started)
-        return table
-
-    module.match_table = timed
-    try:
+    with _stopwatch(query_runner, "match_table", gathering), _stopwatch(Matched, "by_step", gathering):
         for batch in range(batches):
             arrivals = events.arrivals(plan, count, keys, batch * count)
             gathering.append(0.0)
@@ -51,8 +44,6 @@ def measure(count: int, keys: int, batches: int, plan: Plan | None = None) -> Em
             results = engine.process(arrivals)
             whole.append(perf_counter() - started)
             matches = sum(table.num_rows for table in results.matches.values())
-    finally:
-        module.match_table = make_table
     spent = [total - table for total, table in zip(whole, _per_batch(gathering), strict=True)]
     state = engine.snapshot()
     return Embedded(
@@ -64,6 +55,24 @@ def measure(count: int, keys: int, batches: int, plan: Plan | None = None) -> Em
         state_bytes=len(state),
         kept_events=engine.retained(),
     )
+
+
+@contextmanager
+def _stopwatch(owner: Any, name: str, times: list[float]) -> Iterator[None]:
+    """Every call of a function or method appends its time, in seconds."""
+    own = getattr(owner, name)
+
+    def timed(*arguments: Any) -> Any:
+        started = perf_counter()
+        result = own(*arguments)
+        times.append(perf_counter() - started)
+        return result
+
+    setattr(owner, name, timed)
+    try:
+        yield
+    finally:
+        setattr(owner, name, own)
 
 
 def significant(number: float) -> float:
