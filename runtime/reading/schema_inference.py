@@ -15,6 +15,7 @@ from querylang.plan.library import DECIMAL_PLACES
 from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
+from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, STANDARD, TYPE, ColumnNames, with_names
 from runtime.reading.conversion import NO_PLAN, convert, is_time
 from runtime.reading.files import read_raw
@@ -37,6 +38,7 @@ def infer_schemas(*tables: Any, names: ColumnNames = STANDARD, event: str = "") 
     declared = _declared({ARRIVAL: names.arrival, TYPE: names.type, SOURCE_TIME: names.source_time})
     for table in tables:
         raw = with_names(read_raw(table, None, Asked(max_record=names.max_record)), names.of_roles)
+        raw, _ = without_broken_text(raw, raw.names)
         for name, rows in _rows_by_type(raw, names.type or TYPE, event):
             fields = found.setdefault(name, {})
             for field, type_ in _inferred(raw, rows, declared):

@@ -218,12 +218,9 @@ def _parse(data: bytes, header: Sequence[str], chosen: Sequence[str]) -> pa.Tabl
             null_values=[""],
         ),
     )
-    return pa.table([_decoded(column) for column in table.columns], names=chosen)
+    return pa.table([_as_text(column) for column in table.columns], names=chosen)
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    try:
-        return pc.cast(column, pa.string())
-    except pa.ArrowInvalid:  # a cell is not UTF-8: show replacement characters
-        cells = [None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()]
-        return pa.chunked_array([pa.array(cells, pa.string())])
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same bytes as text, UTF-8 or not: `broken_text` looks at those that are needed."""
+    return pc.cast(column, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))

@@ -94,12 +94,24 @@ def cell_of(cell: pa.Scalar) -> Any:
     """A cell as a Python value; what Python cannot represent, such as some dates, as text."""
     try:
         return cell.as_py()
+    except UnicodeDecodeError:
+        return _broken_text(cell)
     except (OverflowError, ValueError):
         pass
     try:
         return cell.cast(pa.string()).as_py()
     except pa.ArrowException:
         return f"a {cell.type}"
+
+
+def _broken_text(cell: pa.Scalar) -> str:
+    r"""A cell with text that is not UTF-8: its other bytes as `\xff`."""
+    if isinstance(cell, pa.DictionaryScalar):
+        return str(cell_of(cell.value))
+    if pa.types.is_nested(cell.type) or pa.types.is_run_end_encoded(cell.type):
+        return f"a {cell.type}"
+    text: bytes = cell.cast(pa.large_binary()).as_py()
+    return text.decode("utf-8", "backslashreplace")
 
 
 def cell_text(cell: pa.Scalar) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 
@@ -137,9 +138,73 @@ def test_lines_may_end_in_any_way(tmp_path: Path, end: str) -> None:
     assert read_arrivals(tmp_path / "e.csv", ONE).table.column("id:integer").to_pylist() == [1, 2]
 
 
-def test_bytes_that_are_not_text_spoil_only_their_cell(tmp_path: Path) -> None:
+NOT_UTF8 = pc.CastOptions(pa.string(), allow_invalid_utf8=True)
+
+
+def any_bytes(*cells: bytes | None) -> pa.Array:
+    return pc.cast(pa.array(cells, pa.binary()), options=NOT_UTF8)
+
+
+def texts_of(table: Any) -> tuple[list[int], list[str | None]]:
+    arrivals = read_arrivals(table, ONE)
+    arrivals.table.validate(full=True)
+    return kinds(arrivals), arrivals.table.column("_text").to_pylist()
+
+
+def test_csv_bytes_that_are_not_utf8_make_their_record_malformed(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_bytes(HEADER.encode() + b"1,A,1,1,\xff,1,true\n2,A,1,2,x,1,true\n")
-    assert read_arrivals(tmp_path / "e.csv", ONE).table.column("name:string").to_pylist() == ["�", "x"]
+    found, texts = texts_of(tmp_path / "e.csv")
+    assert found == [RecordKind.MALFORMED, 0]
+    assert texts == ["line 2: '\\\\xff' in 'name' is not UTF-8 text: 1,A,1,1,\ufffd,1,true", None]
+
+
+def test_columns_that_no_query_needs_may_hold_any_bytes(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_bytes(b"note," + HEADER.encode() + b"\xff,1,A,1,1,x,1,true\n")
+    assert texts_of(tmp_path / "e.csv") == ([0], [None])
+
+
+ROWS = {"at": [1, 2, 3], "event": ["A"] * 3, "ts": [1, 2, 3], "id": [1, 2, 3], "v": [1.0] * 3, "ok": [True] * 3}
+BROKEN = any_bytes(b"x", b"h\xffi", b"y")
+SHOWN = """row 2: 'h\\\\xffi' in 'name' is not UTF-8 text: {"at": 2, "event": "A", "ts": 2, "id": 2, "v": 1.0, "ok": true, """
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        BROKEN,
+        pc.cast(BROKEN, options=pc.CastOptions(pa.large_string(), allow_invalid_utf8=True)),
+        pc.cast(BROKEN, options=pc.CastOptions(pa.string_view(), allow_invalid_utf8=True)),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), BROKEN),
+        pa.chunked_array([BROKEN[:1], BROKEN[1:]]),
+    ],
+    ids=lambda names: str(names.type),
+)
+def test_text_in_memory_that_is_not_utf8_makes_its_row_malformed(names: pa.Array) -> None:
+    found, texts = texts_of(pa.table(ROWS | {"name": names}))
+    assert found == [0, RecordKind.MALFORMED, 0]
+    assert texts == [None, SHOWN + '"name": "h\\\\xffi"}', None]
+
+
+def test_text_of_parquet_that_is_not_utf8_makes_its_row_malformed(tmp_path: Path) -> None:
+    for name, column in {"name": BROKEN, "event": any_bytes(b"A", b"A\xff", b"A")}.items():
+        table = pa.table(ROWS | {"name": ["x"] * 3} | {name: column})
+        pa.parquet.write_table(table, tmp_path / "e.parquet")
+        found, texts = texts_of(tmp_path / "e.parquet")
+        assert found == [0, RecordKind.MALFORMED, 0]
+        assert f"in '{name}' is not UTF-8 text" in str(texts[1])
+        assert "A" in infer_schemas(tmp_path / "e.parquet")
+
+
+@pytest.mark.parametrize("type_", ["sequence<string>", "dictionary<string, integer>", "C"])
+def test_text_inside_of_values_that_is_not_utf8_makes_the_row_malformed(type_: str) -> None:
+    text = f"event A {{ {type_} x; }} event C {{ string s; }} inputs {{ A() within 9.0; }} find A as a"
+    parts = {
+        "sequence<string>": pa.ListArray.from_arrays([0, 0, 3], BROKEN),
+        "dictionary<string, integer>": pa.MapArray.from_arrays([0, 0, 3], BROKEN, pa.array([1, 2, 3])),
+        "C": pa.StructArray.from_arrays([any_bytes(b"x", b"\xff")], ["s"]),
+    }
+    arrivals = read_arrivals(pa.table({"at": [1, 2], "event": ["A", "A"], "x": parts[type_]}), compile_text(text).plan)
+    assert kinds(arrivals) == [0, RecordKind.MALFORMED]
 
 
 def test_ticks_controls_and_unknown_types(tmp_path: Path) -> None:

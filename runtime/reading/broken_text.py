@@ -1,0 +1,112 @@
+"""Text that is not UTF-8: columns of tables may hold any bytes as text, and no reader looks at them.
+
+Such a cell is not a value. If it were taken with replacement characters, different keys could
+become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.errors import InputError
+from runtime.reading.formats.raw_table import RawTable, one_line, plain_array
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCell:
+    """A cell whose text is not UTF-8.
+
+    row: from 0
+    reason: for people: the text, the column, and what is wrong
+    """
+
+    row: int
+    reason: str
+
+
+def without_broken_text(raw: RawTable, names: Collection[str]) -> tuple[RawTable, Sequence[BrokenCell]]:
+    """The table with null in place of text that is not UTF-8, and where that was.
+
+    names: the columns that are looked at, if the table has them
+    Raises InputError for a column in memory that is damaged otherwise.
+    """
+    columns = raw.columns
+    cells: list[BrokenCell] = []
+    for position, name in enumerate(raw.names):
+        if name not in names or _is_sound(columns.column(position)):
+            continue
+        column = raw.column(name)
+        broken = _broken_rows(column)
+        rows = np.flatnonzero(broken).tolist()
+        cells += [BrokenCell(row, f"{raw.shown(name, row)} in {name!r} is not UTF-8 text") for row in rows]
+        taken = column.take(pa.array(np.arange(len(column)), mask=broken))
+        _check(taken, raw.name)
+        columns = columns.set_column(position, name, taken)
+    return (replace(raw, columns=columns), cells) if cells or columns is not raw.columns else (raw, [])
+
+
+def _is_sound(column: pa.ChunkedArray) -> bool:
+    """Whether all text of a column is UTF-8: one pass over it, or over a dictionary's values."""
+    if not _has_text(column.type):
+        return True
+    try:
+        for chunk in column.chunks:
+            (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _check(column: pa.Array, table: str) -> None:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{table}: a column is damaged: {one_line(error)}") from None
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _has_text(kind.value_type)
+    return _is_string(kind) or any(_has_text(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _broken_rows(column: pa.Array) -> NDArray[np.bool_]:
+    """By row: whether text in it is not UTF-8. Called only for columns where there is such a row."""
+    column = plain_array(column)
+    kind = column.type
+    broken = np.zeros(len(column), np.bool_)
+    if _is_string(kind):
+        cells = pc.cast(column, pa.large_binary()).to_pylist()
+        return np.array([cell is not None and not _is_utf8(cell) for cell in cells], np.bool_)
+    if pa.types.is_struct(kind):
+        for part in column.flatten():
+            broken |= _broken_rows(part)
+    elif _is_list(kind):
+        parents = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
+        broken[parents[_broken_rows(column.flatten())]] = True
+    elif pa.types.is_map(kind):
+        entries = column.view(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+        return _broken_rows(entries)
+    return broken
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
