@@ -1,77 +1,102 @@
-"""Decorators that compile functions over arrays to machine code with numba, once per machine.
+"""Kernels: functions over arrays, run as machine code, or as plain Python if there is little to do.
 
-Compiled code is stored on disk beside the module, or in the user's cache folder if the installation
-is read-only. If neither can be written, every process compiles again. Numba's cache entry is valid
-until the function's own file changes; but the code also contains the kernels that the function
-calls and constants of other modules. So the function's name gets a digest of all these sources.
-Entries of older versions remain on disk, some megabytes, until `make clean`.
+A decorator makes a `Kernel`, and does not load numba. Each call runs the Python function, or the
+machine code that numba makes of it: `runtime.kernel_choice` decides. Both give the same answer.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from contextlib import suppress
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from functools import cached_property, partial, update_wrapper
+from types import FunctionType
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from numba import njit
-
-from runtime.kernel_cache import KernelCache
+from runtime.kernel_choice import Choice, TakesTooLong, setting
+from runtime.kernel_files import is_on_disk
+from runtime.plain_kernels import call_or_give_up, call_plain, checked, longest
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-
-_IMPORTED = re.compile(r"^from runtime\.([\w.]+) import", re.MULTILINE)
-
-
-def sources_digest(folder: Path) -> str:
-    """A digest of all modules below `folder` that define kernels, and of their imports."""
-    sources = {_module_name(path, folder): path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
-    kernels = [source for source in sources.values() if "runtime.compiled" in source]
-    imported = {name for source in kernels for name in _IMPORTED.findall(source)}
-    digest = blake2b(digest_size=8)
-    for name, source in sources.items():
-        if name in imported or source in kernels:
-            digest.update(source.encode())
-    return digest.hexdigest()
+_CHOICE = Choice(setting())
 
 
-def _module_name(path: Path, folder: Path) -> str:
-    """The dotted name below `folder`: `matching.kernel.search`."""
-    return ".".join(path.relative_to(folder).with_suffix("").parts)
+class Kernel(Generic[Parameters, Result]):
+    """A function that runs as machine code or as plain Python.
 
+    function: as it was written; it finds other kernels among its globals
+    options: numba's
+    """
 
-_OPTIONS: dict[str, Any] = {"boundscheck": False, "error_model": "numpy"}
-_DIGEST = sources_digest(Path(__file__).parent)
+    def __init__(self, function: Callable[Parameters, Result], **options: Any) -> None:
+        self.function, self.options = cast(FunctionType, function), options
+        self._is_on_disk = partial(is_on_disk, self.function)
+        self._is_loaded = False
+        update_wrapper(self, function)
 
+    def __call__(self, *arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        """Run it; arguments have no names, as numba wants it."""
+        assert not named, "arguments of kernels are given by position"
+        if not self._is_loaded and _CHOICE.is_plain(longest(arguments), self._is_on_disk):
+            began = _CHOICE.begin(self._is_on_disk)
+            try:
+                call = call_or_give_up if self.called else call_plain
+                return cast(Result, call(self.plain, arguments))
+            except TakesTooLong:
+                pass
+            finally:
+                _CHOICE.end(began)
+        self._is_loaded = True
+        return cast(Result, self.machine_code(*arguments))
 
-def _cached(function: Callable[Parameters, Result], **options: Any) -> Callable[Parameters, Result]:
-    """Compile a function when it is first called, or load it from disk."""
-    function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
-    compiled: Any = njit(**_OPTIONS, **options)(function)
-    with suppress(RuntimeError):  # no folder for the cache is private and can be written
-        compiled._cache = KernelCache(function)  # noqa: SLF001  what `cache=True` does, with numba's own cache
-    return cast(Callable[Parameters, Result], compiled)
+    @cached_property
+    def machine_code(self) -> Any:
+        """Numba's dispatcher."""
+        from runtime.machine_code import dispatcher
+
+        return dispatcher(self._with_kernels(lambda called: called.machine_code), self.options)
+
+    @cached_property
+    def plain(self) -> FunctionType:
+        """The Python function, which calls plain functions in place of kernels.
+
+        A function that calls others may take long, so the time is checked when it is called.
+        """
+        return self._with_kernels(lambda called: checked(called.plain, _CHOICE) if called.called else called.plain)
+
+    @cached_property
+    def called(self) -> dict[str, Kernel[..., Any]]:
+        """The kernels that it calls, by their names among its globals."""
+        known = self.function.__globals__
+        return {name: known[name] for name in self.function.__code__.co_names if isinstance(known.get(name), Kernel)}
+
+    def _with_kernels(self, replaced: Callable[[Kernel[..., Any]], Any]) -> FunctionType:
+        """A copy of the function that finds something else in place of kernels."""
+        function = self.function
+        known = function.__globals__ | {name: replaced(kernel) for name, kernel in self.called.items()}
+        copy = FunctionType(function.__code__, known, function.__name__, function.__defaults__)
+        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+        return copy
+
+    def __reduce__(self) -> str:
+        """To other processes it travels by name."""
+        return self.function.__qualname__
 
 
 def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Compile a function that takes and returns arrays and numbers only."""
-    return _cached(function)
+    """A kernel that takes and returns arrays and numbers only."""
+    return Kernel(function)
 
 
 def borrowing(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Compile a kernel that makes no arrays, without reference counting.
+    """A kernel that makes no arrays: its machine code does not count references.
 
     With reference counting, each access to a tuple of arrays in the innermost loop costs more than
     a step of the search.
     """
-    return _cached(function, _nrt=False)
+    return Kernel(function, _nrt=False)
 
 
 def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Compile a function into its callers, for functions that innermost loops call."""
-    compiled: Callable[Parameters, Result] = njit(inline="always", boundscheck=False, error_model="numpy")(function)
-    return compiled
+    """A kernel that is compiled into its callers, for functions that innermost loops call."""
+    return Kernel(function, inline="always")

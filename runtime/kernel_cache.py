@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import stat
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,25 +16,10 @@ from typing import Any
 from numba.core import caching
 
 from querylang.logger import warn
+from runtime.kernel_files import cache_of_user, is_private
 
 _DIGEST = 32
 """Bytes of a digest."""
-
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
-
-def is_private(path: Path) -> bool:
-    """Whether only this user and root may change what is found at a path.
-
-    A folder above may be open to all if nobody can rename there what belongs to others, as in /tmp.
-    """
-    owners = {0, os.geteuid()}
-    for place in (path, *path.parents):
-        found = place.stat()
-        is_sticky = place != path and bool(found.st_mode & stat.S_ISVTX)
-        if found.st_uid not in owners or (found.st_mode & _OTHERS_MAY_WRITE and not is_sticky):
-            return False
-    return True
 
 
 class _Private:
@@ -63,8 +47,7 @@ class _OfUser(_Private, caching.UserWideCacheLocator):  # type: ignore[misc]
 
     def __init__(self, function: Any, file: str) -> None:
         super().__init__(function, file)
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-        self._cache_path = str(home / "ensue" / self.get_suitable_cache_subpath(file))
+        self._cache_path = str(cache_of_user() / self.get_suitable_cache_subpath(file))
 
 
 class _Kernels(caching.CompileResultCacheImpl):  # type: ignore[misc]

@@ -13,7 +13,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "printable logger source paths errors plan syntax formatter checker compiler parameters load",
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
-    "runtime": "natural_names instants kernel_cache compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
+    "runtime": "natural_names instants kernel_files kernel_cache machine_code kernel_choice plain_kernels compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "durable_files session errors stopping wire operator sources sinks job frames",
     "ensue": "queries parameters data_options table_paths plans rendering result embedded executors spark verify testing commands cli demo",
 }

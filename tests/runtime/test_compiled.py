@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 import runtime
-from runtime.compiled import sources_digest
+from runtime.kernel_files import sources_digest
+
+MODULES = ("compiled", "kernel_cache", "kernel_choice", "kernel_files", "machine_code", "plain_kernels")
+"""What a folder of kernels needs."""
 
 CALLER = """
 from runtime.inner.deeper.called import twice
@@ -37,8 +40,8 @@ CALLED_FILE = "inner/deeper/called.py"
 def package(tmp_path: Path) -> Path:
     folder = tmp_path / "runtime"
     folder.mkdir()
-    for name in ("compiled.py", "kernel_cache.py"):
-        shutil.copy(Path(runtime.__path__[0]) / name, folder)
+    for name in MODULES:
+        shutil.copy(Path(runtime.__path__[0]) / f"{name}.py", folder)
     (folder / "__init__.py").touch()
     (folder / "caller.py").write_text(CALLER)
     (folder / "inner" / "deeper").mkdir(parents=True)
@@ -47,8 +50,10 @@ def package(tmp_path: Path) -> Path:
 
 
 def _answer(package: Path, told: str = "") -> str:
-    code = "from runtime.caller import four_times; print(four_times(3), sum(four_times.stats.cache_hits.values()))"
+    code = "from runtime.caller import four_times; print(four_times(3), {hits})"
+    code = code.format(hits="sum(four_times.machine_code.stats.cache_hits.values())")
     environment = os.environ | {"PYTHONPATH": str(package.parent), "XDG_CACHE_HOME": str(package.parent / "cache")}
+    environment["ENSUE_COMPILE"] = "always"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=package.parent, env=environment, capture_output=True, text=True, check=True)
     assert told in done.stderr

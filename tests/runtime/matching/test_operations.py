@@ -166,7 +166,7 @@ def test_for_one_candidate(operation: Operation) -> None:
     found: list[Value] = []
     for position in range(len(pairs)):
         with np.errstate(all="ignore"):
-            is_known = has_value.py_func(program, 0, np.array([position, position]), stacks)  # type: ignore[attr-defined]
+            is_known = has_value.plain(program, 0, np.array([position, position]), stacks)  # type: ignore[attr-defined]
         value = stacks.floats[0].item() if is_float(operation) else stacks.integers[0].item()
         found.append(value if is_known else None)
     assert list(map(repr, found)) == [repr(expected(operation, code, *pair)) for pair in pairs]
@@ -187,7 +187,7 @@ def test_for_many_candidates_at_once(operation: Operation) -> None:
         lanes.position[:size] = bound + size * np.arange(size)
         lanes.is_left[:size] = 1
         with np.errstate(all="ignore"):
-            run = lookahead._any_holds.py_func  # type: ignore[attr-defined]
+            run = lookahead._any_holds.plain  # type: ignore[attr-defined]
             any_holds = run(program, 0, np.array([-1, bound]), lanes, size)
         results = [expected(operation, code, *pairs[position]) for position in lanes.position[:size]]
         is_left = [value is not None and (is_float(operation) or value != 0) for value in results]
