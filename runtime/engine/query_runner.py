@@ -94,8 +94,9 @@ class QueryRunner:
             carry, matched = self._expired_waits(records, carry, events, found, wanted.records)
         matches, outputs = None, OUTPUT_SCHEMA.empty_table()
         if len(matched):
-            matched = matched.by_step()
-            matches = match_table(parts.plan, self.query, carry.rows.table, carry.admitted.times, matched)
+            keys = carry.rows.keys
+            matched = matched.by_step(keys)
+            matches = match_table(parts.plan, self.query, carry.rows.table, keys, carry.admitted.times, matched)
             if self.query.block:
                 outputs = run_block(parts.plan, self.query, matches, rows.numbers[matched.latest], carry.cut_off)
         outcome = QueryOutcome(

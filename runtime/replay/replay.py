@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals, place_of
-from runtime.columns.keys import plain_columns
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import TableRecords, read_table
+from runtime.results.match_order import match_order
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 CHUNK = 500_000
@@ -169,21 +169,15 @@ def in_order(plan: Plan, results: Results) -> Results:
 
 
 def _sorted_matches(table: pa.Table) -> pa.Table:
-    if _is_in_order(table):
-        return table
-    keys = plain_columns(table.column("key").combine_chunks().flatten())
-    parts = {f"key{place}": column for place, column in enumerate(keys)}
-    columns = {name: table.column(name) for name in ("emitted", "_step", "time", "_rank")}
-    by = ["emitted", "_step", *parts, "time", "_rank"]
-    order = pc.sort_indices(pa.table({**columns, **parts}), sort_keys=[(name, "ascending") for name in by])
-    return table.take(order)
-
-
-def _is_in_order(table: pa.Table) -> bool:
-    """Whether the steps of the matches strictly increase, so that no other column matters."""
     emitted = table.column("emitted").cast(pa.int64()).to_numpy()
-    step = table.column("_step").to_numpy()
-    return bool(((emitted[1:] > emitted[:-1]) | ((emitted[1:] == emitted[:-1]) & (step[1:] > step[:-1]))).all())
+    step, time, rank = (table.column(name).cast(pa.int64()).to_numpy() for name in ("_step", "time", "_rank"))
+    order = match_order(emitted, step, time, rank, lambda rows: _keys_of(table, rows))
+    return table if (order[1:] > order[:-1]).all() else table.take(pa.array(order))
+
+
+def _keys_of(table: pa.Table, rows: NDArray[np.int64]) -> list[pa.Array]:
+    keys = table.column("key").take(pa.array(rows)).combine_chunks()
+    return list(keys.flatten())
 
 
 def _sorted_outputs(plan: Plan, matches: dict[str, pa.Table], outputs: pa.Table) -> pa.Table:

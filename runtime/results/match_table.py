@@ -19,11 +19,11 @@ from runtime.admission.arrays import Waited
 from runtime.admission.outcomes import reason_words
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import hash_keys, key_columns, mix
-from runtime.columns.sorting import stable_order
+from runtime.columns.keys import hash_keys, mix
 from runtime.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
+from runtime.results.match_order import match_order
 from runtime.results.schemas import (
     fields_struct,
     key_struct,
@@ -72,24 +72,36 @@ class Matched:
         pairs = zip(self.selected, other.selected, strict=True)
         return Matched(**parts, selected=tuple(pa.concat_arrays([one, two]) for one, two in pairs))
 
-    def by_step(self) -> Matched:
-        """The same in the order of their steps, which also makes looking up events cheaper."""
-        by_records = not len(self) or self.step.min() >= 0  # records are numbered in order of arrival
-        order = stable_order(self.step) if by_records else stable_order(self.emitted, self.step)
+    def by_step(self, keys: Sequence[pa.Array]) -> Matched:
+        """The same in the order of `match_order`; `keys`: the key columns, by row."""
+        order = match_order(
+            self.emitted, self.step, self.time, self.rank, lambda matches: taken(keys, self.latest[matches])
+        )
         chosen = pa.array(order)
-        columns = {name: getattr(self, name)[order] for name in self._COLUMNS}
+        columns = {name: getattr(self, name).take(order, axis=0) for name in self._COLUMNS}
         return Matched(**columns, selected=tuple(column.take(chosen) for column in self.selected))
 
     def __len__(self) -> int:
         return len(self.latest)
 
 
-def match_table(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, matched: Matched) -> pa.Table:
-    """The matches of one query; `time`: by row of `table`."""
+def taken(columns: Sequence[pa.Array], rows: Integers) -> list[pa.Array]:
+    """These rows of all columns."""
+    chosen = pa.array(rows)
+    return [column.take(chosen) for column in columns]
+
+
+def match_table(
+    plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa.Array], time: Integers, matched: Matched
+) -> pa.Table:
+    """The matches of one query.
+
+    keys: the key columns, by row of `table`
+    time: by row of `table`, µs
+    """
     count = len(matched)
     schema = match_schema(plan, query)
-    latest = pa.array(matched.latest)
-    keys = [key.take(latest) for key in key_columns(table, table.column("_kind").to_numpy(), plan, query)]
+    keys = taken(keys, matched.latest)
     columns = [
         match_ids(query, table, matched, keys),
         pa.repeat(pa.scalar(query.name), count),

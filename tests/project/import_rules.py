@@ -31,7 +31,7 @@ DOORS = {
     "runtime.reading": "cell_parser column_names control_events schema_inference tables",
     "runtime.admission": "arrays interval_edges outcomes per_key query_clocks selection timeline_kinds",
     "runtime.matching": "choose find_every interface kernel.listing trailing_waits windows",
-    "runtime.results": "block_outputs discards json_objects ledger match_table schemas",
+    "runtime.results": "block_outputs discards json_objects ledger match_order match_table schemas",
     "runtime.engine": "engine metrics snapshot",
     "runtime.replay": "loading replay steps",
     "spark_backend.wire": "clock clock_sources container decode file_layouts packed_rows partition_groups program reports source_progress tagged_rows worker_calls",

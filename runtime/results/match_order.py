@@ -1,0 +1,44 @@
+"""The guaranteed order of matches: by step, then key, match time, and candidate (oldest first)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from runtime.columns.keys import plain_columns
+from runtime.columns.sorting import stable_order
+
+Integers = NDArray[np.int64]
+
+
+def match_order(
+    emitted: Integers, step: Integers, time: Integers, rank: Integers, keys_of: Callable[[Integers], Sequence[pa.Array]]
+) -> Integers:
+    """The matches' indexes in their order; by match: as in `runtime.results.schemas.ORDER`, µs.
+
+    keys_of: the key columns of some matches, given by index
+
+    Few matches share a step with another. So keys are looked up, and compared, for those only.
+    """
+    order = np.arange(len(emitted))
+    is_same = emitted[1:] == emitted[:-1]
+    if ((emitted[1:] < emitted[:-1]) | is_same & (step[1:] < step[:-1])).any():
+        order = stable_order(emitted, step)
+        emitted, step = emitted.take(order), step.take(order)
+        is_same = emitted[1:] == emitted[:-1]
+    is_same &= step[1:] == step[:-1]
+    if not is_same.any():
+        return order
+    is_tied = np.append(is_same, False)
+    is_tied[1:] |= is_same
+    tied = np.flatnonzero(is_tied)
+    rows = order[tied]
+    columns = [emitted[tied], step[tied], *plain_columns(keys_of(rows)), time[rows], rank[rows]]
+    by = pa.table({str(place): column for place, column in enumerate(columns)})
+    chosen = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
+    order[tied] = rows[chosen.to_numpy()]
+    return order
