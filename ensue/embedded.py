@@ -11,6 +11,7 @@ from ensue.plans import as_tables, template_for
 from ensue.queries import Queries, load
 from ensue.result import Replay
 from querylang.parameters.instances import with_instances
+from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.timestamps import parse_time
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import parse_orderings
@@ -34,6 +35,10 @@ def replay(
     plan, records = read_ordered(tables, instances, options.columns, parse_orderings(options.ordering))
     plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
     results, figures = measured_replay(plan, records, until=stop, flush=flush)
+    return Replay(plan, records, results, figures, stop, flush, idle_queries(template, plan))
+
+
+def idle_queries(template: Plan, plan: Plan) -> tuple[QueryPlan, ...]:
+    """The queries that have no instance."""
     running = {query.name for query in plan.queries}
-    idle = tuple(query for query in template.queries if query.name not in running)
-    return Replay(plan, records, results, figures, stop, flush, idle)
+    return tuple(query for query in template.queries if query.name not in running)

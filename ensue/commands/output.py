@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from querylang.printable import json_text, one_line, printable
 
 if TYPE_CHECKING:
+    from ensue.replay_to_file import Written
     from ensue.result import Replay
     from querylang.plan.model import QueryPlan
 
@@ -52,7 +53,7 @@ def print_failure() -> None:
     print_error("ensue: this is a failure of Ensue itself, not of your input")
 
 
-def print_warnings(result: Replay) -> None:
+def print_warnings(result: Replay | Written) -> None:
     """What is suspicious in the event tables of a replay."""
     for warning in result.warnings:
         print_error(one_line(f"warning: {warning}"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
 from ensue.commands.output import print_error, print_idle_queries, print_json, print_text, print_warnings
+from ensue.commands.replay_out import replay_to
 from ensue.data_options import DataOptions
 
 if TYPE_CHECKING:
@@ -40,8 +42,17 @@ def replay(
         bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")
     ] = False,
     as_json: Json = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Write the matches to a new file instead: .parquet, .csv, .jsonl."),
+    ] = None,
 ) -> None:
     """Run queries over event tables, in this process."""
+    if out is not None:
+        if format_ not in {Format.TABLE, Format.MATCHES}:
+            raise typer.BadParameter(f"--out writes matches, not {format_.value}")
+        replay_to(file, events, data, out, until=until, flush=not no_flush, as_json=as_json)
+        return
     from ensue import embedded
 
     result = embedded.replay(file, events, data, until=until, flush=not no_flush)

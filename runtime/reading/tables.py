@@ -84,12 +84,20 @@ def iter_arrivals(
 
     Each part is sorted by arrival. A part may begin before the one before it ends.
     """
+    for part in iter_table(table, plan, names, source, place):
+        yield part.arrivals
+
+
+def iter_table(
+    table: Any, plan: Plan, names: ColumnNames, source: str | None = None, place: int = 0
+) -> Iterator[TableRecords]:
+    """As `iter_arrivals`, with what else is known about each part."""
     before = NO_TIME
     for part in iter_raw(table, source, _asked(plan, names)):
         read = _read(part, plan, names, place, before)
         if len(read.arrivals):
             before = int(read.arrivals.system("arrival")[np.argmax(read.numbers)])
-        yield read.arrivals
+        yield read
 
 
 def _asked(plan: Plan, names: ColumnNames) -> Asked:

@@ -25,6 +25,7 @@ from runtime.policies.plan_policies import (
 )
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import iter_arrivals
+from runtime.replay.pieces import FileToRead
 from runtime.replay.replay import Records, read_records, source_names
 
 EventsBySource = Mapping[str, Sequence[str]]
@@ -61,6 +62,15 @@ def plan_for_files(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orde
         )
     )
     return ordered(plan, orderings, names, events_by_source(parts, plan))
+
+
+def files_to_read(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orderings: Orderings) -> list[FileToRead]:
+    """How the files of a replay are read."""
+    pairs = enumerate(zip(paths, source_names(paths), strict=True))
+    return [
+        FileToRead(path, name, place, _for_table(plan, orderings, name) if orderings else plan, columns)
+        for place, (path, name) in pairs
+    ]
 
 
 def _for_table(plan: Plan, orderings: Orderings, name: str) -> Plan:

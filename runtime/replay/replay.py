@@ -6,7 +6,7 @@ candidate (oldest first).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,11 @@ def _as_given(part: TableRecords, place: int) -> Arrivals:
     is_numbered = offset - part.numbers == (offset - part.numbers)[:1]
     if is_numbered.all() and (partition == partition[:1]).all():
         return part.arrivals
+    return with_rows_as_places(part, place)
+
+
+def with_rows_as_places(part: TableRecords, place: int) -> Arrivals:
+    """The records, placed by the table's place among all, then the row."""
     table = part.arrivals.table
     position = table.schema.get_field_index("_place")
     places = pa.array(place_of(place) + part.numbers)
@@ -117,17 +122,56 @@ def measured_replay(
     """
     engine = Engine(plan, matcher)
     table = records.until(until).arrivals.table
-    found, at = [], 0
-    while at < len(table):
-        count = max(CHUNK, 2 * engine.stored_events())
-        found.append(_numbered(engine.process(Arrivals(table.slice(at, count))), at))
-        at += count
-    if until is not None:
-        found.append(engine.process(Arrivals.empty(plan), now=until))
-    elif flush:
-        found.append(_numbered(engine.flush(), len(table)))
+    found = list(replay_calls(engine, iter([table]), until=until, flush=flush))
     results = in_order(plan, _concat(plan, found, engine.ledger()))
     return results, metrics_table(engine, output_events(results))
+
+
+def replay_calls(
+    engine: Engine,
+    pieces: Iterator[pa.Table],
+    *,
+    until: int | None = None,
+    flush: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Results]:
+    """Run an engine over records, as `measured_replay` does; gives the results of each call.
+
+    pieces: all records that have arrived by `until`, in order of arrival, however they are cut
+    progress: is called after each call with the number of records so far
+
+    The results of a call are not in order, but those of an earlier one come first.
+    """
+    at = 0
+    for table in _regrouped(pieces, lambda: max(CHUNK, 2 * engine.stored_events())):
+        yield _numbered(engine.process(Arrivals(table)), at)
+        at += len(table)
+        if progress is not None:
+            progress(at)
+    if until is not None:
+        yield engine.process(Arrivals.empty(engine.plan), now=until)
+    elif flush:
+        yield _numbered(engine.flush(), at)
+
+
+def _regrouped(pieces: Iterator[pa.Table], wanted: Callable[[], int]) -> Iterator[pa.Table]:
+    """The same rows in tables of the length that is wanted when each one begins."""
+    waiting: list[pa.Table] = []
+    missing = wanted()
+    for piece in pieces:
+        while len(piece):
+            part, piece = piece.slice(0, missing), piece.slice(missing)  # noqa: PLW2901  what is left of it
+            waiting.append(part)
+            missing -= len(part)
+            if not missing:
+                yield _joined(waiting)
+                waiting, missing = [], wanted()
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else Arrivals.concat([Arrivals(table) for table in tables]).table
 
 
 def _numbered(results: Results, first: int) -> Results:

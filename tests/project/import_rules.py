@@ -13,9 +13,9 @@ FOREIGN = {
 LAYERS = {
     "querylang": "printable logger source paths errors plan syntax formatter checker compiler parameters load",
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
-    "runtime": "natural_names instants kernel_files kernel_cache machine_code kernel_choice plain_kernels compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
+    "runtime": "natural_names instants progress_line kernel_files kernel_cache machine_code kernel_choice plain_kernels compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "durable_files session errors stopping wire operator sources sinks job frames",
-    "ensue": "queries parameters data_options table_paths plans rendering result embedded executors spark verify testing commands cli demo",
+    "ensue": "queries parameters data_options table_paths plans rendering result embedded replay_to_file executors spark verify testing commands cli demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
 
@@ -28,19 +28,19 @@ DOORS = {
     "runtime.interpreter": "aggregates context decimals event_text expressions json_text statements strings value_text values",
     "runtime.policies": "durations forget_keys per_input plan_policies sizes",
     "runtime.columns": "arrival_order arrivals cell_values cold_rows expressions keys row_hashes sorting timestamps",
-    "runtime.reading": "cell_parser column_names control_events schema_inference tables",
+    "runtime.reading": "cell_parser column_names control_events row_counts schema_inference tables",
     "runtime.admission": "arrays interval_edges outcomes per_key query_clocks selection timeline_kinds",
     "runtime.matching": "choose find_every interface kernel.listing trailing_waits windows",
     "runtime.results": "block_outputs discards json_objects ledger match_order match_table schemas",
     "runtime.engine": "engine metrics snapshot",
-    "runtime.replay": "loading replay steps",
+    "runtime.replay": "loading pieces replay steps",
     "spark_backend.wire": "clock clock_sources container decode file_layouts packed_rows partition_groups program reports source_progress tagged_rows worker_calls",
     "spark_backend.operator": "job_clock spark_operator",
     "spark_backend.sources": "file_stream files formats frames listing.input_planner listing.listed_source listing.manifests pushdown reading",
     "spark_backend.sinks": "formats micro_batch path_names",
     "spark_backend.job": "checks.name_conflicts checks.open_waits job reports settings source_orderings status yaml_document",
     "spark_backend.frames": "bounded streaming verify",
-    "ensue.rendering": "account data_frames explanation replay_table status_text step_text summary text_table",
+    "ensue.rendering": "account data_frames explanation match_files replay_table status_text step_text summary text_table",
     "ensue.commands": "check explain fmt match output replay run status verify",
 }
 """Per folder the modules that others may import."""

@@ -1,0 +1,152 @@
+"""Matches as a file, written in pieces: Parquet, CSV or JSON lines, as the file's name says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ensue.rendering.flat_matches import flat_matches
+from querylang.errors import InputError
+from querylang.paths import exists, is_folder
+from querylang.plan.model import Plan
+from querylang.printable import json_text
+from runtime.replay.replay import matches_in_order
+from runtime.results.json_objects import RowOf, plain_matches
+from runtime.results.schemas import Results, match_schema
+
+
+class MatchFile(Protocol):
+    """A file that is being written."""
+
+    def write(self, results: Results) -> None:
+        """Append the matches of a call of the engine; they are in order."""
+
+    def close(self) -> None:
+        """Write the end of the file."""
+
+
+class _Parquet:
+    """The matches as the engine has them: a struct for the key and for each event."""
+
+    def __init__(self, file: BinaryIO, plan: Plan, _row_of: RowOf) -> None:
+        self._schema = _public(match_schema(plan, plan.queries[0]).empty_table()).schema
+        self._writer = pa.parquet.ParquetWriter(file, self._schema)
+        self._plan = plan
+
+    def write(self, results: Results) -> None:
+        table = _in_one(self._plan, results)
+        if table is not None:
+            self._writer.write_table(table)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Csv:
+    """A column for each field of each event."""
+
+    def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
+        self._plan, self._row_of = plan, row_of
+        nothing = flat_matches(_public(match_schema(plan, plan.queries[0]).empty_table()), row_of)
+        self._writer = pa.csv.CSVWriter(file, nothing.schema)
+
+    def write(self, results: Results) -> None:
+        table = _in_one(self._plan, results)
+        if table is not None:
+            self._writer.write_table(flat_matches(table, self._row_of))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _JsonLines:
+    """The objects of `--format matches`, one a line."""
+
+    def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
+        self._file, self._plan, self._row_of = file, plan, row_of
+
+    def write(self, results: Results) -> None:
+        plain = {name: plain_matches(table, self._row_of) for name, table in results.matches.items()}
+        lines = [f"{json_text(plain[name][row])}\n" for name, row in matches_in_order(self._plan, results)]
+        self._file.write("".join(lines).encode())
+
+    def close(self) -> None:
+        """Every line is complete."""
+
+
+_FORMATS: Mapping[str, Callable[[BinaryIO, Plan, RowOf], MatchFile]] = {
+    ".parquet": _Parquet,
+    ".csv": _Csv,
+    ".jsonl": _JsonLines,
+    ".ndjson": _JsonLines,
+}
+
+
+def refuse_bad_path(path: Path) -> None:
+    """Raise InputError for a path that cannot become a file of matches."""
+    if path.suffix.lower() not in _FORMATS:
+        found = f"unknown format {path.suffix}" if path.suffix else "no suffix that names a format"
+        raise InputError(f"{path}: {found}; matches are written as {' '.join(_FORMATS)}")
+    if exists(path):
+        raise InputError(f"{path}: exists already; matches are written to a new file")
+    if not is_folder(path.parent):
+        raise InputError(f"{path}: there is no folder {path.parent}")
+
+
+def refuse_several_queries(path: Path, plan: Plan) -> None:
+    """Raise InputError if the format has one set of columns, and the queries have several."""
+    if path.suffix.lower() in {".jsonl", ".ndjson"}:
+        return
+    names = list(dict.fromkeys(query.name for query in plan.queries))
+    if len(names) != 1:
+        found = f"{len(names)} queries ({', '.join(names[:5])}) have" if names else "no query has"
+        raise InputError(f"{path}: {found} matches of their own columns; write them as .jsonl, or replay one query")
+
+
+@contextmanager
+def match_file(path: Path, plan: Plan, row_of: RowOf) -> Iterator[MatchFile]:
+    """A new file of matches. It appears when it is complete, and not at all if something fails."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        with draft.open("wb") as file:
+            writer = _FORMATS[path.suffix.lower()](file, plan, row_of)
+            try:
+                yield writer
+            finally:
+                writer.close()
+        refuse_bad_path(path)  # somebody else may have made one meanwhile
+        draft.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _in_one(plan: Plan, results: Results) -> pa.Table | None:
+    """The matches of all instances of a query, in order; None = there are none."""
+    tables = [results.matches[query.title] for query in plan.queries if query.title in results.matches]
+    if len(tables) < 2:
+        return _public(tables[0]) if tables else None
+    firsts = _firsts(plan, results)
+    order = [firsts[name] + row for name, row in matches_in_order(plan, results)]
+    return _public(pa.concat_tables(tables)).take(pa.array(order, pa.int64()))
+
+
+def _firsts(plan: Plan, results: Results) -> dict[str, int]:
+    """By query title, how many matches are before its own if all are concatenated."""
+    titles = [query.title for query in plan.queries if query.title in results.matches]
+    lengths = [len(results.matches[title]) for title in titles]
+    return {title: sum(lengths[:place]) for place, title in enumerate(titles)}
+
+
+def _public(table: pa.Table) -> pa.Table:
+    names: Sequence[str] = [name for name in table.column_names if not name.startswith("_")]
+    return table.select(names)

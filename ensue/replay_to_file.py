@@ -1,0 +1,128 @@
+"""A replay whose matches go to a file, piece by piece, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from ensue.data_options import DataOptions
+from ensue.embedded import idle_queries
+from ensue.parameters import read_parameters
+from ensue.plans import as_tables, template_for
+from ensue.queries import load
+from ensue.rendering.match_files import match_file, refuse_bad_path, refuse_several_queries
+from querylang.parameters.instances import with_instances
+from querylang.plan.model import Plan, QueryPlan
+from runtime.columns.timestamps import parse_time
+from runtime.engine.engine import Engine
+from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
+from runtime.policies.plan_policies import parse_orderings
+from runtime.replay.loading import files_to_read, plan_for_files
+from runtime.replay.pieces import FileToRead, NotSortedError, Reading, arrived_by
+from runtime.replay.replay import in_order, replay_calls
+from runtime.results.schemas import Results
+
+Progress = Callable[[int], None]
+"""Is called with how many records have been processed."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What a replay has found, beside the matches in its file.
+
+    rows: records that were processed
+    matches, outputs: how many there were
+    discarded: how many records were discarded, by reason
+    unreadable: source and text of the first rows that could not be read
+    ledger: the accounts
+    warnings: what is suspicious in the tables, a line each
+    idle: queries without an instance
+    """
+
+    rows: int = 0
+    matches: int = 0
+    outputs: int = 0
+    discarded: Counter[str] = field(default_factory=Counter)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    ledger: pa.Table | None = None
+    warnings: Sequence[str] = ()
+    idle: Sequence[QueryPlan] = ()
+
+    def add(self, results: Results, most: int) -> None:
+        """Counts the results of a call; keeps the text of at most so many unreadable rows."""
+        self.matches += sum(map(len, results.matches.values()))
+        self.outputs += len(results.outputs)
+        if results.discarded is None or not len(results.discarded):
+            return
+        self.discarded.update(results.discarded.column("reason").to_pylist())
+        rows = results.discarded.select(["reason", "source", "text"]).to_pylist()
+        malformed = [(row["source"], row["text"]) for row in rows if row["reason"] == "malformed"]
+        self.unreadable += malformed[: most - len(self.unreadable)]
+
+
+def replay_to_file(
+    queries: Path,
+    events: Sequence[Path],
+    options: DataOptions,
+    out: Path,
+    *,
+    until: str | None = None,
+    flush: bool = True,
+    progress: Progress | None = None,
+    most_shown: int = 5,
+) -> Written:
+    """Run queries over files, and write the matches to a new file. Raises InputError, QueryErrors.
+
+    Files that are not sorted by arrival are read a second time, and sorted beside the new file.
+    """
+    refuse_bad_path(out)
+    loaded, paths = load(queries), [Path(path) for path in as_tables(list(events))]
+    stop = None if until is None else parse_time(until)
+    template = template_for(loaded, paths, options.columns)
+    orderings = parse_orderings(options.ordering)
+    instances = with_instances(template, read_parameters(options.parameters))
+    files = files_to_read(paths, instances, options.columns, orderings)
+    plan = plan_for_files(paths, instances, options.columns, orderings)
+    plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
+    refuse_several_queries(out, plan)
+    run = _Run(plan, files, out, stop, flush=flush, progress=progress, most_shown=most_shown)
+    try:
+        written = run.with_pieces(Reading.sorted_pieces)
+    except NotSortedError:
+        with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+            written = run.with_pieces(lambda reading: reading.pieces_by_runs(Path(folder)))
+    written.idle = idle_queries(template, plan)
+    return written
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    plan: Plan
+    files: Sequence[FileToRead]
+    out: Path
+    until: int | None
+    flush: bool
+    progress: Progress | None
+    most_shown: int
+
+    def with_pieces(self, pieces_of: Callable[[Reading], Iterator[pa.Table]]) -> Written:
+        reading, written, engine = Reading(self.files), Written(), Engine(self.plan)
+
+        def report(rows: int) -> None:
+            written.rows = rows
+            if self.progress is not None:
+                self.progress(rows)
+
+        with match_file(self.out, self.plan, reading.row_of) as file:
+            pieces = arrived_by(pieces_of(reading), self.until)
+            for results in replay_calls(engine, pieces, until=self.until, flush=self.flush, progress=report):
+                ordered = in_order(self.plan, results)
+                file.write(ordered)
+                written.add(ordered, self.most_shown)
+        written.ledger, written.warnings = engine.ledger(), tuple(reading.warnings)
+        return written

@@ -1,0 +1,81 @@
+"""One line on a terminal that tells how far something is: a bar, the rate and the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import TextIO
+
+EVERY = 0.1
+"""Seconds from one line to the next, at least."""
+
+WIDTH = 24
+"""Columns of the bar."""
+
+
+class ProgressLine:
+    """A line that is written over itself; nothing is written where nobody watches."""
+
+    def __init__(
+        self,
+        out: TextIO,
+        what: str,
+        unit: str,
+        total: int | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """A line for work that begins now.
+
+        what: what is being done: `replay`
+        unit: what is counted: `rows`
+        total: how many there will be, perhaps about; None = unknown
+        """
+        self._out, self._what, self._unit, self._clock = out, what, unit, clock
+        self._is_watched = out.isatty()
+        self._began = clock()
+        self._shown = self._began - EVERY
+        self._width = 0
+        self.total = total
+
+    def update(self, done: int) -> None:
+        """Shows that so many are done."""
+        now = self._clock()
+        if self._is_watched and now - self._shown >= EVERY:
+            self._shown = now
+            self._write(self._text(done, now - self._began))
+
+    def close(self) -> None:
+        """Removes the line."""
+        if self._width:
+            self._write("")
+            self._out.write("\r")
+            self._out.flush()
+
+    def _text(self, done: int, seconds: float) -> str:
+        rate = done / seconds if seconds > 0 else 0.0
+        parts = [f"{self._what}: {done:,} {self._unit}"]
+        if rate:
+            parts.append(f"{rate:,.0f} {self._unit}/s")
+        if not self.total:
+            return ", ".join(parts)
+        share = min(done / self.total, 1.0)
+        left = max(self.total - done, 0) / rate if rate else None
+        if left is not None:
+            parts.append(f"{duration_text(left)} left")
+        filled = int(share * WIDTH)
+        return f"{share:4.0%} [{'#' * filled}{' ' * (WIDTH - filled)}] {', '.join(parts)}"
+
+    def _write(self, text: str) -> None:
+        self._out.write(f"\r{text:<{self._width}}")
+        self._out.flush()
+        self._width = len(text)
+
+
+def duration_text(seconds: float) -> str:
+    """`7 s`, `2 min 05 s` or `3 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

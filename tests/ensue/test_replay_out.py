@@ -1,0 +1,117 @@
+"""`ensue replay --out`: the matches as a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from tests.ensue.command import Run
+
+QUERY = """
+event W { string card; float v; sequence<integer> parts; }
+query Q { inputs { W() key card within 1 minute; } find W as low -> W as high where high.v > low.v }
+"""
+ROWS = [
+    {"at": at, "card": card, "v": v, "parts": [at]}
+    for at, card, v in [(1, "b", 1.0), (2, "a", 5.5), (3, "b", 2.0), (4, "a", 6.5), (5, "b", 3.0), (6, "", 1.0)]
+]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a query and a table."""
+    monkeypatch.chdir(tmp_path)
+    Path("q.query").write_text(QUERY, "utf-8")
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS), "utf-8")
+    return tmp_path
+
+
+def test_json_lines_are_what_format_matches_prints(ensue: Run) -> None:
+    printed = ensue("replay", "q.query", "rows.jsonl", "--format", "matches").stdout
+    done = ensue("replay", "q.query", "rows.jsonl", "--out", "found.jsonl")
+    assert (done.returncode, Path("found.jsonl").read_text("utf-8")) == (0, printed)
+    assert done.stdout == "6 rows, 3 matches in found.jsonl\n6 received = 6 used\n"
+    assert sorted(path.name for path in Path().iterdir()) == ["found.jsonl", "q.query", "rows.jsonl"]
+
+
+def test_a_table_in_another_order_gives_the_same_file(ensue: Run) -> None:
+    ensue("replay", "q.query", "rows.jsonl", "--out", "one.jsonl")
+    lines = Path("rows.jsonl").read_text("utf-8").splitlines(keepends=True)
+    Path("rows.jsonl").write_text("".join(reversed(lines)), "utf-8")
+    ensue("replay", "q.query", "rows.jsonl", "--out", "two.jsonl")
+    one, two = (Path(name).read_text("utf-8").splitlines() for name in ("one.jsonl", "two.jsonl"))
+    fields = [[json.loads(line)["members"]["low"]["fields"] for line in lines] for lines in (one, two)]
+    assert fields[0] == fields[1]
+
+
+def test_parquet_has_the_nested_matches(ensue: Run) -> None:
+    ensue("replay", "q.query", "rows.jsonl", "--out", "found.parquet")
+    found = pq.read_table("found.parquet")
+    assert found.column_names == [
+        *("match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited", "members")
+    ]
+    assert [key["card"] for key in found["key"].to_pylist()] == ["b", "a", "b"]
+
+
+def test_csv_has_a_column_for_each_field(ensue: Run) -> None:
+    ensue("replay", "q.query", "rows.jsonl", "--out", "found.csv")
+    found = pd.read_csv("found.csv")
+    assert list(found)[3:] == [
+        *("card", "time", "definitive", "emitted", "waited"),
+        *("low.card", "low.v", "low.parts", "low.event", "low.time", "low.source_time", "low.arrival", "low.row"),
+        *("high.card", "high.v", "high.parts", "high.event", "high.time", "high.source_time", "high.arrival"),
+        "high.row",
+    ]
+    assert found["low.row"].tolist() == [1, 2, 3]
+    assert found["low.parts"].tolist() == ["[1]", "[2]", "[3]"]
+    assert found["high.time"].tolist()[0] == "1970-01-01T00:00:03.000000Z"
+
+
+def test_several_queries_need_json_lines(ensue: Run) -> None:
+    Path("q.query").write_text(QUERY + QUERY.partition("query")[1] + QUERY.partition("query")[2].replace("Q", "P"))
+    done = ensue("replay", "q.query", "rows.jsonl", "--out", "found.csv")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "found.csv: 2 queries (Q, P) have matches of their own columns; write them as .jsonl, or replay one query\n",
+    )
+    printed = ensue("replay", "q.query", "rows.jsonl", "--format", "matches").stdout
+    ensue("replay", "q.query", "rows.jsonl", "--out", "found.jsonl")
+    assert Path("found.jsonl").read_text("utf-8") == printed
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("rows.jsonl", "rows.jsonl: exists already; matches are written to a new file"),
+        ("found.xml", "found.xml: unknown format .xml; matches are written as .parquet .csv .jsonl .ndjson"),
+        ("found", "found: no suffix that names a format; matches are written as .parquet .csv .jsonl .ndjson"),
+        ("no/found.csv", "no/found.csv: there is no folder no"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused(ensue: Run, path: str, message: str) -> None:
+    done = ensue("replay", "q.query", "rows.jsonl", "--out", path)
+    assert (done.returncode, done.stderr) == (1, f"{message}\n")
+
+
+def test_a_replay_that_fails_leaves_no_file(ensue: Run) -> None:
+    Path("other.parquet").write_text("not a table", "utf-8")
+    done = ensue("replay", "q.query", "rows.jsonl", "other.parquet", "--out", "found.parquet")
+    assert done.returncode == 1
+    assert sorted(path.name for path in Path().iterdir()) == ["other.parquet", "q.query", "rows.jsonl"]
+
+
+def test_rows_that_cannot_be_read_are_told(ensue: Run) -> None:
+    with Path("rows.jsonl").open("a", encoding="utf-8") as file:
+        file.write("nonsense\n")
+    done = ensue("replay", "q.query", "rows.jsonl", "--out", "found.parquet")
+    assert "7 received = 6 used + 1 discarded (malformed)" in done.stdout
+    assert "rows.jsonl: line 7: " in done.stderr
+
+
+def test_out_is_for_matches_only(ensue: Run) -> None:
+    done = ensue("replay", "q.query", "rows.jsonl", "--format", "steps", "--out", "found.jsonl")
+    assert done.returncode == 2
