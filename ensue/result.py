@@ -1,7 +1,8 @@
 """The result of a replay: matches, outputs, discards, accounts and steps.
 
 `Replay` holds the data. `ensue.rendering`, which is below this module, makes DataFrames and text
-of it on first use.
+of it on first use. Pandas is imported for DataFrames only: it takes longer to load than a small
+table to replay.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
-from ensue.rendering import data_frames
 from ensue.rendering.account import account_text
 from ensue.rendering.replay_table import match_steps, steps_table
 from ensue.rendering.summary import summary_text
@@ -22,6 +22,9 @@ from runtime.replay.replay import Records, matches_in_order
 from runtime.replay.steps import Step, replay_steps, row_numbers
 from runtime.results.json_objects import Plain, plain_matches, plain_outputs
 from runtime.results.schemas import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_ROWS = 2_000
 """A longer table shows the rows with matches only: it is read by people."""
@@ -57,18 +60,24 @@ class Replay:
 
         `key`, `members`, `selected` and `points` are dictionaries as in `--format matches`.
         """
-        return data_frames.matches_frame(self.plan, self.results, row_numbers(self.records))
+        from ensue.rendering.data_frames import matches_frame
+
+        return matches_frame(self.plan, self.results, row_numbers(self.records))
 
     @cached_property
     def outputs(self) -> pd.DataFrame:
         """One row per print, send or error."""
-        return data_frames.outputs_frame(self.results.outputs)
+        from ensue.rendering.data_frames import outputs_frame
+
+        return outputs_frame(self.results.outputs)
 
     @cached_property
     def discarded(self) -> pd.DataFrame:
         """One row per discarded record (and query, if a query discarded it), with the reason."""
+        from ensue.rendering.data_frames import discards_frame
+
         assert self.results.discarded is not None, "a replay has the table"
-        return data_frames.discards_frame(self.plan, self.results.discarded)
+        return discards_frame(self.plan, self.results.discarded)
 
     @cached_property
     def ledger(self) -> pd.DataFrame:

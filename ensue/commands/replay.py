@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,11 +49,17 @@ def replay(
     ] = None,
 ) -> None:
     """Run queries over event tables, in this process."""
+<<<<<<< HEAD
     if out is not None:
         if format_ not in {Format.TABLE, Format.MATCHES}:
             raise typer.BadParameter(f"--out writes matches, not {format_.value}")
         replay_to(file, events, data, out, until=until, flush=not no_flush, as_json=as_json)
         return
+=======
+    from ensue.commands.fast_start import load_arrow_alone
+
+    load_arrow_alone()
+>>>>>>> 302af87 (Load no pandas for small replays and for the status of a job)
     from ensue import embedded
 
     result = embedded.replay(file, events, data, until=until, flush=not no_flush)
@@ -89,32 +96,31 @@ def _print_discards(result: Replay, has_account: bool) -> None:
 
     has_account: the account is printed already, so the number of discarded rows is not repeated
     """
-    if not len(result.discarded):
+    discarded = result.results.discarded
+    if discarded is None or not len(discarded):
         return
     if not has_account:
         print_error(result.summary())
-    messages = [*_malformed_rows(result), *_unknown_types(result)]
+    rows = discarded.select(["reason", "source", "text"]).to_pylist()
+    messages = [*_malformed_rows(rows, is_one=len(result.records.sources) == 1), *_unknown_types(rows)]
     for message in messages[:MOST_LISTED]:
         print_error(f"  {message}")
     if len(messages) > MOST_LISTED:
         print_error(f"  and {len(messages) - MOST_LISTED} more")
 
 
-def _malformed_rows(result: Replay) -> list[str]:
-    """One line per row that could not be read; with the name of its table if there are several."""
+def _malformed_rows(discarded: list[dict[str, Any]], *, is_one: bool) -> list[str]:
+    """One line per row that could not be read; with the name of its table unless there is one."""
     from ensue.rendering.text_table import shortened
     from querylang.printable import one_line
 
-    malformed = result.discarded[result.discarded["reason"] == "malformed"]
-    is_one = len(result.records.sources) == 1
-    places = zip(malformed["source"], malformed["text"], strict=True)
-    return [shortened(one_line(text if is_one else f"{source}: {text}")) for source, text in places]
+    malformed = [row for row in discarded if row["reason"] == "malformed"]
+    return [shortened(one_line(row["text"] if is_one else f"{row['source']}: {row['text']}")) for row in malformed]
 
 
-def _unknown_types(result: Replay) -> list[str]:
+def _unknown_types(discarded: list[dict[str, Any]]) -> list[str]:
     """One line per event type that no query knows."""
     from querylang.errors import counted
 
-    unknown = result.discarded[result.discarded["reason"] == "unknown_type"]
-    counts = unknown["text"].value_counts(sort=False).items()
-    return [f"unknown event type {name!r}: {counted(count, 'row')}" for name, count in counts]
+    counts = Counter(row["text"] for row in discarded if row["reason"] == "unknown_type")
+    return [f"unknown event type {name!r}: {counted(count, 'row')}" for name, count in counts.items()]

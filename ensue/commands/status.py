@@ -11,6 +11,9 @@ def status(file: DeploymentFile, as_json: Json = False) -> None:
 
     The clock and the sources that hold it back, accounts, sizes, rates.
     """
+    from ensue.commands.fast_start import load_arrow_alone
+
+    load_arrow_alone()
     from ensue.rendering.status_text import status_text
     from spark_backend.job.status import status_of
 
