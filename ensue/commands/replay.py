@@ -49,17 +49,14 @@ def replay(
     ] = None,
 ) -> None:
     """Run queries over event tables, in this process."""
-<<<<<<< HEAD
+    from ensue.commands.fast_start import load_arrow_alone
+
+    load_arrow_alone()
     if out is not None:
         if format_ not in {Format.TABLE, Format.MATCHES}:
             raise typer.BadParameter(f"--out writes matches, not {format_.value}")
         replay_to(file, events, data, out, until=until, flush=not no_flush, as_json=as_json)
         return
-=======
-    from ensue.commands.fast_start import load_arrow_alone
-
-    load_arrow_alone()
->>>>>>> 302af87 (Load no pandas for small replays and for the status of a job)
     from ensue import embedded
 
     result = embedded.replay(file, events, data, until=until, flush=not no_flush)
