@@ -6,7 +6,7 @@ Imports only the standard library, because the process that lists files has to s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
@@ -22,6 +22,11 @@ def publish(files: Iterable[tuple[Path, Path]]) -> None:
     pairs = list(files)
     for draft, _ in pairs:
         sync(draft)
+    rename(pairs)
+
+
+def rename(pairs: Sequence[tuple[Path, Path]]) -> None:
+    """Rename files that are on the disk; their new names are there, too, when this returns."""
     for draft, path in pairs:
         draft.replace(path)
     for folder in sorted({path.parent for _, path in pairs}):

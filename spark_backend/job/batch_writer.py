@@ -20,8 +20,9 @@ from spark_backend.job.reports import (
     driver_tables,
     ledger_changes,
 )
+from spark_backend.sinks.bucket_results import Written
 from spark_backend.sinks.formats import Sink
-from spark_backend.sinks.micro_batch import Written, remove_leftovers, write_batch
+from spark_backend.sinks.micro_batch import publish_batch
 from spark_backend.wire.partition_groups import shared_order
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
@@ -48,14 +49,12 @@ class BatchWriter:
     reporter: Reporter
     is_first: bool = field(default=True)
 
-    def write(self, tagged: DataFrame, batch: int) -> None:
+    def write(self, results: DataFrame, batch: int) -> None:
         """Spark may call this again with the same micro-batch after a crash."""
         started = time.monotonic()
         self._sync_offsets(batch)
-        written = write_batch(tagged, self.program.to_text(), self.sinks, self.identity, batch)
-        if self.is_first:
-            remove_leftovers(self.sinks, self.identity, batch, written)
-            self.is_first = False
+        written = publish_batch(results, self.program, self.sinks, self.identity, batch, is_first=self.is_first)
+        self.is_first = False
         changes = ledger_changes(written, self.sources)
         self.folder.ledger.add(batch, changes)
         report = batch_report(self.program.plan(), batch, written, changes, time.monotonic() - started)

@@ -20,8 +20,11 @@ from spark_backend.job.fixed_settings import FixedValues, Kept, differences
 from spark_backend.job.settings import Deployment, Source
 from spark_backend.wire.program import Program
 
-RECORD_VERSION = 2
-"""Every later version reads this one. Version 1, of release 0.1, is refused."""
+RECORD_VERSION = 3
+"""Every later version reads this one, and this one reads version 2, which has no `tasks`.
+
+Version 1, of release 0.1, is refused.
+"""
 
 LOCK = "at-work"
 """The name of the lock of a running job, in the folder `ensue` of a checkpoint."""
@@ -42,6 +45,7 @@ class Record:
     plan: fingerprint of the program's plans
     queries: titles
     schemas: inferred event types, as text
+    tasks: of Spark, that the buckets are divided among; None = the buckets have no labels
     """
 
     identity: str
@@ -50,6 +54,7 @@ class Record:
     plan: str
     queries: tuple[str, ...]
     schemas: Mapping[str, Mapping[str, str]]
+    tasks: int | None = None
 
     @staticmethod
     def of(deployment: Deployment, program: Program, schemas: Schemas) -> Record:
@@ -92,7 +97,7 @@ def read_record(checkpoint: Path) -> Record | None:
     try:
         data: dict[str, Any] = json.loads(file.read_text("utf-8"))
         version = data.pop("version")
-        if version != RECORD_VERSION:
+        if version not in (2, RECORD_VERSION):
             raise InputError(f"{checkpoint}: {_of_other_version(version)}")
         return Record(**data | {"queries": tuple(data["queries"])})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -30,8 +30,8 @@ from spark_backend.job.run_lock import RunLock
 from spark_backend.job.settings import Deployment, load_deployment
 from spark_backend.job.source_streams import packed_sources
 from spark_backend.job.status import Status, read_status
-from spark_backend.operator.spark_operator import tagged_stream
 from spark_backend.session import own_session
+from spark_backend.sinks.micro_batch import results_stream
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.manifests import DamagedManifest
 from spark_backend.stopping import StopRequest
@@ -198,9 +198,14 @@ def _locked(deployment: Deployment) -> _Job:
 
 def _prepared(ready: Checked, lock: RunLock) -> _Job:
     deployment = ready.deployment
+    session = own_session(f"ensue {deployment.name}")
     if ready.is_new:
+        tasks = min(deployment.buckets, session.sparkContext.defaultParallelism)
+        ready = ready.divided_among(tasks)
         write_record(deployment.checkpoint, ready.record)
-    job = _Job(ready, own_session(f"ensue {deployment.name}"), lock)
+    if ready.record.tasks is not None:
+        session.conf.set("spark.sql.shuffle.partitions", str(ready.record.tasks))
+    job = _Job(ready, session, lock)
     _warn_of_single_tasks(ready.program.plan())
     if deployment.control is not None:
         deployment.control.path.mkdir(parents=True, exist_ok=True)
@@ -252,8 +257,9 @@ def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_timeouts).lower())
     run_settings = kind.settings(deployment.checkpoint, has_timeouts=has_timeouts)
     packed = packed_sources(session, deployment, program, run_settings, accepts_loss=kind.accepts_loss)
-    tagged = tagged_stream(packed, program)
-    writer = tagged.writeStream.queryName(deployment.name).outputMode("append")
+    identity = job.checked.record.identity
+    results = results_stream(packed, program, deployment.sinks, identity)
+    writer = results.writeStream.queryName(deployment.name).outputMode("append")
     writer = writer.option("checkpointLocation", str(deployment.checkpoint.resolve()))
     if kind.is_bounded:
         writer = writer.trigger(availableNow=True)
@@ -261,6 +267,5 @@ def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
         writer = writer.trigger(processingTime=f"{deployment.trigger // 1000} milliseconds")
     reporter = Reporter()
     sources = [source.name for source in deployment.sources]
-    identity = job.checked.record.identity
     batches = BatchWriter(program, deployment.sinks, sources, identity, job.folder, report, reporter)
     return Handle(job, writer.foreachBatch(batches.write).start(), run_settings, reporter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from querylang.errors import InputError, did_you_mean, listed
@@ -36,6 +36,10 @@ class Checked:
     is_new: bool
     idle: tuple[QueryPlan, ...]
 
+    def divided_among(self, tasks: int | None) -> Checked:
+        """The same for a checkpoint whose buckets are divided among so many tasks of Spark."""
+        return replace(self, program=replace(self.program, tasks=tasks), record=replace(self.record, tasks=tasks))
+
 
 def checked(deployment: Deployment) -> Checked:
     """Check and compile a deployment; writes nothing. Raises InputError or QueryErrors."""
@@ -54,7 +58,8 @@ def checked(deployment: Deployment) -> Checked:
     if kept is not None:
         refuse_difference(deployment.checkpoint, kept, wanted, deployment)
     _refuse_doubled_results(deployment, kept or wanted)
-    return Checked(deployment, program, kept or wanted, kept is None, compiled.idle)
+    checked = Checked(deployment, program, kept or wanted, kept is None, compiled.idle)
+    return checked.divided_among(checked.record.tasks)
 
 
 def _refuse_doubled_results(deployment: Deployment, record: Record) -> None:

@@ -6,6 +6,9 @@ processing-time timeout.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -19,9 +22,13 @@ _FUNCTIONS = "spark_backend.operator.worker_functions"
 
 def tagged_stream(packed: DataFrame, program: Program) -> DataFrame:
     """A streaming DataFrame of tagged rows."""
-    run = on_worker(_FUNCTIONS, "run_bucket", program.to_text())
+    return bucket_stream(packed, on_worker(_FUNCTIONS, "run_bucket", program.to_text()), TAGGED_DDL)
+
+
+def bucket_stream(packed: DataFrame, run: Callable[..., Any], ddl: str) -> DataFrame:
+    """A streaming DataFrame of what `run` gives for each bucket; `ddl`: its columns."""
     timeout = GroupStateTimeout.ProcessingTimeTimeout
-    return packed.groupBy("bucket").applyInPandasWithState(run, TAGGED_DDL, STATE_DDL, "append", timeout)
+    return packed.groupBy("bucket").applyInPandasWithState(run, ddl, STATE_DDL, "append", timeout)
 
 
 def tagged_bounded(packed: DataFrame, program: Program, *, flush: bool = True) -> DataFrame:

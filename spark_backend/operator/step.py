@@ -44,11 +44,14 @@ class StepResult:
     state: the bucket's new state
     rows: matches, outputs, discards, ledger changes and measures
     wake: ms after the micro-batch's timestamp when the next timer expires; None = no timer
+    is_one_of_all: whether all buckets have a step in this micro-batch, because all have been sent
+        something
     """
 
     state: bytes
     rows: tuple[TaggedRow, ...]
     wake: int | None
+    is_one_of_all: bool
 
 
 def run_step(
@@ -90,7 +93,9 @@ def run_step(
     tagged = [row for result in results for row in tagged_rows(result)]
     data = close_state(program, after).to_bytes()
     metrics = measures(program, bucket, after, timestamp, state_bytes=len(data), seconds=perf_counter() - started)
-    return StepResult(data, (*tagged, *_reports(inputs), *metrics), _wake(program, groups, after, timestamp))
+    is_one_of_all = any(item.progress or item.signal for item in inputs)
+    wake = _wake(program, groups, after, timestamp)
+    return StepResult(data, (*tagged, *_reports(inputs), *metrics), wake, is_one_of_all)
 
 
 def _first(row: BucketInput) -> list[tuple[tuple[int, int], str]]:

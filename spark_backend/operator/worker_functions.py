@@ -13,22 +13,30 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from spark_backend.operator.step import run_step
+from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.packed_rows import Signal
-from spark_backend.wire.program import load_program
+from spark_backend.wire.program import Program, load_program
 from spark_backend.wire.tagged_rows import TAGGED_SCHEMA, TaggedRow
 
 
 def run_bucket(program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     """For `applyInPandasWithState`: one call per bucket and micro-batch."""
-    bucket = int(key[0])
+    bucket, step = step_of_bucket(load_program(program), key, chunks, state)
+    yield tagged_batch(bucket, step.rows).to_pandas()
+
+
+def step_of_bucket(
+    program: Program, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any
+) -> tuple[int, StepResult]:
+    """Run the step that Spark calls for, and keep its state; gives the bucket too."""
+    bucket = program.bucket(int(key[0]))
     rows = [data for chunk in chunks for data in chunk["data"]]
     saved = bytes(state.get[0]) if state.exists else None
-    step = run_step(load_program(program), bucket, saved, rows, state.getCurrentProcessingTimeMs())
+    step = run_step(program, bucket, saved, rows, state.getCurrentProcessingTimeMs())
     state.update((step.state,))
     if step.wake is not None:
         state.setTimeoutDuration(step.wake)
-    yield tagged_batch(bucket, step.rows).to_pandas()
+    return bucket, step
 
 
 def run_bounded(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

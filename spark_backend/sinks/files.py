@@ -1,8 +1,9 @@
 """Files as sinks, exactly once per micro-batch.
 
-A file's name says which checkpoint, micro-batch and task wrote it, and a rename makes it visible.
-So a micro-batch that is repeated after a crash writes the same files again: nothing is lost and
-nothing is doubled. Readers need no list of valid files: pandas, DuckDB and Spark read the folder.
+A file's name says which checkpoint, micro-batch and task wrote it. The driver makes it visible by
+renaming it once all tasks of the micro-batch have ended. So a micro-batch that is repeated after a
+crash writes the same files again: nothing is lost and nothing is doubled. Readers need no list of
+valid files: pandas, DuckDB and Spark read the folder.
 
 Matches go to one folder per query inside the sink's folder.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from spark_backend.durable_files import make_folder, publish
+from spark_backend.durable_files import make_folder, rename, sync
 from spark_backend.errors import unwritable
-from spark_backend.sinks.formats import Formulas, Result, Sink, SinkFormat
+from spark_backend.sinks.formats import Draft, Formulas, Result, Sink, SinkFormat
+from spark_backend.sinks.parquet_layout import parquet_settings
 from spark_backend.wire.file_layouts import flattened, json_rows, without_formulas
 
 _NAME = re.compile(r"(?P<identity>[0-9a-f]{12})-(?P<batch>[0-9]{8,18})-[0-9]{5,}\.(?:parquet|json|csv)")
@@ -48,7 +50,7 @@ class _Parquet:
 
     def write(self, table: pa.Table) -> None:
         if self._writer is None:
-            self._writer = pa.parquet.ParquetWriter(self._path, table.schema)
+            self._writer = pa.parquet.ParquetWriter(self._path, table.schema, **parquet_settings(table.schema))
         self._writer.write_table(table)
 
     def close(self) -> None:
@@ -114,15 +116,24 @@ class FolderOfFiles:
                 if found is not None:
                     yield Result(found["identity"], int(found["batch"]), str(Path(folder, name)))
 
+    def publish(self, sink: Sink, drafts: Sequence[Draft]) -> None:
+        """Rename the drafts; they are on the disk when this returns."""
+        try:
+            rename([(Path(draft.path), Path(draft.place)) for draft in drafts])
+        except OSError as error:
+            raise unwritable(sink.path, error) from error
+
     def remove_leftovers(self, path: Path, batch: str, written: Collection[str]) -> None:
-        """Remove the micro-batch's files, drafts included, except for those written now."""
-        for file in path.rglob(f"*{batch}*"):
-            if str(file) not in written and file.name.lstrip(".").startswith(batch):
+        """Remove the micro-batch's files but those written now, and the checkpoint's drafts."""
+        for file in path.rglob(f"{batch}*"):
+            if str(file) not in written:
                 file.unlink(missing_ok=True)
+        for draft in path.rglob(f".{batch.partition('-')[0]}-*.draft"):
+            draft.unlink(missing_ok=True)
 
 
 class FileWriter:
-    """The files of one task; they are renamed together once all of them are complete."""
+    """The files of one task, as drafts."""
 
     def __init__(self, files: FolderOfFiles, sink: Sink, stem: str, attempt: int) -> None:
         self._files = files
@@ -149,14 +160,15 @@ class FileWriter:
         self._open[path][1].write(table)
         return str(path)
 
-    def commit(self) -> None:
-        """Close the files and rename them; they are on the disk when this returns."""
+    def finish(self) -> tuple[Draft, ...]:
+        """Close the files; they are on the disk when this returns."""
         try:
-            for _, file in self._open.values():
+            for draft, file in self._open.values():
                 file.close()
-            publish((draft, path) for path, (draft, _) in self._open.items())
+                sync(draft)
         except OSError as error:
             raise unwritable(self._base, error) from error
+        return tuple(Draft(str(draft), str(path)) for path, (draft, _) in self._open.items())
 
     def abort(self) -> None:
         """Close the files and remove them."""

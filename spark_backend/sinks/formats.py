@@ -7,7 +7,7 @@ first use, so that `ensue check` reads deployment files without Spark and Arrow.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -61,17 +61,25 @@ class Result:
     place: str
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a task has written and nobody sees yet: where it is, and the place that it is for."""
+
+    path: str
+    place: str
+
+
 class TaskWriter(Protocol):
     """The results of one task of one micro-batch for one sink, on a worker."""
 
     def write(self, part: str, table: pa.Table) -> str:
         """Add a table; `part`: the part of the sink that it belongs to, "" = the sink itself.
 
-        Gives the name of the place that it will be in after `commit`.
+        Gives the name of the place that it will be in once it is published.
         """
 
-    def commit(self) -> None:
-        """Make everything visible at once; the same task repeated replaces it."""
+    def finish(self) -> Sequence[Draft]:
+        """Complete what was written, so that it survives a power cut; nobody sees it yet."""
 
     def abort(self) -> None:
         """Remove everything: nothing of it may become visible."""
@@ -80,18 +88,22 @@ class TaskWriter(Protocol):
 class SinkFormat(Protocol):
     """Sinks of one format.
 
-    Contract: exactly once. Spark may repeat a micro-batch after a crash; the repeated one must
-    replace what the interrupted one wrote, or write results that carry an id to deduplicate by.
+    Contract: exactly once. Tasks write drafts, and the driver publishes them once all tasks have
+    ended, so that attempts that failed leave nothing visible. Spark may repeat a micro-batch after
+    a crash; the repeated one must replace what the interrupted one published.
     """
 
     def open(self, sink: Sink, batch: str, task: int, attempt: int) -> TaskWriter:
         """A writer for one task, on its worker; `batch`: names checkpoint and micro-batch."""
 
+    def publish(self, sink: Sink, drafts: Sequence[Draft]) -> None:
+        """Make the drafts of a micro-batch visible, on the driver."""
+
     def results(self, path: Path) -> Iterator[Result]:
         """The results that a folder holds, whoever wrote them."""
 
     def remove_leftovers(self, path: Path, batch: str, written: Collection[str]) -> None:
-        """Remove what an interrupted attempt at a micro-batch wrote, except for `written`."""
+        """Remove what interrupted attempts at a micro-batch left, except for `written`."""
 
 
 _FILES = "spark_backend.sinks.files"

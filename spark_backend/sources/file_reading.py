@@ -52,6 +52,13 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
         yield from reader.packed(file, task)
 
 
+def labelled(packed: Iterator[pa.RecordBatch], program: str) -> Iterator[pa.RecordBatch]:
+    """Packed rows with the labels of their buckets."""
+    labels = pa.array(load_program(program).labels, pa.int32())
+    for batch in packed:
+        yield batch.set_column(0, batch.schema.field(0), labels.take(batch.column(0)))
+
+
 @dataclass(frozen=True, slots=True)
 class _FileReader:
     program: Program

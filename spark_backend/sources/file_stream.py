@@ -130,9 +130,9 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The packed rows of one task, on a worker."""
-        from spark_backend.sources.file_reading import read_task
+        from spark_backend.sources.file_reading import labelled, read_task
 
-        return read_task(self._options, partition.value)
+        return labelled(read_task(self._options, partition.value), self._options["program"])
 
 
 @contextmanager

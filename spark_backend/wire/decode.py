@@ -54,8 +54,13 @@ def spread_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
 
 
 def table_of(data: bytes, tag: Tag, query: str, plan: Plan) -> pa.Table:
+    """The table of a tagged row's data as users get it."""
+    return user_table(read_table(data), tag, query, plan)
+
+
+def user_table(tagged: pa.Table, tag: Tag, query: str, plan: Plan) -> pa.Table:
     """The table of a tagged row as users get it."""
-    table = without_order(read_table(data))
+    table = without_order(tagged)
     return spread_matches(table, plan.query(query)) if tag is Tag.MATCH else without_empty_structs(table)
 
 

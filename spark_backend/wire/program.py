@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from querylang.plan.model import Plan
+from spark_backend.wire.bucket_labels import bucket_labels, buckets_by_label
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import ClockSource, IdleTimes
 from spark_backend.wire.partition_groups import PartitionGroup, partition_groups
@@ -30,6 +31,8 @@ class Program:
     sources: what is known of them; none = each query waits for all that appear
     is_bounded: whether the input is complete, so that it is taken in order of arrival
     matcher: which matcher runs, as `Engine` takes it
+    tasks: number of tasks of Spark that the buckets are divided among; None = not known, and Spark
+        knows buckets by their own numbers
     """
 
     plans: tuple[str, ...]
@@ -39,6 +42,7 @@ class Program:
     sources: tuple[ClockSource, ...] = ()
     is_bounded: bool = False
     matcher: str = "auto"
+    tasks: int | None = None
 
     @staticmethod
     def of(
@@ -60,6 +64,15 @@ class Program:
     def plan_index(self, bucket: int) -> int:
         """The plan that a bucket belongs to."""
         return bucket // self.buckets
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The numbers by which Spark knows the buckets."""
+        return bucket_labels(self.buckets, self.tasks)
+
+    def bucket(self, label: int) -> int:
+        """The bucket that Spark knows by a number."""
+        return label if self.tasks is None else buckets_by_label(self.buckets, self.tasks)[label]
 
     def plan(self, index: int = 0) -> Plan:
         """A plan as an object."""
@@ -115,4 +128,5 @@ def load_program(text: str) -> Program:
         sources=tuple(ClockSource(**source) for source in data["sources"]),
         is_bounded=data["is_bounded"],
         matcher=data["matcher"],
+        tasks=data["tasks"],
     )

@@ -42,12 +42,15 @@ def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path: Path,
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced: list[str], name: str) -> None:
-    writer = sink_format(name).open(Sink(name, tmp_path / "matches"), "id-00000001-", 2, 3)
+    sink = Sink(name, tmp_path / "matches")
+    writer = sink_format(name).open(sink, "id-00000001-", 2, 3)
     writer.write("Q", pa.table({"v": [1]}))
     assert synced == [f"sync {tmp_path.name}", "sync matches"]
-    writer.commit()
+    drafts = writer.finish()
+    assert synced[2:] == ["sync .id-00000001-00002.3.draft"]
+    sink_format(name).publish(sink, drafts)
     file = f"id-00000001-00002.{name}"
-    assert synced[2:] == ["sync .id-00000001-00002.3.draft", f"rename {file}", "sync Q"]
+    assert synced[3:] == [f"rename {file}", "sync Q"]
 
 
 def test_files_of_old_micro_batches_are_removed_whatever_their_numbers(tmp_path: Path) -> None:

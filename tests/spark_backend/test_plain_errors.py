@@ -74,7 +74,7 @@ def test_no_value_of_the_environment_is_in_messages_or_the_record(
 def fill(writer: TaskWriter, table: pa.Table) -> None:
     for _ in range(3):
         writer.write("Q", table)
-    writer.commit()
+    writer.finish()
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

@@ -112,7 +112,7 @@ def test_names_of_a_pattern_that_sql_takes_for_a_column_get_another_one() -> Non
 def written(sink: Sink, table: pa.Table) -> Path:
     writer = sink_format(sink.format).open(sink, "0123456789ab-00000001-", 0, 0)
     file = writer.write("", table)
-    writer.commit()
+    sink_format(sink.format).publish(sink, writer.finish())
     return Path(file)
 
 

@@ -1,0 +1,177 @@
+"""What one bucket gave in one micro-batch, written to sinks by the task that made it.
+
+Only what the driver needs travels through the JVM: numbers of rows, names of files, and tables of
+kinds that are for the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from querylang.plan.model import Plan
+from spark_backend.operator.worker_functions import step_of_bucket
+from spark_backend.sinks.formats import Draft, Sink
+from spark_backend.sinks.path_names import match_folder
+from spark_backend.sinks.task_files import Attempt, Sinks, TaskFiles, shared_files
+from spark_backend.wire.bucket_labels import last_label, task_of
+from spark_backend.wire.container import pack, unpack
+from spark_backend.wire.decode import user_table
+from spark_backend.wire.program import Program, load_program
+from spark_backend.wire.tagged_rows import Tag, TaggedRow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS_DDL = "data binary"
+RESULTS_VERSION = 1
+_USE = "results"
+
+SINK_OF = {
+    Tag.MATCH: "matches",
+    Tag.OUTPUT: "output",
+    Tag.ERROR: "output",
+    Tag.DISCARDED: "discarded",
+    Tag.LEDGER: "ledger",
+}
+"""The sink that each kind of tagged row goes to, by its name in a deployment file."""
+
+FOR_DRIVER = {Tag.LEDGER, Tag.METRIC, Tag.SOURCE, Tag.TIMELINE, Tag.REPORT}
+"""Kinds whose tables are sent to the driver; of the others it gets the number of rows."""
+
+SENT = 256 << 10
+"""Bytes. A bucket that is called alone sends at most so much to the driver, which writes it."""
+
+OWN_FILES = 100_000
+"""What is added to the number of a bucket that writes files of its own, to name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One table of one bucket.
+
+    tag, query, rows: its kind, its query's title and its number of rows
+    file: where its sink puts it; None = it has no sink, or the driver writes it
+    data: the table itself, for the driver
+    """
+
+    tag: Tag
+    query: str
+    rows: int
+    file: str | None
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketResults:
+    """What the driver gets of a bucket.
+
+    drafts: files that are complete, with the names of their sinks
+    is_repeated: whether an earlier attempt at the task has failed
+    """
+
+    tables: tuple[Written, ...]
+    drafts: tuple[tuple[str, Draft], ...]
+    is_repeated: bool
+
+    def to_bytes(self) -> bytes:
+        """The only value that travels through the JVM."""
+        header = {
+            "tables": [[row.tag, row.query, row.rows, row.file, row.data is not None] for row in self.tables],
+            "drafts": [[sink, draft.path, draft.place] for sink, draft in self.drafts],
+            "is_repeated": self.is_repeated,
+        }
+        return pack(_USE, RESULTS_VERSION, header, [row.data for row in self.tables if row.data is not None])
+
+    @staticmethod
+    def from_bytes(data: bytes) -> BucketResults:
+        """The inverse of `to_bytes`."""
+        header, parts = unpack(_USE, RESULTS_VERSION, data)
+        content = iter(parts)
+        tables = tuple(
+            Written(Tag(tag), query, rows, file, bytes(next(content)) if has_data else None)
+            for tag, query, rows, file, has_data in header["tables"]
+        )
+        drafts = tuple((sink, Draft(path, place)) for sink, path, place in header["drafts"])
+        return BucketResults(tables, drafts, header["is_repeated"])
+
+
+def batch_name(identity: str, batch: int) -> str:
+    """The name of a micro-batch in its sinks: file names start with it."""
+    return f"{identity}-{batch:08d}-"
+
+
+def run_and_write(
+    program: str, sinks: str, identity: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    """For `applyInPandasWithState`: one call per bucket and micro-batch; gives RESULTS_DDL."""
+    import pandas as pd
+
+    loaded = load_program(program)
+    bucket, step = step_of_bucket(loaded, key, chunks, state)
+    places = {word: Sink.from_plain(plain) for word, plain in json.loads(sinks).items()}
+    results = write_results(loaded, bucket, step.rows, places, _attempt(identity), is_alone=not step.is_one_of_all)
+    yield pd.DataFrame({"data": [results.to_bytes()]})
+
+
+def _attempt(identity: str) -> Attempt:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
+    name = batch_name(identity, batch)
+    return Attempt(name, context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
+
+
+def write_results(
+    program: Program, bucket: int, rows: Sequence[TaggedRow], sinks: Sinks, attempt: Attempt, *, is_alone: bool
+) -> BucketResults:
+    """Write the tables of a bucket.
+
+    is_alone: whether other buckets may have no step in this micro-batch
+    """
+    plan, label = program.plan(), program.labels[bucket]
+    is_shared = not is_alone and program.tasks is not None and task_of(label, program.tasks) == attempt.task
+    files = shared_files(sinks, attempt) if is_shared else None
+    if files is None or files.is_finished:
+        is_shared = False
+        files = TaskFiles.open(sinks, attempt, OWN_FILES + bucket) if _is_large(rows, sinks) else None
+    if files is None:
+        return BucketResults(tuple(_sent(row) for row in rows), (), attempt.is_repeated)
+    try:
+        tables = tuple(_written(row, files, plan) for row in rows)
+        is_last = not is_shared or label == last_label(label, program.buckets, program.tasks or 1)
+        drafts = tuple(files.finish()) if is_last else ()
+    except BaseException:
+        files.abort()
+        raise
+    return BucketResults(tables, drafts, attempt.is_repeated)
+
+
+def _is_large(rows: Sequence[TaggedRow], sinks: Sinks) -> bool:
+    return sum(row.table.nbytes for row in rows if SINK_OF.get(row.tag) in sinks and row.tag not in FOR_DRIVER) > SENT
+
+
+def _written(row: TaggedRow, files: TaskFiles, plan: Plan) -> Written:
+    writer = files.writers.get(SINK_OF.get(row.tag, ""))
+    file = None
+    if writer is not None:
+        file = writer.write(part_of(row.tag, row.query, plan), user_table(row.table, row.tag, row.query, plan))
+    return Written(row.tag, row.query, row.table.num_rows, file, row.data() if row.tag in FOR_DRIVER else None)
+
+
+def _sent(row: TaggedRow) -> Written:
+    return Written(row.tag, row.query, row.table.num_rows, None, row.data())
+
+
+def part_of(tag: Tag, query: str, plan: Plan) -> str:
+    """The part of its sink that a table belongs to."""
+    return match_folder(plan.query(query)) if tag is Tag.MATCH else ""
+
+
+def sinks_to_text(sinks: Mapping[str, Sink]) -> str:
+    """What workers need of the sinks, as JSON text."""
+    return json.dumps({name: sink.to_plain() for name, sink in sinks.items()})
