@@ -1,4 +1,4 @@
-"""Text that is not UTF-8: columns of tables may hold any bytes as text, and no reader looks at them.
+"""Text that is not UTF-8: columns may hold any bytes as text, and no reader looks at them.
 
 Such a cell is not a value. If it were taken with replacement characters, different keys could
 become one.
@@ -81,7 +81,7 @@ def _is_string(kind: pa.DataType) -> bool:
 
 
 def _broken_rows(column: pa.Array) -> NDArray[np.bool_]:
-    """By row: whether text in it is not UTF-8. Called only for columns where there is such a row."""
+    """By row: whether text in it is not UTF-8. Called only where there is such a row."""
     column = plain_array(column)
     kind = column.type
     broken = np.zeros(len(column), np.bool_)
