@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from runtime.natural_names import natural_key
+from spark_backend.sources.listing import after_reading, input_planner
 from spark_backend.sources.listing.file_tasks import FileTask, tasks_of
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings, inputs_folder
@@ -390,6 +392,65 @@ def test_files_of_a_folder_that_is_not_mounted_for_a_moment_are_not_read_again(t
     (tmp_path / "kept").rename(tmp_path / "a" / "kept.csv")
     job.start()
     assert job.step() is None
+
+
+def test_files_on_a_device_that_is_not_mounted_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, sources=("a", "b"))
+    devices = {"a": 1, "b": 2}
+    monkeypatch.setattr(input_planner, "_device", lambda source: devices[source.name])
+    job.add("kept.csv", source="b")
+    job.start()
+    job.step()
+    devices["b"] = 1
+    (tmp_path / "b" / "kept.csv").rename(tmp_path / "kept")
+    for number in range(4 * KEPT):
+        job.add(f"{number}.csv", modified=number)
+        job.step()
+    (tmp_path / "kept").rename(tmp_path / "b" / "kept.csv")
+    job.start()
+    assert job.step() is None
+
+
+@pytest.mark.parametrize("after", ["archive", "delete"])
+def test_files_of_an_interrupted_micro_batch_go_and_are_not_told_as_lost(tmp_path: Path, after: str) -> None:
+    job = Job(tmp_path, {"after": after, "archive": str(tmp_path / "archive")})
+    job.add("1.csv")
+    job.start(is_once=True)
+    job.step()  # killed here
+    job.start(is_once=True)
+    assert job.step() is None
+    assert not list((tmp_path / "a").iterdir())
+
+
+@pytest.mark.parametrize("is_other_file_system", [False, True])
+def test_a_new_file_with_the_name_of_one_that_is_being_archived_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_other_file_system: bool
+) -> None:
+    job = Job(tmp_path, {"after": "archive", "archive": str(tmp_path / "archive")})
+    move = Path.rename
+
+    def rename(file: Path, target: Path) -> None:
+        if is_other_file_system:
+            monkeypatch.setattr(after_reading.shutil, "copy2", lambda *_: (target.write_text("x"), replace(file)))
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        move(file, target)
+        replace(file)
+
+    def replace(file: Path) -> None:
+        (tmp_path / "draft").write_text("new")
+        move(tmp_path / "draft", file)
+
+    job.add("1.csv")
+    job.start()
+    job.step()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", rename)
+        patched.setattr(after_reading, "publish", lambda _: None)
+        job.ask()
+    job.start()
+    assert paths(job.step()) == ["1.csv"]
 
 
 def test_what_was_read_is_archived_when_it_is_committed(tmp_path: Path) -> None:

@@ -108,18 +108,19 @@ def _settle_file(source: ListedSource, path: str, stamp: FileStamp) -> bool:
         file.unlink()
     else:
         assert source.archive is not None
-        _archive(file, Path(source.archive, path))
+        _archive(file, Path(source.archive, path), stamp)
     return True
 
 
-def _archive(file: Path, target: Path) -> None:
+def _archive(file: Path, target: Path, stamp: FileStamp) -> None:
     """Move a file; another file at its target is never overwritten."""
     make_folder(target.parent)
     place = _free_place(target, file)
-    if place is not None:
-        _move(file, place)
+    if place is None:
+        _remove(file, stamp)
+    else:
+        _move(file, place, stamp)
         sync(place.parent)
-    file.unlink(missing_ok=True)
     sync(file.parent)
 
 
@@ -134,7 +135,7 @@ def _free_place(target: Path, file: Path) -> Path | None:
     return place
 
 
-def _move(file: Path, place: Path) -> None:
+def _move(file: Path, place: Path, stamp: FileStamp) -> None:
     try:
         file.rename(place)
     except OSError as error:
@@ -144,3 +145,10 @@ def _move(file: Path, place: Path) -> None:
         draft = place.with_name(f".{place.name}.draft")
         shutil.copy2(file, draft)
         publish([(draft, place)])
+        _remove(file, stamp)
+
+
+def _remove(file: Path, stamp: FileStamp) -> None:
+    """Remove a file of which there is a copy, but not another one that has its name since."""
+    if FileStamp.of(file.stat()) == stamp:
+        file.unlink()

@@ -79,6 +79,7 @@ class InputPlanner:
         self._changes = ChangeWatch()
         self._changed: list[TakenFile] = []
         self._read: ReadFiles | None = None
+        self._devices: dict[str, int | None] = {}
         self._settled: dict[str, Settled] = {}
         self._settled_up_to = 0
         self._next: Manifest | None = None
@@ -143,9 +144,16 @@ class InputPlanner:
             raise DamagedManifest(f"Spark asks for what follows manifest {start}, after manifest {read.number}")
         self._read, self._next = read, None
         if read.is_long():
-            read.drop_gone({name: watch.names() for name, watch in self._watches.items()})
+            read.drop_gone({name: watch.names() for name, watch in self._watches.items() if self._is_mounted(name)})
             read.compact(self._list_file, self._manifests)
         return read
+
+    def _is_mounted(self, source: str) -> bool:
+        """Whether a source's folder is on the device that this run has read its files from.
+
+        Otherwise files that are not there now may come back, and would be read again.
+        """
+        return any(item.name == source and _device(item) == self._devices.get(source) for item in self._sources)
 
     def _loaded(self, number: int) -> ReadFiles:
         """What was read up to a manifest, without what was archived or deleted."""
@@ -164,11 +172,18 @@ class InputPlanner:
         if committed <= self._settled_up_to:
             return
         for source in sources:
+            self._leave_out_read(source.name, read)
             settled = self._settled.setdefault(source.name, Settled())
             for path, problem in settle(source, read, committed, settled).items():
                 self._report("not_settled", source.name, f"{path}: {problem}")
         self._settled_file.write(self._settled)
         self._settled_up_to = committed
+
+    def _leave_out_read(self, source: str, read: ReadFiles) -> None:
+        """Take out files of an earlier run, found while the list was not loaded: they go now."""
+        pending, known = self._pending[source], read.of(source)
+        for path in [path for path, stamp in pending.items() if path in known and known[path].stamp == stamp]:
+            del pending[path]
 
     def _find_new_files(self) -> None:
         now = self._now()
@@ -234,6 +249,7 @@ class InputPlanner:
             del pending[path]
             stamp = self._stamp(source, path)
             if stamp is not None:
+                self._devices[source.name] = _device(source)
                 count = self._counted(source, count, path)
                 taken.append(TakenFile(source.name, count.files, path, stamp))
         counts[source.name] = count
@@ -252,6 +268,14 @@ class InputPlanner:
         if source.order == "name" and not is_larger:
             self._report("smaller_name", source.name, f"{path} after {count.largest}")
         return replace(count, files=count.files + 1, largest=path if is_larger else count.largest)
+
+
+def _device(source: ListedSource) -> int | None:
+    """The number of the device that a source's folder is on; None = the folder is not there."""
+    try:
+        return Path(source.folder).stat().st_dev
+    except OSError:
+        return None
 
 
 def _is_in(pending: Mapping[str, object], read: Mapping[str, object], path: str) -> bool:
