@@ -20,6 +20,7 @@ from runtime.reading.formats.blocks import Blocks
 from runtime.reading.formats.csv_records import (
     Records,
     fits,
+    has_lone_returns,
     has_stray_quotes,
     separate_records,
     what_is_wrong,
@@ -113,9 +114,9 @@ class _Parts:
         """All records as rows; None = some are not, or there are none."""
         if not len(records) or records.lengths.max() > self.asked.max_record:
             return None
-        if has_stray_quotes(records):
-            return None
         data = records.data[: records.end]
+        if has_stray_quotes(records) or has_lone_returns(data):
+            return None
         try:
             columns = _parse(data, self.header, self.chosen)
         except pa.ArrowInvalid:
@@ -198,14 +199,15 @@ def _nothing(number: int) -> tuple[str, str]:
 def _joined(records: Records, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> bytes:
     """The chosen records, each with a line end."""
     pairs = zip(records.starts[chosen].tolist(), records.ends[chosen].tolist(), strict=True)
-    joined = b"".join([records.data[start:end] for start, end in pairs])
-    return joined if joined.endswith(b"\n") or not joined else joined + b"\n"
+    return b"".join([records.data[start:end] for start, end in pairs])
 
 
 def _parse(data: bytes, header: Sequence[str], chosen: Sequence[str]) -> pa.Table:
     """All cells as text. An empty cell is null, `""` is the empty string. Raises ArrowInvalid."""
     if not data.strip():
         return pa.table([pa.array([], pa.string()) for _ in chosen], names=chosen)
+    if not data.endswith(b"\n"):
+        data += b"\n"  # otherwise Arrow takes an empty last cell behind a quoted one as quoted, too
     table = pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=header, block_size=max(1 << 24, len(data) + 1)),

@@ -119,6 +119,11 @@ def _are_rows(data: bytes, starts: Integers, ends: Integers, cells: int) -> list
     return are_rows
 
 
+def has_lone_returns(data: bytes) -> bool:
+    """Whether a carriage return may be where no line ends; Arrow takes it for the end of a line."""
+    return b"\r" in data and data.count(b"\r") != data.count(b"\r\n")
+
+
 def has_stray_quotes(records: Records) -> bool:
     """Whether a quote is where none may be, although each record has an even number of them."""
     data = records.data

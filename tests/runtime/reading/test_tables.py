@@ -138,6 +138,20 @@ def test_lines_may_end_in_any_way(tmp_path: Path, end: str) -> None:
     assert read_arrivals(tmp_path / "e.csv", ONE).table.column("id:integer").to_pylist() == [1, 2]
 
 
+def test_an_empty_last_cell_is_null_also_without_a_line_end(tmp_path: Path) -> None:
+    for end in ("", "\n"):
+        (tmp_path / "e.csv").write_text('at,event,ts,id,v,ok,name\n1,A,1,1,1,"true",' + end)
+        assert read_arrivals(tmp_path / "e.csv", ONE).table.column("name:string").to_pylist() == [None]
+
+
+def test_a_return_that_ends_no_line_makes_its_record_malformed_wherever_it_is(tmp_path: Path) -> None:
+    head = "name,at,event,ts,id,v,ok\n"
+    (tmp_path / "e.csv").write_bytes(f'{head}\rx,1,A,1,1,1,true\nx,1,A,1,1,1,true\n"\ry",1,A,1,1,1,true\n'.encode())
+    arrivals = read_arrivals(tmp_path / "e.csv", ONE)
+    assert kinds(arrivals) == [RecordKind.MALFORMED, 0, 0]
+    assert arrivals.table.column("name:string").to_pylist() == [None, "x", "\ry"]
+
+
 NOT_UTF8 = pc.CastOptions(pa.string(), allow_invalid_utf8=True)
 
 
