@@ -10,6 +10,7 @@ import json
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from runtime.reading.formats.asked import MOST_NAMES
@@ -56,11 +57,23 @@ def _parsed(data: bytes) -> pa.Table | None:
                 return None
             schemas = [part.schema] if known is None else [known, part.schema]
             known = pa.unify_schemas(schemas, promote_options="permissive")
+        if not part.columns or any(map(_may_lack_digits, part.columns)):
+            return None  # a table without columns has no rows either
         if len(part) not in (lines, lines - 1) and len(part) != _not_blank(chunk):
             return None
         parts.append(part)
         at = end
     return pa.concat_tables(parts, promote_options="permissive") if parts else None
+
+
+def _may_lack_digits(column: pa.ChunkedArray | pa.Array) -> bool:
+    """Whether integers may have become other numbers: beside fractions, or beyond 64 bits."""
+    kind = column.type
+    if pa.types.is_float64(kind):
+        return bool(pc.any(pc.greater_equal(pc.abs(column), 2.0**53)).as_py())
+    if pa.types.is_list(kind):
+        return _may_lack_digits(pc.list_flatten(column))
+    return pa.types.is_struct(kind) and any(map(_may_lack_digits, column.flatten()))
 
 
 def _not_blank(chunk: memoryview) -> int:

@@ -154,6 +154,7 @@ def refuse_repeated(names: Sequence[str], table: str) -> None:
 
 def joined(parts: Sequence[RawTable]) -> RawTable:
     """All rows of all parts of a table."""
+    parts = [part for part in parts if len(part) or part.unreadable] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     firsts = [_first_number(part) for part in parts]

@@ -22,6 +22,8 @@ from runtime.columns.arrivals import Arrivals, RecordKind, arrivals_schema
 from runtime.columns.timestamps import parse_time
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import ColumnNames
+from runtime.reading.files import iter_raw
+from runtime.reading.formats.blocks import Blocks
 from runtime.reading.schema_inference import infer_schemas
 from runtime.reading.tables import iter_arrivals, read_arrivals
 
@@ -150,6 +152,31 @@ def test_a_return_that_ends_no_line_makes_its_record_malformed_wherever_it_is(tm
     arrivals = read_arrivals(tmp_path / "e.csv", ONE)
     assert kinds(arrivals) == [RecordKind.MALFORMED, 0, 0]
     assert arrivals.table.column("name:string").to_pylist() == [None, "x", "\ry"]
+
+
+def test_long_integers_of_json_keep_all_digits_whatever_other_rows_hold(tmp_path: Path) -> None:
+    plan = compile_text("event A { string k; decimal d; } inputs { A() key k within 9.0; } find A as a").plan
+    long, longer = 12345678901234567890, 12345678901234567891
+    for others in ([], [{"at": 3, "event": "A", "k": 1.5, "d": 1}], [{"at": 3, "event": "A", "k": [1], "d": 0.5}]):
+        rows = [{"at": 1, "event": "A", "k": long, "d": 2**53 + 1}, {"at": 2, "event": "A", "k": longer, "d": 1}]
+        (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, [*rows, *others])))
+        table = read_arrivals(tmp_path / "e.jsonl", plan).table
+        assert table.column("k:string").to_pylist()[:2] == [str(long), str(longer)]
+        assert table.column("d:decimal").to_pylist()[0] == 2**53 + 1
+
+
+def test_json_objects_without_names_are_rows(tmp_path: Path) -> None:
+    (tmp_path / "e.jsonl").write_text("{}\n{}\n")
+    assert [len(part) for part in iter_raw(tmp_path / "e.jsonl")] == [2]
+
+
+def test_blank_lines_behind_a_block_change_no_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Blocks.__init__, "__defaults__", (60,))
+    lines = [f'{{"at": {number}, "event": "A", "id": "x"}}' for number in range(1, 4)]
+    (tmp_path / "e.jsonl").write_text("\n".join(lines) + "\n" * 60)
+    plan = compile_text("event A { integer id; } inputs { A() within 9.0; } find A as a").plan
+    texts = read_arrivals(tmp_path / "e.jsonl", plan).table.column("_text").to_pylist()
+    assert [str(text).partition(":")[0] for text in texts] == ["line 1", "line 2", "line 3"]
 
 
 NOT_UTF8 = pc.CastOptions(pa.string(), allow_invalid_utf8=True)
