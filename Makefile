@@ -30,6 +30,9 @@ lint: .venv/.ready
 bench: .venv/.ready
 	@$(python) -m benchmarks
 
+peers: .venv/.ready
+	@$(python) -m benchmarks.peers --docs $(PEERS)
+
 torture: .venv/.ready
 	@$(python) -m tests.torture $(TORTURE)
 	@$(python) -m tests.torture.deployments

@@ -1,0 +1,112 @@
+"""`python -m benchmarks.peers`: the same pattern with every system, in turn; writes `build/peers.json` and the table and chart of the docs.
+
+Every system answers in a process of its own that is held to as many cores as it may use. The processes of one round follow
+each other, so that a noisy machine is noisy for all. All checksums of matches must be equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.peers import java, pages
+from benchmarks.peers.answers import Answer, Measured
+from benchmarks.peers.stream import write_stream
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """How the stream is made, and by how much more than the value of A that of B must be.
+
+    candidates: about so many As are in the window of a B
+    """
+
+    name: str
+    keys: int
+    margin: float
+    candidates: int
+
+
+QUESTIONS = (Question("light", 10_000, 0.0, 5), Question("heavy", 500, 0.99, 100))
+OURS = ("ensue", "ensue-spark", "duckdb-sliced", "duckdb-window")
+SYSTEMS = (*OURS, *java.SYSTEMS)
+PASSES = {"ensue-spark": 1}
+"""Passes in one process, the last of which counts; the job's first micro-batch is what warms it up."""
+
+
+def measure(
+    folder: Path, question: Question, systems: Sequence[str], threads: Sequence[int], events: int, rounds: int
+) -> list[Measured]:
+    """All systems in turn, `rounds` times. Raises AssertionError where two answers differ."""
+    write_stream(folder, events, question.keys)
+    answers: dict[tuple[str, int], list[Answer]] = {}
+    for _ in range(rounds):
+        for system in systems:
+            for count in threads:
+                answers.setdefault((system, count), []).append(_ask(system, folder, count, question.margin))
+    found = {(own.matches, own.checksum) for each in answers.values() for own in each}
+    assert len(found) == 1, f"{question.name}: the answers differ: {answers}"
+    return [
+        Measured(
+            question.name, system, count, events, own[0].matches, tuple(each.events / each.seconds for each in own)
+        )
+        for (system, count), own in answers.items()
+    ]
+
+
+def _ask(system: str, folder: Path, threads: int, margin: float) -> Answer:
+    arguments = [system, str(folder), str(threads), str(PASSES.get(system, 2)), str(margin)]
+    program = java.command() if system in java.SYSTEMS else [sys.executable, "-m", "benchmarks.peers.one_system"]
+    cores = set(sorted(os.sched_getaffinity(0))[:threads])
+    done = subprocess.run(
+        [*program, *arguments],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{system}: {done.stderr[-2000:]}")
+    return Answer.last_of(done.stdout)
+
+
+def main() -> None:
+    """Runs what the arguments say."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--events", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=SYSTEMS, action="append", help="these systems; default: all")
+    parser.add_argument("--question", choices=[question.name for question in QUESTIONS], action="append")
+    parser.add_argument("--threads", type=int, action="append", help="default: 1 and 2")
+    parser.add_argument("--docs", action="store_true", help="write the table and the chart of docs/benchmarks.md")
+    given = parser.parse_args()
+    systems = given.only or SYSTEMS
+    if set(systems) & set(java.SYSTEMS):
+        java.build()
+    measured: list[Measured] = []
+    for question in QUESTIONS:
+        if question.name in (given.question or [question.name]):
+            with TemporaryDirectory() as folder:
+                measured += measure(
+                    Path(folder), question, systems, given.threads or [1, 2], given.events, given.rounds
+                )
+    print(pages.table(measured))
+    target = ROOT / "build" / "peers.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps([asdict(item) for item in measured], indent=2) + "\n", encoding="utf-8")
+    if given.docs:
+        pages.write(ROOT / "docs", measured)
+
+
+if __name__ == "__main__":
+    main()

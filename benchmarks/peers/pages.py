@@ -1,0 +1,70 @@
+"""The figures as a table and a chart, as `docs/benchmarks.md` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.peers.answers import Measured
+
+BEGIN, END = "<!-- figures of make peers -->", "<!-- end of the figures -->"
+LABELS = {
+    "ensue": "Ensue, embedded",
+    "ensue-spark": "Ensue, `ensue run`",
+    "duckdb-sliced": "DuckDB, join in slices",
+    "duckdb-window": "DuckDB, window",
+    "flink-by-hand": "Flink 2.3, by hand",
+    "flink-cep": "Flink CEP 2.3",
+    "esper": "Esper 9",
+    "siddhi": "Siddhi 5.1",
+}
+_WIDTH, _LEFT, _ROW = 760, 200, 18
+
+
+def table(figures: Sequence[Measured]) -> str:
+    """Markdown: a row per system, a column per question and number of cores; million events a second."""
+    columns = sorted({(item.question, item.threads) for item in figures}, key=lambda key: (key[0] != "light", key))
+    rates = {(item.system, item.question, item.threads): item.rate for item in figures}
+    lines = [
+        "| million events a second | " + " | ".join(f"{name}, {_cores(count)}" for name, count in columns) + " |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    for system in dict.fromkeys(item.system for item in figures):
+        cells = [rates.get((system, *column)) for column in columns]
+        shown = ["" if rate is None else f"{rate / 1e6:.2f}" for rate in cells]
+        lines.append(f"| {LABELS[system]} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def chart(figures: Sequence[Measured]) -> str:
+    """An SVG with a bar per system, question and number of cores."""
+    widest, parts, y = max(item.rate for item in figures), [], 10
+    for question in dict.fromkeys(item.question for item in figures):
+        parts.append(f'<text x="{_LEFT}" y="{y + 14}" font-weight="bold">{question}: million events a second</text>')
+        y += 24
+        for item in (each for each in figures if each.question == question):
+            length = max(1, round(item.rate / widest * (_WIDTH - _LEFT - 60)))
+            label = f"{LABELS[item.system].replace('`', '')}, {_cores(item.threads)}"
+            colour = "#c2410c" if item.system.startswith("ensue") else "#64748b"
+            parts += [
+                f'<text x="{_LEFT - 6}" y="{y + 12}" text-anchor="end">{label}</text>',
+                f'<rect x="{_LEFT}" y="{y + 2}" width="{length}" height="{_ROW - 5}" fill="{colour}"/>',
+                f'<text x="{_LEFT + length + 4}" y="{y + 12}">{item.rate / 1e6:.2f}</text>',
+            ]
+            y += _ROW
+        y += 8
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{y}" font-family="sans-serif" font-size="12">'
+    return "\n".join([head, f'<rect width="{_WIDTH}" height="{y}" fill="white"/>', *parts, "</svg>"]) + "\n"
+
+
+def write(docs: Path, figures: Sequence[Measured]) -> None:
+    """Replace the table and the chart of the docs."""
+    page = docs / "benchmarks.md"
+    before, _, rest = page.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{table(figures)}\n{END}{after}", encoding="utf-8")
+    (docs / "images" / "peers.svg").write_text(chart(figures), encoding="utf-8")
+
+
+def _cores(count: int) -> str:
+    return "1 core" if count == 1 else f"{count} cores"
