@@ -32,6 +32,7 @@ class Figures:
     """What a torture has seen."""
 
     kills: int = 0
+    late_kills: int = 0
     runs: int = 0
     records: int = 0
     files: int = 0
@@ -43,13 +44,54 @@ class Figures:
     def line(self, seed: int, seconds: float) -> str:
         """For people."""
         return (
-            f"torture: seed {seed}: {self.kills} kills in {self.runs} runs, {self.records} records in {self.files} files,"
+            f"torture: seed {seed}: {self.kills} kills ({self.late_kills} in or behind a micro-batch) in {self.runs} runs, {self.records} records in {self.files} files,"
             f" {self.controls} control events, {self.matches} matches, {self.scans} reads of all sinks,"
             f" {len(self.problems)} problems, {seconds:.0f} s"
         )
 
 
-def torture(folder: Path, *, kills: int, seed: int, rows: int, longest_life: float = 25.0) -> Figures:
+@dataclass(slots=True)
+class _Moment:
+    """When a job is killed: `seconds` after now, or after the micro-batch that brings their number to `batches`."""
+
+    state: Path
+    seconds: float
+    batches: int | None
+    limit: float
+    began: float
+
+    @staticmethod
+    def random(chooser: random.Random, state: Path, limit: float) -> _Moment:
+        """Two of five in the first seconds or while the job starts, the others around a later micro-batch."""
+        now = time.monotonic()
+        match chooser.randrange(5):
+            case 0:
+                return _Moment(state, chooser.uniform(0, 3), None, now + limit, now)
+            case 1:
+                return _Moment(state, chooser.uniform(3, 25), None, now + limit, now)
+        batches = _planned(state) + chooser.choice((1, 1, 2, 3, 5))
+        return _Moment(state, chooser.uniform(0, 4), batches, now + limit, now)
+
+    def has_come(self) -> bool:
+        """Whether it is time. The seconds begin when Spark has planned the micro-batch."""
+        now = time.monotonic()
+        if self.batches is not None and _planned(self.state) >= self.batches:
+            self.batches, self.began = 0, now
+        return now > self.limit or (not self.batches and now - self.began >= self.seconds)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep for these seconds, or until the moment comes."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.has_come():
+            time.sleep(0.02)
+
+
+def _planned(state: Path) -> int:
+    """How many micro-batches Spark's offset log has had."""
+    return max((int(path.name) + 1 for path in (state / "offsets").glob("[0-9]*")), default=0)
+
+
+def torture(folder: Path, *, kills: int, seed: int, rows: int, longest_life: float = 120.0) -> Figures:
     """Kill a job `kills` times, let it end, and compare; every random choice comes from `seed`."""
     chooser = random.Random(seed)
     sources = random_sources(chooser, rows)
@@ -61,15 +103,15 @@ def torture(folder: Path, *, kills: int, seed: int, rows: int, longest_life: flo
         while figures.kills < kills:
             figures.runs += 1
             victim = Victim.start(deployment)
-            life = chooser.choice(
-                (chooser.uniform(0, 3), chooser.uniform(3, longest_life), chooser.uniform(3, longest_life))
-            )
-            _live(chooser, folder, sources, controls, victim, life, longest)
-            figures.kills += victim.is_running
-            victim.kill(chooser.choice(WAYS))
-            if victim.is_running:  # a worker was killed: the job must continue, or stop in order
-                _live(chooser, folder, sources, controls, victim, chooser.uniform(0, 5), longest)
-                victim.end()
+            while victim.is_running and figures.kills < kills:
+                moment = _Moment.random(chooser, folder / "state", longest_life)
+                _live(chooser, folder, sources, controls, victim, moment, longest)
+                if victim.is_running:
+                    figures.kills += 1
+                    figures.late_kills += moment.batches == 0
+                    # Behind the kill of a worker the job goes on, or stops in order.
+                    victim.kill(chooser.choice(WAYS))
+            victim.end()
         for source in sources:
             while write_next(chooser, folder / source.name, source, rows):
                 pass
@@ -94,13 +136,12 @@ def _live(
     sources: list[Source],
     controls: list[Control],
     victim: Victim,
-    seconds: float,
+    moment: _Moment,
     longest: int,
 ) -> None:
-    """Write files and control events at random moments while a job runs."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and victim.is_running:
-        time.sleep(min(chooser.uniform(0, 1.5), max(0.0, end - time.monotonic())))
+    """Write files and control events at random moments while a job runs, until a moment comes."""
+    while victim.is_running and not moment.has_come():
+        moment.wait(chooser.uniform(0, 1.5))
         source = chooser.choice(sources)
         write_next(chooser, folder / source.name, source, longest)
         if chooser.random() < 0.05:

@@ -14,7 +14,7 @@ from tests.torture.hostile import attempt
 
 
 def test_a_job_that_is_killed_at_random_moments_gives_what_a_replay_gives(tmp_path: Path) -> None:
-    figures = torture(tmp_path / "job [x] a*b", kills=3, seed=4, rows=1500, longest_life=14)
+    figures = torture(tmp_path / "job [x] a*b", kills=3, seed=4, rows=1500)
     assert not figures.problems, "\n".join(figures.problems)
     assert figures.kills == 3
     assert figures.matches > 100
