@@ -30,6 +30,9 @@ event A { string k; integer v; decimal d; sequence<float> s; float ts; }
 inputs { A() key k within 20.0 wait 2.0; }
 find A as a -> A as b where b.v > a.v { print a.k + b.d.toString(); }
 """
+LINES = 100
+"""So many broken lines stand in one table."""
+
 TROUBLES = (
     *(
         b"\x00",
@@ -83,10 +86,12 @@ class Attack:
 
     samples: tuple[bytes, ...]
     run: Callable[[bytes], object]
+    together: int = 1
+    """So many inputs are given at once, as lines: rows of a table stand side by side in practice too."""
 
     def make(self, chooser: random.Random) -> bytes:
-        """A broken input; the same chooser makes the same one."""
-        return broken(chooser, self.samples)
+        """A broken input, or as many lines as belong together; the same chooser makes the same."""
+        return b"\n".join(broken(chooser, self.samples) for _ in range(self.together))
 
 
 def broken(chooser: random.Random, samples: tuple[bytes, ...]) -> bytes:
@@ -164,6 +169,20 @@ def json_tables() -> Attack:
     )
 
 
+def json_lines() -> Attack:
+    """Lines of a JSON file that are broken one by one."""
+    native = [{**row, "s": [1.0, 2.5], "d": 1.5} for row in _rows()]
+    samples = tuple(json.dumps(row).encode() for row in [*_rows(), *native])
+    return Attack(samples, _replay("lines.jsonl"), together=LINES)
+
+
+def csv_lines() -> Attack:
+    """Rows of a CSV file that are broken one by one, below a header that is whole."""
+    header, *rows = csv_tables().samples[0].split(b"\n")
+    replay = _replay("lines.csv")
+    return Attack(tuple(rows), lambda data: replay(header + b"\n" + data), together=LINES)
+
+
 def parquet_tables() -> Attack:
     """Parquet files."""
     made = []
@@ -181,14 +200,16 @@ def _replay(name: str) -> Callable[[bytes], object]:
     def run(data: bytes) -> None:
         path = Path(name)
         path.write_bytes(data)
-        result = ensue.replay(loaded, path)
-        received = result.ledger.query("what == 'received'")["count"].sum()
-        beside = ("received", "before_clock", "late_by_idle", "lost", "forgotten_keys")
-        assert received == result.ledger[~result.ledger["what"].isin(beside)]["count"].sum(), (
-            "the ledger does not add up"
-        )
+        _check(ensue.replay(loaded, path))
 
     return run
+
+
+def _check(result: ensue.Replay) -> None:
+    received = result.ledger.query("what == 'received'")["count"].sum()
+    beside = ("received", "before_clock", "late_by_idle", "lost", "forgotten_keys")
+    used = result.ledger[~result.ledger["what"].isin(beside)]["count"].sum()
+    assert received == used, "the ledger does not add up"
 
 
 def control_events() -> Attack:
@@ -205,18 +226,12 @@ def control_events() -> Attack:
     loaded = ensue.load(QUERY)
 
     def run(data: bytes) -> None:
-        event = (
-            data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
-            if data.isascii()
-            else data.decode("utf-8", "replace")
-        )
-        rows = [
-            {"at": 1704103200.0, "event": event},
-            {"at": 1704103201.0, "event": 'A("x", 1, 1.5d, [1.0], 1704103200.0)'},
-        ]
-        ensue.replay(loaded, rows)
+        texts = [line.decode("utf-8", "replace") for line in data.split(b"\n")]
+        texts.append('A("x", 1, 1.5d, [1.0], 1704103200.0)')
+        rows = [{"at": 1704103200.0 + row, "event": text} for row, text in enumerate(texts)]
+        _check(ensue.replay(loaded, rows))
 
-    return Attack(tuple(text.encode() for text in texts), run)
+    return Attack(tuple(text.encode() for text in texts), run, together=LINES)
 
 
 def deployments() -> Attack:
@@ -275,10 +290,26 @@ def states() -> Attack:
 ATTACKS: Mapping[str, Callable[[], Attack]] = {
     "query": query_texts,
     "csv": csv_tables,
+    "csv-lines": csv_lines,
     "json": json_tables,
+    "json-lines": json_lines,
     "parquet": parquet_tables,
     "control": control_events,
     "deployment": deployments,
     "state": states,
 }
-WEIGHTS = {"query": 30, "csv": 15, "json": 15, "parquet": 10, "control": 15, "deployment": 10, "state": 5}
+WEIGHTS = {
+    "query": 150,
+    "csv": 10,
+    "csv-lines": 150,
+    "json": 10,
+    "json-lines": 200,
+    "parquet": 40,
+    "control": 240,
+    "deployment": 120,
+    "state": 80,
+}
+"""Inputs of each kind, in a thousand; whole tables are dear."""
+
+TOGETHER = {"csv-lines": LINES, "json-lines": LINES, "control": LINES}
+"""Inputs per attempt, where it is not one."""

@@ -38,7 +38,7 @@ ROUND = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Inputs of one kind with neighbouring numbers, for one process."""
+    """Attempts of one kind with neighbouring numbers, for one process."""
 
     kind: str
     first: int
@@ -83,7 +83,7 @@ def _run(task: Round, folder: str, results: multiprocessing.SimpleQueue[tuple[Co
     for number in range(task.first, task.first + task.count):
         Path(f"at-{os.getpid()}").write_text(str(number))
         outcome, wrong = attempt(attack, number)
-        counts[outcome] += 1
+        counts[outcome] += attack.together
         if wrong:
             wrongs.append(f"{task.kind} {number}: {wrong}")
     results.put((counts, wrongs))
@@ -97,7 +97,7 @@ def rounds(kinds: Sequence[str], first: int, count: int) -> Iterator[Round]:
     """`count` inputs, divided among the kinds as their weights say."""
     weights = {kind: attacks.WEIGHTS[kind] for kind in kinds}
     for kind in kinds:
-        end = first + max(1, count * weights[kind] // sum(weights.values()))
+        end = first + max(1, count * weights[kind] // sum(weights.values()) // attacks.TOGETHER.get(kind, 1))
         for start in range(first, end, ROUND):
             yield Round(kind, start, min(ROUND, end - start))
 
