@@ -131,7 +131,9 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The packed rows of one task, on a worker."""
         from spark_backend.sources.file_reading import labelled, read_task
+        from spark_backend.wire.worker_memory import set_objects_aside
 
+        set_objects_aside()
         return labelled(read_task(self._options, partition.value), self._options["program"])
 
 

@@ -1,0 +1,41 @@
+"""Collections of garbage in workers: cheap, and of everything that came later."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from spark_backend.wire import worker_memory
+
+
+class Node:
+    """Refers to itself, so that only a collection removes it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def _undone() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+    gc.callbacks.remove(worker_memory._after_collection)
+
+
+@pytest.mark.usefixtures("_undone")
+def test_what_a_long_collection_leaves_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker_memory.set_objects_aside()
+    worker_memory.set_objects_aside()
+    assert gc.callbacks.count(worker_memory._after_collection) == 1
+    monkeypatch.setattr(worker_memory, "LONGEST", 1e9)
+    gc.collect()
+    assert gc.get_freeze_count() == 0
+    monkeypatch.setattr(worker_memory, "LONGEST", 0.0)
+    gc.collect()
+    assert gc.get_freeze_count() > 10_000
+    later = weakref.ref(Node())
+    gc.collect()
+    assert later() is None
