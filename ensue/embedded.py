@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ensue.background import compile_for_next_time
 from ensue.data_options import DataOptions
 from ensue.parameters import read_parameters
 from ensue.plans import as_tables, template_for
@@ -35,6 +36,7 @@ def replay(
     plan, records = read_ordered(tables, instances, options.columns, parse_orderings(options.ordering))
     plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
     results, figures = measured_replay(plan, records, until=stop, flush=flush)
+    compile_for_next_time()
     return Replay(plan, records, results, figures, stop, flush, idle_queries(template, plan))
 
 

@@ -12,13 +12,21 @@ from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from runtime.kernel_choice import Choice, TakesTooLong, setting
-from runtime.kernel_files import is_on_disk
+from runtime.kernel_files import can_be_stored, is_on_disk
 from runtime.plain_kernels import call_or_give_up, call_plain, checked, longest
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _CHOICE = Choice(setting())
+
+
+_RAN_PLAIN: set[Kernel[..., Any]] = set()
+
+
+def wants_compiling() -> bool:
+    """Whether machine code of kernels that ran as plain Python is not on disk, but could be."""
+    return any(not is_on_disk(item.function) and can_be_stored(item.function) for item in _RAN_PLAIN)
 
 
 class Kernel(Generic[Parameters, Result]):
@@ -38,6 +46,7 @@ class Kernel(Generic[Parameters, Result]):
         """Run it; arguments have no names, as numba wants it."""
         assert not named, "arguments of kernels are given by position"
         if not self._is_loaded and _CHOICE.is_plain(longest(arguments), self._is_on_disk):
+            _RAN_PLAIN.add(self)
             began = _CHOICE.begin(self._is_on_disk)
             try:
                 call = call_or_give_up if self.called else call_plain

@@ -18,7 +18,7 @@ _IMPORTED = re.compile(r"^from runtime\.([\w.]+) import", re.MULTILINE)
 
 def name_on_disk(function: FunctionType) -> str:
     """A kernel's name with the digest of all sources: another version has another name."""
-    return f"{function.__qualname__}_{_digest()}"
+    return f"{function.__qualname__}_{digest_of_kernels()}"
 
 
 def is_on_disk(function: FunctionType) -> bool:
@@ -26,6 +26,13 @@ def is_on_disk(function: FunctionType) -> bool:
     file = Path(function.__code__.co_filename)
     pattern = f"{file.stem}.{name_on_disk(function)}-*.nbi"
     return any(is_private(path.resolve()) for folder in _folders(file) for path in folder.glob(pattern))
+
+
+def can_be_stored(function: FunctionType) -> bool:
+    """Whether a folder for its machine code can be written."""
+    beside = Path(function.__code__.co_filename).parent / "__pycache__"
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    return any(_is_ours(folder) for folder in ([Path(given)] if given else []) + [beside, cache_of_user()])
 
 
 def cache_of_user() -> Path:
@@ -55,8 +62,15 @@ def _folders(file: Path) -> Iterator[Path]:
     yield file.parent / "__pycache__"
 
 
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder can be written, or made, and is private."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return os.access(there, os.W_OK | os.X_OK) and is_private(there.resolve())
+
+
 @cache
-def _digest() -> str:
+def digest_of_kernels() -> str:
+    """The digest of this version."""
     return sources_digest(Path(__file__).parent)
 
 

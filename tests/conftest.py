@@ -10,6 +10,9 @@ import pytest
 # never give it back. It is said to Spark's launcher, which passes it on and prints nothing about it.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
+# What the suite tests is machine code; `ENSUE_COMPILE=never` runs it as plain Python, which must answer the same.
+os.environ.setdefault("ENSUE_COMPILE", "always")
+
 STARTED_FIRST = (
     "tests/differential/test_patterns.py",  # on one worker: compiles every kernel, once a machine
     "tests/querylang/test_fuzz.py",  # on the other meanwhile: needs no kernel

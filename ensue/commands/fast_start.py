@@ -21,7 +21,7 @@ def load_arrow_alone() -> None:
     Arrow looks for pandas at its first array, because a pandas column may be given to it. It looks
     again when it is asked for a DataFrame. Commands give it none, so it need not know pandas yet.
     """
-    if "pandas" in sys.modules or "pyarrow" in sys.modules:
+    if "pandas" in sys.modules:
         return
     import pyarrow as pa
 

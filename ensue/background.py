@@ -1,0 +1,76 @@
+"""A process in the background that compiles the kernels, after an answer was found without them.
+
+It has the lowest priority and no terminal, prints nothing, and is the first to go if memory is
+short. There is one per machine and user, by a lock that it holds until it ends. None is started if
+`ENSUE_COMPILE` is set to anything but `auto`, if `CI` is set, or if the kernels could not be kept.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import time
+
+from runtime.compiled import wants_compiling
+from runtime.kernel_choice import Setting, setting
+from runtime.kernel_files import digest_of_kernels
+
+AGAIN_AFTER = 3600.0
+"""Seconds after which a version is tried again that is still not compiled: it may have failed."""
+
+_COMMAND = (sys.executable, "-m", "ensue.compile_kernels")
+
+
+def compile_for_next_time() -> None:
+    """Start the process, if it is of use and wanted; never raises."""
+    with suppress(OSError):
+        if is_wanted(os.environ) and wants_compiling():
+            start(_COMMAND, _lock_file(), digest_of_kernels())
+
+
+def is_wanted(environment: Mapping[str, str]) -> bool:
+    """Whether the user has nothing against it."""
+    return setting() == Setting.AUTO and not environment.get("CI") and bool(sys.executable)
+
+
+def start(command: Sequence[str], lock: Path, version: str) -> bool:
+    """Start a command in the background, unless it runs, or was begun for this version lately.
+
+    Returns whether it was started. A shell starts it and ends at once, so that it is nobody's
+    child: whoever waits for our own children does not wait for it.
+    """
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_recent = time() - os.fstat(handle).st_mtime < AGAIN_AFTER
+        if os.read(handle, 100).decode(errors="replace") == version and is_recent:
+            return False
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, version.encode(), 0)
+        # The command inherits the handle, and with it the lock, which is free again when it ends.
+        subprocess.run(  # noqa: S603  our own module, in this Python
+            ["/bin/sh", "-c", '"$@" &', "sh", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"ENSUE_COMPILE": Setting.ALWAYS},
+            cwd=Path(__file__).parents[1],
+            pass_fds=[handle],
+            start_new_session=True,
+            check=False,
+        )
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _lock_file() -> Path:
+    return Path(tempfile.gettempdir()) / f"ensue-compile-{os.geteuid()}.lock"
