@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.reading.formats.raw_table import RawTable, one_line, plain_array
+from runtime.reading.formats.raw_table import RawTable, as_text_of_bytes, one_line, plain_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,21 @@ class BrokenCell:
     reason: str
 
 
-def without_broken_text(raw: RawTable, names: Collection[str]) -> tuple[RawTable, Sequence[BrokenCell]]:
+def without_broken_text(
+    raw: RawTable, names: Collection[str], texts: Collection[str] = ()
+) -> tuple[RawTable, Sequence[BrokenCell]]:
     """The table with null in place of text that is not UTF-8, and where that was.
 
     names: the columns that are looked at, if the table has them
+    texts: those that are text also where they are declared as bytes
     Raises InputError for a column in memory that is damaged otherwise.
     """
+    raw = _with_texts(raw, texts)
     columns = raw.columns
     cells: list[BrokenCell] = []
-    for position, name in enumerate(raw.names):
-        if name not in names or _is_sound(columns.column(position)):
+    for name in names:
+        position = columns.schema.get_field_index(name)
+        if position < 0 or _is_sound(columns.column(position)):
             continue
         column = raw.column(name)
         broken = _broken_rows(column)
@@ -48,7 +53,17 @@ def without_broken_text(raw: RawTable, names: Collection[str]) -> tuple[RawTable
         taken = column.take(pa.array(np.arange(len(column)), mask=broken))
         _check(taken, raw.name)
         columns = columns.set_column(position, name, taken)
-    return (replace(raw, columns=columns), cells) if cells or columns is not raw.columns else (raw, [])
+    return raw if columns is raw.columns else replace(raw, columns=columns), cells
+
+
+def _with_texts(raw: RawTable, texts: Collection[str]) -> RawTable:
+    columns = raw.columns
+    for name in texts:
+        position = columns.schema.get_field_index(name)
+        kind = columns.schema.field(position).type if position >= 0 else pa.null()
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            columns = columns.set_column(position, name, as_text_of_bytes(columns.column(position)))
+    return raw if columns is raw.columns else replace(raw, columns=columns)
 
 
 def _is_sound(column: pa.ChunkedArray) -> bool:

@@ -103,7 +103,9 @@ def with_names(raw: RawTable, needed: Sequence[str]) -> RawTable:
     if not renamed:
         return raw
     columns = raw.columns.rename_columns([renamed.get(column, column) for column in raw.names])
-    return replace(raw, columns=columns, declared=frozenset(renamed.get(name, name) for name in raw.declared))
+    declared = frozenset(renamed.get(name, name) for name in raw.declared)
+    nested = {renamed.get(name, name): numbers for name, numbers in raw.nested.items()}
+    return replace(raw, columns=columns, declared=declared, nested=nested)
 
 
 def new_names(table: str, columns: Sequence[str], needed: Sequence[str]) -> dict[str, str]:

@@ -98,12 +98,20 @@ def _read_field(
     owners = kinds.is_one_of([index for index, _, _ in uses], plan)
     if kinds.written:
         owners[list(kinds.written)] = False
-    if converted.bad is not None:
-        for row in np.flatnonzero(converted.bad & owners).tolist():
+    bad = converted.bad
+    if raw.nested.get(field.name) and _is_string(field.type):
+        nested = raw.are_nested(field.name)
+        bad = nested if bad is None else bad | nested
+    if bad is not None:
+        for row in np.flatnonzero(bad & owners).tolist():
             refusals.refuse(row, f"{raw.shown(field.name, row)} is not a value of {field.name!r} ({field.type})")
     if owners.all():
         return converted.values
     return pc.if_else(pa.array(owners), converted.values, pa.nulls(len(raw), converted.values.type))
+
+
+def _is_string(type_: Type) -> bool:
+    return type_ == Type.STRING or (type_.kind is Kind.OPTIONAL and type_.of[0] == Type.STRING)
 
 
 def _from_text(kinds: RowKinds, plan: Plan, fields: FieldColumns) -> dict[str, pa.Array]:

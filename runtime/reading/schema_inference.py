@@ -38,7 +38,7 @@ def infer_schemas(*tables: Any, names: ColumnNames = STANDARD, event: str = "") 
     declared = _declared({ARRIVAL: names.arrival, TYPE: names.type, SOURCE_TIME: names.source_time})
     for table in tables:
         raw = with_names(read_raw(table, None, Asked(max_record=names.max_record)), names.of_roles)
-        raw, _ = without_broken_text(raw, raw.names)
+        raw, _ = without_broken_text(raw, raw.names, (names.type or TYPE,))
         for name, rows in _rows_by_type(raw, names.type or TYPE, event):
             fields = found.setdefault(name, {})
             for field, type_ in _inferred(raw, rows, declared):

@@ -26,7 +26,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
 from runtime.reading.broken_text import without_broken_text
-from runtime.reading.column_names import STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
+from runtime.reading.column_names import PLACES, STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
 from runtime.reading.field_columns import check_columns, read_fields
 from runtime.reading.files import FORMATS, iter_raw, read_raw
 from runtime.reading.formats.asked import Asked
@@ -109,7 +109,7 @@ def _asked(plan: Plan, names: ColumnNames) -> Asked:
 def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int = NO_TIME) -> TableRecords:
     """Run the stages of reading; the first reason to refuse a row is the one that is reported."""
     needed = needed_names(plan, names)
-    raw, broken = without_broken_text(with_names(raw, needed), needed)
+    raw, broken = without_broken_text(with_names(raw, needed), needed, (names.type or TYPE, *PLACES[:1]))
     refusals = Refusals(raw)
     for cell in broken:
         refusals.refuse(cell.row, cell.reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -10,15 +11,23 @@ import pyarrow as pa
 
 from querylang.errors import InputError
 from runtime.interpreter.json_text import NOT_TEXT, is_unicode
-from runtime.reading.formats.mappings import column_of
-from runtime.reading.formats.raw_table import RawTable, of_columns, one_line, refuse_repeated
+from runtime.reading.formats.mappings import column_of, nested_rows, texts_of
+from runtime.reading.formats.raw_table import RawTable, as_text_of_bytes, of_columns, one_line, refuse_repeated
 
 
 def read_frame(table: Any, name: str) -> RawTable:
     """A table in memory; raises InputError for any other object."""
     columns = _as_arrow(table, name)
     refuse_repeated(columns.column_names, name)
-    return of_columns(name, columns, _declared(table, columns))
+    raw = of_columns(name, columns, _declared(table, columns))
+    return replace(raw, nested=_nested(table, columns)) if _is_pandas(table) else raw
+
+
+def _nested(frame: Any, columns: pa.Table) -> dict[str, list[int]]:
+    """As `RawTable.nested`, of a pandas frame."""
+    texts, numbers = texts_of(columns), range(1, len(columns) + 1)
+    objects = {str(label): label for label in frame.select_dtypes("object").columns}
+    return {name: nested_rows(list(frame[objects[name]]), numbers) for name in texts if name in objects}
 
 
 def _as_arrow(table: Any, name: str) -> pa.Table:
@@ -54,7 +63,7 @@ def _of_pandas(frame: Any, name: str) -> pa.Table:
         place = f"{name}: column {label!r}"
         try:
             if values.dtype == object:
-                columns[label] = column_of([None if _is_missing(value) else value for value in values], place)
+                columns[label] = _of_objects([None if _is_missing(value) else value for value in values], place)
             else:
                 columns[label] = pa.array(values, from_pandas=True)
         except UnicodeEncodeError:
@@ -62,6 +71,17 @@ def _of_pandas(frame: Any, name: str) -> pa.Table:
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"{place} cannot be read: {one_line(error)}") from error
     return pa.table(columns)
+
+
+def _of_objects(values: list[Any], place: str) -> pa.Array:
+    """A column of objects; text that UTF-8 cannot hold becomes bytes that are not UTF-8."""
+    try:
+        return column_of(values, place)
+    except UnicodeEncodeError:
+        if not all(value is None or isinstance(value, str) for value in values):
+            raise
+    encoded = [None if value is None else value.encode("utf-8", "surrogatepass") for value in values]
+    return as_text_of_bytes(pa.array(encoded, pa.binary()))
 
 
 def _is_missing(value: Any) -> bool:

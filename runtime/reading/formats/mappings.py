@@ -57,7 +57,19 @@ def of_rows(rows: Sequence[Any], name: str, describe: Describe, asked: Asked = E
     except UnicodeEncodeError:
         checked = [NotARow(NOT_TEXT) if isinstance(row, Mapping) and not _is_text(row) else row for row in rows]
         return of_rows(checked, name, describe, asked, first)
-    return RawTable(name, table, np.array(numbers, np.int64), describe, unreadable)
+    cells = {column: [row.get(column) for row in good] for column in texts_of(table)}
+    nested = {column: nested_rows(values, numbers) for column, values in cells.items()}
+    return RawTable(name, table, np.array(numbers, np.int64), describe, unreadable, nested=nested)
+
+
+def texts_of(table: pa.Table) -> list[str]:
+    """The names of the columns of text."""
+    return [field.name for field in table.schema if pa.types.is_string(field.type)]
+
+
+def nested_rows(values: Sequence[Any], numbers: Sequence[int]) -> list[int]:
+    """The numbers of the rows whose cell is a list or an object."""
+    return [number for number, value in zip(numbers, values, strict=True) if isinstance(value, list | tuple | dict)]
 
 
 def _is_text(row: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,7 @@ class RawTable:
     unreadable: records that are not rows
     has_types: False = all cells are text, whatever they mean
     declared: columns whose type comes from a schema, not from their values
+    nested: by column of text: numbers of the rows whose cell was a list or an object
     """
 
     name: str
@@ -57,6 +58,7 @@ class RawTable:
     unreadable: Sequence[Unreadable] = field(default=())
     has_types: bool = True
     declared: frozenset[str] = frozenset()
+    nested: Mapping[str, Collection[int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -70,6 +72,10 @@ class RawTable:
     def column(self, name: str) -> pa.Array:
         """A column as one array, dictionaries and runs decoded."""
         return plain_array(self.columns.column(name).combine_chunks())
+
+    def are_nested(self, name: str) -> NDArray[np.bool_]:
+        """By row: whether a cell that is text now was a list or an object."""
+        return np.isin(self.numbers, list(self.nested.get(name, ())))
 
     def cell(self, name: str, row: int) -> Any:
         """A cell as a Python value; `row` counts from 0."""
@@ -133,6 +139,11 @@ def text_column(column: pa.Array) -> pa.Array:
     return as_text([_without_nulls(cell_of(cell)) for cell in column])
 
 
+def as_text_of_bytes(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The same bytes as text, UTF-8 or not: `broken_text` looks at the columns that are needed."""
+    return pc.cast(column, options=pc.CastOptions(pa.large_string(), allow_invalid_utf8=True))
+
+
 def _without_nulls(cell: Any) -> Any:
     return {name: value for name, value in cell.items() if value is not None} if isinstance(cell, dict) else cell
 
@@ -162,15 +173,29 @@ def joined(parts: Sequence[RawTable]) -> RawTable:
     def describe(number: int) -> tuple[str, str]:
         return parts[bisect_right(firsts, number) - 1].describe(number)
 
+    columns = _concatenated([part.columns for part in parts])
     return RawTable(
         parts[0].name,
-        _concatenated([part.columns for part in parts]),
+        columns,
         np.concatenate([part.numbers for part in parts]),
         describe,
         [record for part in parts for record in part.unreadable],
         parts[0].has_types,
         parts[0].declared,
+        _nested(parts, columns),
     )
+
+
+def _nested(parts: Sequence[RawTable], columns: pa.Table) -> dict[str, list[int]]:
+    """As `RawTable.nested`, with the columns that are text only where parts are joined."""
+    found: dict[str, list[int]] = {}
+    for part in parts:
+        for name, numbers in part.nested.items():
+            found.setdefault(name, []).extend(numbers)
+        for name, column in zip(part.names, part.columns.columns, strict=True):
+            if pa.types.is_nested(column.type) and pa.types.is_string(columns.column(name).type):
+                found.setdefault(name, []).extend(part.numbers[pc.is_valid(column).to_numpy()].tolist())
+    return found
 
 
 def _first_number(part: RawTable) -> int:

@@ -165,6 +165,30 @@ def test_long_integers_of_json_keep_all_digits_whatever_other_rows_hold(tmp_path
         assert table.column("d:decimal").to_pylist()[0] == 2**53 + 1
 
 
+MIXED: list[Any] = ["x", [1], {"a": 1}, 5, None, [], "[1]"]
+
+
+@pytest.mark.parametrize("type_", ["string", "optional<string>"])
+@pytest.mark.parametrize("kind", ["lines", "list", "pandas", "parts"])
+def test_lists_and_objects_are_not_text_whatever_other_rows_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, type_: str
+) -> None:
+    plan = compile_text(f"event A {{ {type_} k; }} inputs {{ A() within 9.0; }} find A as a").plan
+    table: Any = [{"at": number, "event": "A", "k": value} for number, value in enumerate(MIXED)]
+    if kind == "pandas":
+        table = pd.DataFrame(table)
+    elif kind != "list":
+        (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, table)))
+        table = tmp_path / "e.jsonl"
+    if kind == "parts":
+        monkeypatch.setattr(Blocks.__init__, "__defaults__", (20,))
+    arrivals = read_arrivals(table, plan)
+    bad = RecordKind.MALFORMED
+    assert kinds(arrivals) == [0, bad, bad, 0, 0, bad, 0]
+    texts = arrivals.table.column(f"k:{type_}").filter(pa.array(arrivals.system("kind") == 0))
+    assert texts.to_pylist() == ["x", "5", None, "[1]"]
+
+
 def test_json_objects_without_names_are_rows(tmp_path: Path) -> None:
     (tmp_path / "e.jsonl").write_text("{}\n{}\n")
     assert [len(part) for part in iter_raw(tmp_path / "e.jsonl")] == [2]
@@ -234,6 +258,19 @@ def test_text_of_parquet_that_is_not_utf8_makes_its_row_malformed(tmp_path: Path
         assert found == [0, RecordKind.MALFORMED, 0]
         assert f"in '{name}' is not UTF-8 text" in str(texts[1])
         assert "A" in infer_schemas(tmp_path / "e.parquet")
+
+
+def test_event_types_may_be_declared_as_bytes() -> None:
+    events = pa.array([b"A", b"A\xff", b"A"])
+    found, texts = texts_of(pa.table(ROWS | {"event": events, "name": ["x"] * 3}))
+    assert found == [0, RecordKind.MALFORMED, 0]
+    assert "is not UTF-8 text" in str(texts[1])
+
+
+def test_halves_of_surrogate_pairs_in_pandas_make_their_row_malformed() -> None:
+    found, texts = texts_of(pd.DataFrame(ROWS | {"name": ["x", "\ud800", None]}))
+    assert found == [0, RecordKind.MALFORMED, 0]
+    assert "in 'name' is not UTF-8 text" in str(texts[1])
 
 
 @pytest.mark.parametrize("type_", ["sequence<string>", "dictionary<string, integer>", "C"])
