@@ -120,9 +120,10 @@ def _attempt(identity: str) -> Attempt:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    assert context is not None
-    batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
-    name = batch_name(identity, batch)
+    batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if context is None or batch is None:
+        raise RuntimeError("Spark does not tell a task which micro-batch it belongs to")
+    name = batch_name(identity, int(batch))
     return Attempt(name, context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
 
 

@@ -50,6 +50,7 @@ def publish_batch(
     drafts = [draft for bucket in found for draft in bucket.drafts]
     tables = [table for bucket in found for table in bucket.tables]
     _refuse_unfinished(tables, drafts)
+    _refuse_others(drafts, name)
     written, own = _with_own_files(tables, program, sinks, name)
     publish(sinks, [*drafts, *own])
     if is_first or any(bucket.is_repeated for bucket in found):
@@ -64,6 +65,13 @@ def _refuse_unfinished(tables: Sequence[Written], drafts: Sequence[tuple[str, Dr
     missing = {row.file for row in tables if row.file is not None} - {draft.place for _, draft in drafts}
     if missing:
         raise RuntimeError(f"a task has not finished its files: {', '.join(sorted(missing))}")
+
+
+def _refuse_others(drafts: Sequence[tuple[str, Draft]], name: str) -> None:
+    """Raise RuntimeError for files of another micro-batch: they would replace its results."""
+    others = [draft.place for _, draft in drafts if name not in draft.place]
+    if others:
+        raise RuntimeError(f"a task of micro-batch {name} has written files of another one: {', '.join(others)}")
 
 
 def _with_own_files(

@@ -96,6 +96,21 @@ def test_results_whose_file_was_never_finished_are_not_lost_in_silence(tmp_path:
     assert lost(tmp_path) == {}
 
 
+def test_files_of_another_micro_batch_are_not_published(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    results = [job.step(bucket) for task in (0, 1) for bucket in by_task(job, task)]
+    with pytest.raises(RuntimeError, match="has written files of another one"):
+        micro_batch.publish_batch(
+            Results(results),
+            job.program,
+            job.sinks,
+            BATCH[:12],
+            4,
+            is_first=False,  # type: ignore[arg-type]
+        )
+    assert lost(tmp_path) == {}
+
+
 @pytest.mark.parametrize("tasks", [None, 2])
 def test_buckets_that_are_called_alone_send_little_and_write_much(tmp_path: Path, tasks: int | None) -> None:
     job = Job(tmp_path, tasks)
