@@ -13,6 +13,7 @@ from querylang.printable import one_line
 
 _OURS = re.compile(r"^(?:[\w.]+\.)?(?:InputError|StateError|ContainerError): (.+)$", re.MULTILINE)
 _NOT_INSTALLED = re.compile(r"Ensue cannot be imported on a Spark executor.*")
+_NOT_STARTED = "Python worker failed to connect back"
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _FULL_PLACE = re.compile(r"\[Errno \d+\] (?:No space left on device|Disk quota exceeded): '([^'\n]+)'")
 
@@ -26,6 +27,11 @@ def plain_error(error: Exception) -> Exception:
     missing = _NOT_INSTALLED.search(text)
     if missing is not None:
         return InputError(missing[0])
+    if _NOT_STARTED in text:
+        return InputError(
+            "a Python worker of Spark did not start in time: the machine is overloaded."
+            " Run the job again: it continues where it stopped"
+        )
     found = _OURS.findall(text)
     if found:
         return InputError(str(found[-1]).strip())

@@ -40,6 +40,13 @@ def test_our_own_message_comes_before_what_caused_it() -> None:
     assert str(plain_error(RuntimeError(text))) == "/out: the disk is full"
 
 
+def test_a_worker_that_did_not_start_in_time_says_so() -> None:
+    text = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
+    error = plain_error(RuntimeError(text))
+    assert isinstance(error, InputError)
+    assert str(error).startswith("a Python worker of Spark did not start in time: the machine is overloaded. Run")
+
+
 def test_values_of_the_environment_are_replaced_by_their_names() -> None:
     environment = {"TOKEN": "abc-123", "LONG": "abc-123-456", "SHORT": "a"}
     with pytest.raises(InputError) as one, in_plain_words(environment):
