@@ -1,13 +1,16 @@
-"""The Spark operator against the same job with an operator that does nothing, alternating in one run.
+"""A job as users run it, matches to Parquet, against a job that does nothing, alternating in one run.
 
 The job that does nothing sends rows through the JVM (Parquet, hash, shuffle, Arrow, pandas) to as many buckets, counts them and
-writes a small state: what any operator in Python costs at least in that form. Ours reads the same files as a deployment does.
+writes a small state: what any operator in Python costs at least in that form; its results are discarded.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
@@ -20,6 +23,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from benchmarks import events
 from benchmarks.memory import PeakMemory
+from spark_backend.job.job import run
 from spark_backend.operator.spark_operator import tagged_stream
 from spark_backend.session import get_session
 from spark_backend.sources.file_stream import packed_stream
@@ -69,15 +73,15 @@ def measure(folder: Path, keys: int, size: Size, name: str = "A -> B where", que
     if not data.exists():
         events.write_files(data, size.batches * FILES_A_BATCH, size.events_a_batch // FILES_A_BATCH, keys)
     session = get_session()
-    jobs: dict[str, Callable[[], DataFrame]] = {
-        "nothing": lambda: _do_nothing(session, data, size.buckets),
-        "ours": lambda: _ours(session, data, program),
+    jobs: dict[str, Callable[[], list[float]]] = {
+        "nothing": lambda: _run(_do_nothing(session, data, size.buckets), folder / "checkpoint"),
+        "ours": lambda: _run_job(folder / "job", data, query, size.buckets),
     }
     times: dict[str, list[float]] = {name: [] for name in jobs}
     with PeakMemory() as memory:
         for _ in range(size.rounds):
             for which, job in jobs.items():
-                times[which].extend(_run(job(), folder / "checkpoint")[1:])
+                times[which].extend(job()[1:])
     state_bytes, seconds = _metrics(session, data, program, folder / "checkpoint")
     ours, nothing = median(times["ours"]), median(times["nothing"])
     return Streamed(
@@ -127,6 +131,27 @@ def _run(frame: DataFrame, checkpoint: Path) -> list[float]:
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     return [float(batch["durationMs"]["triggerExecution"]) for batch in query.recentProgress if batch["numInputRows"]]
+
+
+def _run_job(folder: Path, data: Path, query: str, buckets: int) -> list[float]:
+    """The milliseconds from the end of each micro-batch to the next one's; of the first, from the start."""
+    rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "bench.query").write_text(query, encoding="utf-8")
+    deployment = {
+        "name": "bench",
+        "queries": ["bench.query"],
+        "sources": {
+            "table": {"format": "parquet", "path": str(data), "options": {"maxFilesPerTrigger": FILES_A_BATCH}}
+        },
+        "sinks": {"matches": {"format": "parquet", "path": "matches"}},
+        "buckets": buckets,
+        "checkpoint": "state",
+    }
+    (folder / "bench.yaml").write_text(json.dumps(deployment), encoding="utf-8")
+    ends = [time.monotonic()]
+    run(folder / "bench.yaml", once=True, progress=lambda _: ends.append(time.monotonic()))
+    return [(end - start) * 1000 for start, end in pairwise(ends)]
 
 
 def _metrics(session: SparkSession, data: Path, program: Program, checkpoint: Path) -> tuple[int, float]:

@@ -38,6 +38,8 @@ AT_START = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.python.worker.reuse": "true",
+    # Packed numbers do not get much smaller, and the shuffle of one machine passes no network.
+    "spark.shuffle.compress": "false",
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
