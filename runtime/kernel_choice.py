@@ -48,7 +48,7 @@ class Patience(NamedTuple):
     entries: int
 
 
-TO_LOAD = Patience(1.0, 10_000)
+TO_LOAD = Patience(1.0, 20_000)
 """While a kernel's machine code is on disk: to load all of it takes about a second."""
 
 TO_COMPILE = Patience(20.0, 100_000)
