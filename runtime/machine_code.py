@@ -28,7 +28,8 @@ def dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any:
     is_inlined = "inline" in options
     if not is_inlined:
         function.__qualname__ = name_on_disk(function)
-    made: Any = njit(boundscheck=False, error_model="numpy", **options)(function)
+    # Other threads run meanwhile: kernels touch only the arrays that they are given.
+    made: Any = njit(boundscheck=False, error_model="numpy", nogil=not is_inlined, **options)(function)
     if not is_inlined:
         with suppress(RuntimeError):  # no folder for the cache is private and can be written
             made._cache = KernelCache(function)  # noqa: SLF001  what `cache=True` does, with numba's own cache

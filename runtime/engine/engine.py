@@ -35,11 +35,13 @@ class Engine:
 
     matcher: "auto" (the kernel if it can express the query), "kernel" (raises `NotForKernel` if
         not) or "reference"
+    gathers_later: where a query allows it, matches are given as the numbers of records, for callers
+        that keep all records; these have numbers in the column `_row`
     """
 
-    def __init__(self, plan: Plan, matcher: str = "auto") -> None:
+    def __init__(self, plan: Plan, matcher: str = "auto", *, gathers_later: bool = False) -> None:
         self.plan = plan
-        self._runners = [QueryRunner(plan, query, matcher) for query in plan.queries]
+        self._runners = [QueryRunner(plan, query, matcher, gathers_later=gathers_later) for query in plan.queries]
         self._clock = NO_TIME
         self._clock_without_idle = NO_TIME
         self._leeway: SetDelayedEventsLeeway | None = None
@@ -118,6 +120,11 @@ class Engine:
     def stored_events(self) -> int:
         """Upper bound of `retained`, without loading cold keys: may count expired events."""
         return sum(runner.state.stored_events for runner in self._runners)
+
+    @property
+    def account(self) -> Account:
+        """The accounts of all calls of this object."""
+        return self._account
 
     def ledger(self) -> pa.Table:
         """The accounts of all calls of this object (LEDGER_SCHEMA)."""
@@ -225,6 +232,11 @@ class Engine:
             outputs=pa.concat_tables([self._new_stopped(), errors, *(outcome.outputs for outcome in outcomes)]),
             discarded=discarded.cast(discard_schema(self.plan)),
             ledger=ledger_table(changes),
+            found={
+                runner.query.title: outcome.found
+                for runner, outcome in zip(self._runners, outcomes, strict=True)
+                if outcome.found is not None
+            },
             adjusted=pa.concat_tables([ADJUSTED_SCHEMA.empty_table(), *(outcome.adjusted for outcome in outcomes)]),
         )
 

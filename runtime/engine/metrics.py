@@ -46,13 +46,16 @@ _NO_INPUT = ("tick", "control", "unrelated", "malformed", "unknown_type")
 """The outcomes of received records that are not events of the query's inputs."""
 
 
-def metrics_table(engine: Engine, output_counts: Mapping[str, int], wall: int | None = None) -> pa.Table:
+def metrics_table(
+    engine: Engine, output_counts: Mapping[str, int], wall: int | None = None, *, ledger: pa.Table | None = None
+) -> pa.Table:
     """The metrics (METRICS_SCHEMA) of all queries, in the order of the plan.
 
     output_counts: by query title, the number of its output rows
     wall: the wall clock, µs, from which delays are measured; None = the arrival clock
+    ledger: the accounts of all records; None = the engine's
     """
-    counts = _by_query(engine.ledger())
+    counts = _by_query(engine.ledger() if ledger is None else ledger)
     rows: list[dict[str, Any]] = []
     for query in engine.plan.queries:
         own = counts.get(query.title, Counter())

@@ -3,10 +3,12 @@ calls."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 
 import pyarrow as pa
 
+from querylang.plan.expression import EventOf, FieldOf, Invoke
 from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.selection import Selector
 from runtime.arrow_types import arrow_type
@@ -15,8 +17,9 @@ from runtime.columns.keys import key_columns
 from runtime.engine.forgetting import Forgetting, forgetting_of
 from runtime.matching.choose import choose_matcher
 from runtime.matching.interface import Matcher
+from runtime.matching.kernel.matcher import KernelMatcher
 from runtime.matching.windows import WindowColumns, window_columns
-from runtime.policies.per_input import PolicyColumns, adjusts, has_ends, policy_columns
+from runtime.policies.per_input import PolicyColumns, adjusts, has_ends, policy_columns, shares_clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class QueryParts:
     matcher: finds the query's pattern
     schema: the columns of events
     forgetting: when keys are forgotten
+    gathers_later: matches are the numbers of records, from the column `_row`, and events have only
+        the columns that are needed to find them
     """
 
     plan: Plan
@@ -39,25 +44,68 @@ class QueryParts:
     matcher: Matcher
     schema: pa.Schema
     forgetting: Forgetting
+    gathers_later: bool
 
     def keys_of(self, table: pa.Table) -> list[pa.Array]:
         """The key columns of events."""
         return key_columns(table, table.column("_kind").to_numpy(), self.plan, self.query)
 
 
-def query_parts(plan: Plan, query: QueryPlan, matcher: str) -> QueryParts:
-    """The parts of a query; see `runtime.engine.engine.Engine` for `matcher`."""
+def query_parts(plan: Plan, query: QueryPlan, matcher: str, *, gathers_later: bool = False) -> QueryParts:
+    """The parts of a query; see `runtime.engine.engine.Engine` for the options."""
     policies = policy_columns(query)
+    chosen = choose_matcher(plan, query, matcher)
+    gathers_later = gathers_later and _is_only_found(query) and _is_kernel(chosen)
     return QueryParts(
         plan=plan,
         query=query,
         selector=Selector(plan, query),
         policies=policies,
         windows=window_columns(query),
-        matcher=choose_matcher(plan, query, matcher),
-        schema=_event_schema(plan, query),
+        matcher=chosen,
+        schema=_needed_schema(plan, query) if gathers_later else _event_schema(plan, query),
         forgetting=forgetting_of(query, policies),
+        gathers_later=gathers_later,
     )
+
+
+ROW_FIELD = pa.field("_row", pa.int64())
+"""The number of a record among all."""
+
+
+def _is_kernel(matcher: object) -> bool:
+    return isinstance(matcher, KernelMatcher)
+
+
+def _is_only_found(query: QueryPlan) -> bool:
+    """Whether nothing of a match but its members' rows and times is needed while time advances."""
+    return not query.block and query.every is None and not has_ends(query)
+
+
+def _needed_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
+    """The columns of `_event_schema` that decide which events match, and the record's number."""
+    schema, nodes = _event_schema(plan, query), list(_parts_of(query))
+    takes_whole_events = any(isinstance(node, EventOf | Invoke) for node in nodes)
+    has_clocks = shares_clock(query) or any(item.heartbeat is not None for item in query.inputs)
+    if takes_whole_events or has_clocks:
+        return schema.append(ROW_FIELD)
+    read = {node.field for node in nodes if isinstance(node, FieldOf)}
+    kept = [field for field in schema if field.name[0] == "_" or field.name.rpartition(":")[0] in read]
+    return pa.schema([*(field for field in kept if field.name != "_offset"), ROW_FIELD])
+
+
+def _parts_of(part: object) -> Iterator[object]:
+    """A part of a plan, and all parts of it."""
+    yield part
+    below: Iterable[object] = ()
+    if isinstance(part, Mapping):
+        below = part.values()
+    elif isinstance(part, tuple | list | frozenset):
+        below = part
+    elif is_dataclass(part):
+        below = [getattr(part, field.name) for field in fields(part)]
+    for item in below:
+        yield from _parts_of(item)
 
 
 _OF_CALLS = ("_text", "_place")

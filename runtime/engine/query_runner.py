@@ -32,7 +32,7 @@ from runtime.engine.call_rows import (
 )
 from runtime.engine.eviction import Carry, evict
 from runtime.engine.moved_records import moved_records
-from runtime.engine.query_parts import query_parts
+from runtime.engine.query_parts import ROW_FIELD, query_parts
 from runtime.engine.query_state import QueryState
 from runtime.instants import NO_TIME
 from runtime.matching.find_every import selected
@@ -42,7 +42,8 @@ from runtime.matching.windows import superseded_by
 from runtime.results.block_outputs import run_block
 from runtime.results.discards import refused
 from runtime.results.ledger import Account, count_pending, count_records
-from runtime.results.match_table import Matched, match_table
+from runtime.results.match_table import match_table
+from runtime.results.matched import Matched
 from runtime.results.schemas import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
 
 Integers = NDArray[np.int64]
@@ -52,12 +53,14 @@ Integers = NDArray[np.int64]
 class QueryOutcome:
     """The results of one call for one query.
 
-    matches: None = there are none
+    matches: None = there are none, or they are in `found`
+    found: matches as the numbers of records, with their columns gathered later; None = none
     account: changes of the ledger
     last_release: the latest moment at which a timer released something, µs; NO_TIME = none
     """
 
     matches: pa.Table | None
+    found: Matched | None
     outputs: pa.Table
     discarded: pa.Table
     account: Account
@@ -68,9 +71,9 @@ class QueryOutcome:
 class QueryRunner:
     """One query of a plan at work; see `runtime.engine.engine.Engine` for `matcher`."""
 
-    def __init__(self, plan: Plan, query: QueryPlan, matcher: str) -> None:
+    def __init__(self, plan: Plan, query: QueryPlan, matcher: str, *, gathers_later: bool = False) -> None:
         self.query = query
-        self.parts = query_parts(plan, query, matcher)
+        self.parts = query_parts(plan, query, matcher, gathers_later=gathers_later)
         self.state = QueryState(self.parts)
 
     def run(self, records: CallRecords, *, everything: bool = False) -> tuple[QueryOutcome, Carry]:
@@ -92,15 +95,18 @@ class QueryRunner:
             matched = self._matched(carry, found, wanted.records)
         else:
             carry, matched = self._expired_waits(records, carry, events, found, wanted.records)
-        matches, outputs = None, OUTPUT_SCHEMA.empty_table()
-        if len(matched):
+        matches, later, outputs = None, None, OUTPUT_SCHEMA.empty_table()
+        if len(matched) and parts.gathers_later:
+            later = matched.with_rows(carry.rows.table.column(ROW_FIELD.name).to_numpy())
+        elif len(matched):
             keys = carry.rows.keys
             matched = matched.by_step(keys)
-            matches = match_table(parts.plan, self.query, carry.rows.table, keys, carry.admitted.times, matched)
+            matches = match_table(parts.plan, self.query, carry.rows.table, keys, matched)
             if self.query.block:
                 outputs = run_block(parts.plan, self.query, matches, rows.numbers[matched.latest], carry.cut_off)
         outcome = QueryOutcome(
             matches=matches,
+            found=later,
             outputs=outputs,
             discarded=self._discarded(records, wanted, carry.admitted.released),
             account=self._account(records, wanted, carry, was_pending),
@@ -117,7 +123,7 @@ class QueryRunner:
         """Loads all cold keys, and evicts what has expired; `nothing`: no records, at the clock."""
         if self.state.keys.has_cold:
             outcome, carry = self.run(nothing, everything=True)
-            assert outcome.matches is None, "timers up to the clock have been run"
+            assert outcome.matches is outcome.found is None, "timers up to the clock have been run"
             forgotten = self.evict(carry, nothing.now)
             assert not forgotten, "keys are forgotten when the clock gets there"
 
@@ -166,20 +172,23 @@ class QueryRunner:
             latest_rows = released.order[latest].astype(np.int64)
             passed, chosen = selected(self.parts.plan, self.query, found.aggregates, rows.table, latest_rows)
             latest = latest[passed]
-        members, latest_rows = found.members, released.order[latest].astype(np.int64)
+        members = np.where(found.members < 0, -1, released.order[found.members]).astype(np.int64)
+        latest_rows = released.order[latest].astype(np.int64)
         emitted, record = released.emitted[latest], released.record[latest]
         definitive = released.definitive[latest]
         if rows.clocks.runs:
             definitive = rows.clocks.lowered(rows.numbers[latest_rows], emitted, record, definitive)
         return Matched(
             latest=latest_rows,
-            members=np.where(members < 0, -1, released.order[members]).astype(np.int64),
+            members=members,
             time=released.time[latest],
             definitive=definitive,
             emitted=emitted,
             waited=released.waited[latest],
             step=_call_numbers(record, records),
             rank=latest,
+            times=carry.admitted.times[members],
+            reasons=_reasons(rows.table, members),
             selected=chosen,
         )
 
@@ -206,15 +215,18 @@ class QueryRunner:
         definitive = rows.clocks.lowered(keys[over], emitted, record, timers.definitive[over])
         done = waiting.only(clock.wait[over])
         waits.keep(events, waiting.only(clock.pending))
+        members = np.where(done.members < 0, -1, events.row[done.members]).astype(np.int64)
         matched = Matched(
             latest=events.row[done.latest].astype(np.int64),
-            members=np.where(done.members < 0, -1, events.row[done.members]).astype(np.int64),
+            members=members,
             time=done.due,
             definitive=definitive,
             emitted=emitted,
             waited=np.full(len(over), Waited.WAIT, np.int8),
             step=_call_numbers(record, wanted),
             rank=events.start[-1] + np.arange(len(over)),
+            times=admitted.times[members],
+            reasons=_reasons(rows.table, members),
         )
         return Carry(rows, admitted, carry.superseded, carry.cut_off), matched
 
@@ -257,6 +269,14 @@ class QueryRunner:
         account.update(count_pending(name, was_pending, -1))
         account.update(count_pending(name, is_pending, 1))
         return account
+
+
+def _reasons(table: pa.Table, members: Integers) -> NDArray[np.int8]:
+    """Why members were adjusted, by match and term."""
+    if "_adjusted" not in table.column_names:
+        return np.empty((len(members), 0), np.int8)
+    reasons: NDArray[np.int8] = table.column("_adjusted").to_numpy()[members]
+    return reasons
 
 
 def _counted(table: pa.Table) -> pa.Table:

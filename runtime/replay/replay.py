@@ -21,11 +21,15 @@ from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
+from runtime.engine.query_parts import ROW_FIELD
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import TableRecords, read_table
+from runtime.replay.divided import DividedEngine, can_divide, with_steps
+from runtime.replay.gathering import gather
 from runtime.results.match_order import match_order
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
+from runtime.threads import thread_count
 
 CHUNK = 500_000
 """The least number of records per call of the engine: few enough for the processor's caches.
@@ -120,11 +124,46 @@ def measured_replay(
     flush: time advances after the last record until no timer is left; False = it ends there
     matcher: `auto`, `kernel` or `reference`
     """
-    engine = Engine(plan, matcher)
     table = records.until(until).arrivals.table
-    found = list(replay_calls(engine, iter([table]), until=until, flush=flush))
-    results = in_order(plan, _concat(plan, found, engine.ledger()))
-    return results, metrics_table(engine, output_events(results))
+    threads = thread_count()
+    if can_divide(plan, table, threads):
+        found, engine, ledger = _divided(plan, table, matcher, threads, until=until, flush=flush)
+    else:
+        engine = Engine(plan, matcher, gathers_later=True)
+        numbered = table.append_column(ROW_FIELD, pa.array(np.arange(len(table))))
+        found = list(replay_calls(engine, iter([numbered]), until=until, flush=flush))
+        ledger = engine.ledger()
+    results = in_order(plan, _with_found(plan, table, _concat(plan, found, ledger), found, threads))
+    return results, metrics_table(engine, output_events(results), ledger=ledger)
+
+
+def _divided(
+    plan: Plan, table: pa.Table, matcher: str, threads: int, *, until: int | None, flush: bool
+) -> tuple[list[Results], Engine, pa.Table]:
+    """The results of all threads, the engine that knows the metrics, and the ledger."""
+    engines = DividedEngine(plan, matcher, threads)
+    numbered = table.append_column(ROW_FIELD, pa.array(np.arange(len(table))))
+    found: list[Results] = []
+    for part in _regrouped(iter([numbered]), lambda: max(CHUNK * threads, 2 * engines.stored_events())):
+        found += engines.process(Arrivals(part))
+    if until is not None:
+        found += engines.advance_to(until)
+    elif flush:
+        found += engines.flush()
+    return found, engines.latest(), engines.ledger()
+
+
+def _with_found(plan: Plan, table: pa.Table, results: Results, found: Sequence[Results], threads: int) -> Results:
+    """The results with the matches whose columns are gathered only now."""
+    parts = {
+        query.title: [one.found[query.title] for one in found if query.title in one.found] for query in plan.queries
+    }
+    gathered = {
+        query.title: gather(plan, query, table, parts[query.title], threads)
+        for query in plan.queries
+        if parts[query.title]
+    }
+    return replace(results, matches=results.matches | gathered)
 
 
 def replay_calls(
@@ -144,14 +183,14 @@ def replay_calls(
     """
     at = 0
     for table in _regrouped(pieces, lambda: max(CHUNK, 2 * engine.stored_events())):
-        yield _numbered(engine.process(Arrivals(table)), at)
+        yield with_steps(engine.process(Arrivals(table)), np.arange(at, at + len(table)), 0)
         at += len(table)
         if progress is not None:
             progress(at)
     if until is not None:
         yield engine.process(Arrivals.empty(engine.plan), now=until)
     elif flush:
-        yield _numbered(engine.flush(), at)
+        yield with_steps(engine.flush(), np.empty(0, np.int64), at)
 
 
 def _regrouped(pieces: Iterator[pa.Table], wanted: Callable[[], int]) -> Iterator[pa.Table]:
@@ -172,23 +211,6 @@ def _regrouped(pieces: Iterator[pa.Table], wanted: Callable[[], int]) -> Iterato
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else Arrivals.concat([Arrivals(table) for table in tables]).table
-
-
-def _numbered(results: Results, first: int) -> Results:
-    """Number the steps over all calls of the engine: this call's first record is step `first`.
-
-    Timers keep their negative steps. The end of the input remains after the last record.
-    """
-
-    def numbered(table: pa.Table) -> pa.Table:
-        place = table.schema.get_field_index("_step")
-        step = table.column(place)
-        moved = pc.if_else(pc.less(step, 0), step, pc.add(step, first))
-        return table.set_column(place, table.schema.field(place), moved)
-
-    matches = {name: numbered(table) for name, table in results.matches.items()}
-    discarded = None if results.discarded is None else numbered(results.discarded)
-    return Results(matches, numbered(results.outputs), discarded, results.ledger)
 
 
 def _concat(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:

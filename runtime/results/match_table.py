@@ -7,8 +7,6 @@ the same in every executor, batching and replay. Users store it, so it must neve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +21,7 @@ from runtime.columns.keys import hash_keys, mix
 from runtime.compiled import kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
-from runtime.results.match_order import match_order
+from runtime.results.matched import Matched, taken
 from runtime.results.schemas import (
     fields_struct,
     key_struct,
@@ -39,66 +37,8 @@ _WAITED = pa.array([waited.name.lower() for waited in Waited])
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """Matches, one entry each; times in µs.
-
-    latest: the row of its latest event
-    members: (match, term), the rows of its members; -1 = unset
-    time: the time of the match
-    definitive: the watermark of the query and key when it was found
-    emitted: the moment at which it was found
-    waited: what its release waited for (`Waited`)
-    step: the record that caused it, -1 = a timer
-    rank: orders the matches of one step and key
-    selected: of a `find every`, a column per select
-    """
-
-    latest: Integers
-    members: Integers
-    time: Integers
-    definitive: Integers
-    emitted: Integers
-    waited: NDArray[np.int8]
-    step: Integers
-    rank: Integers
-    selected: tuple[pa.Array, ...] = ()
-
-    _COLUMNS: ClassVar = ("latest", "members", "time", "definitive", "emitted", "waited", "step", "rank")
-
-    def joined(self, other: Matched) -> Matched:
-        """These matches, then those of `other`."""
-        parts = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in self._COLUMNS}
-        pairs = zip(self.selected, other.selected, strict=True)
-        return Matched(**parts, selected=tuple(pa.concat_arrays([one, two]) for one, two in pairs))
-
-    def by_step(self, keys: Sequence[pa.Array]) -> Matched:
-        """The same in the order of `match_order`; `keys`: the key columns, by row."""
-        order = match_order(
-            self.emitted, self.step, self.time, self.rank, lambda matches: taken(keys, self.latest[matches])
-        )
-        chosen = pa.array(order)
-        columns = {name: getattr(self, name).take(order, axis=0) for name in self._COLUMNS}
-        return Matched(**columns, selected=tuple(column.take(chosen) for column in self.selected))
-
-    def __len__(self) -> int:
-        return len(self.latest)
-
-
-def taken(columns: Sequence[pa.Array], rows: Integers) -> list[pa.Array]:
-    """These rows of all columns."""
-    chosen = pa.array(rows)
-    return [column.take(chosen) for column in columns]
-
-
-def match_table(
-    plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa.Array], time: Integers, matched: Matched
-) -> pa.Table:
-    """The matches of one query.
-
-    keys: the key columns, by row of `table`
-    time: by row of `table`, µs
-    """
+def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa.Array], matched: Matched) -> pa.Table:
+    """The matches of one query; `keys`: the key columns, by row of `table`."""
     count = len(matched)
     schema = match_schema(plan, query)
     keys = taken(keys, matched.latest)
@@ -111,31 +51,31 @@ def match_table(
         moments(matched.definitive),
         moments(matched.emitted),
         _WAITED.take(pa.array(matched.waited)),
-        _members(plan, query, table, time, matched),
+        _members(plan, query, table, matched),
     ]
     if query.every is not None:
         columns.append(_struct(list(matched.selected), schema.field("selected").type, count))
     if "points" in schema.names:
-        columns.append(_points(query, time, matched, schema.field("points").type))
+        columns.append(_points(query, matched, schema.field("points").type))
     return pa.table([*columns, pa.array(matched.step), pa.array(matched.rank)], schema=schema)
 
 
-def _members(plan: Plan, query: QueryPlan, table: pa.Table, time: Integers, matched: Matched) -> pa.StructArray:
+def _members(plan: Plan, query: QueryPlan, table: pa.Table, matched: Matched) -> pa.StructArray:
     type_ = members_struct(plan, query)
     if query.every is not None:
         return _struct([], type_, len(matched))
     terms = [
-        _member(plan, query, plan.event(query.inputs[term.input].event), table, time, matched.members[:, index])
+        _member(plan, query, plan.event(query.inputs[term.input].event), table, matched, index)
         for index, term in enumerate(query.terms)
     ]
     return _struct(terms, type_, len(matched))
 
 
-def _points(query: QueryPlan, time: Integers, matched: Matched, type_: pa.StructType) -> pa.StructArray:
+def _points(query: QueryPlan, matched: Matched, type_: pa.StructType) -> pa.StructArray:
     """Named waits: the moment when a leading one starts, and when a trailing one ends."""
     columns = []
     if query.leading is not None and query.leading.name is not None:
-        bound = np.where(matched.members < 0, NEVER, time[matched.members])
+        bound = np.where(matched.members < 0, NEVER, matched.times)
         columns.append(moments(bound.min(axis=1) - known(query.leading.duration)))
     if query.trailing is not None and query.trailing.name is not None:
         columns.append(moments(matched.time))
@@ -143,8 +83,9 @@ def _points(query: QueryPlan, time: Integers, matched: Matched, type_: pa.Struct
 
 
 def _member(
-    plan: Plan, query: QueryPlan, event: EventType, table: pa.Table, time: Integers, rows: Integers
+    plan: Plan, query: QueryPlan, event: EventType, table: pa.Table, matched: Matched, term: int
 ) -> pa.StructArray:
+    rows = matched.members[:, term]
     unset = rows < 0
     index = pa.array(np.maximum(rows, 0))
     names = [column_name(field.name, field.type) for field in event.fields]
@@ -156,10 +97,10 @@ def _member(
     ]
     columns = [
         pa.repeat(pa.scalar(event.name), len(rows)),
-        moments(time[rows]),
+        moments(matched.times[:, term]),
         moments(table.column("_source_time").to_numpy()[rows]),
         moments(table.column("_arrival").to_numpy()[rows]),
-        *_ordering(query, table, rows),
+        *_ordering(query, table, matched, term),
         _sources(one_chunk(table.column("_source")), index),
         one_chunk(table.column("_partition")).take(index),
         one_chunk(table.column("_offset")).take(index),
@@ -168,13 +109,13 @@ def _member(
     return _struct(columns, member_struct(plan, query, event), len(rows), unset if unset.any() else None)
 
 
-def _ordering(query: QueryPlan, table: pa.Table, rows: Integers) -> list[pa.Array]:
+def _ordering(query: QueryPlan, table: pa.Table, matched: Matched, term: int) -> list[pa.Array]:
     """Why events were adjusted, and when they end; only the columns that the query has."""
     columns = []
     if adjusts(query):
-        columns.append(reason_words(table.column("_adjusted").to_numpy()[rows]))
+        columns.append(reason_words(matched.reasons[:, term]))
     if has_ends(query):
-        columns.append(moments(one_chunk(table.column("_end")).fill_null(NO_TIME).to_numpy()[rows]))
+        columns.append(moments(one_chunk(table.column("_end")).fill_null(NO_TIME).to_numpy()[matched.members[:, term]]))
     return columns
 
 

@@ -19,6 +19,7 @@ from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
+from runtime.results.matched import Matched
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -171,6 +172,7 @@ class Results:
     discarded: discarded records; None = not filled in
     ledger: the changes of this call
     adjusted: adjusted records
+    found: by query title, matches that are not in `matches`: their columns are gathered later
     """
 
     matches: dict[str, pa.Table] = field(default_factory=dict)
@@ -178,3 +180,4 @@ class Results:
     discarded: pa.Table | None = None
     ledger: pa.Table = field(default_factory=LEDGER_SCHEMA.empty_table)
     adjusted: pa.Table = field(default_factory=ADJUSTED_SCHEMA.empty_table)
+    found: dict[str, Matched] = field(default_factory=dict)

@@ -13,7 +13,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "printable logger source paths errors plan syntax formatter checker compiler parameters load",
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
-    "runtime": "natural_names instants progress_line kernel_files kernel_cache machine_code kernel_choice plain_kernels compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
+    "runtime": "natural_names instants threads progress_line kernel_files kernel_cache machine_code kernel_choice plain_kernels compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "durable_files session errors stopping wire operator sources sinks job frames",
     "ensue": "queries parameters data_options table_paths plans rendering result background embedded compile_kernels replay_to_file executors spark verify testing commands cli demo",
 }
@@ -30,9 +30,9 @@ DOORS = {
     "runtime.columns": "arrival_order arrivals cell_values cold_rows expressions keys row_hashes sorting timestamps",
     "runtime.reading": "cell_parser column_names control_events row_counts schema_inference tables",
     "runtime.admission": "arrays interval_edges outcomes per_key query_clocks selection timeline_kinds",
-    "runtime.matching": "choose find_every interface kernel.listing trailing_waits windows",
-    "runtime.results": "block_outputs discards json_objects ledger match_order match_table schemas",
-    "runtime.engine": "engine metrics snapshot",
+    "runtime.matching": "choose find_every interface kernel.listing kernel.matcher trailing_waits windows",
+    "runtime.results": "block_outputs discards json_objects ledger match_order match_table matched schemas",
+    "runtime.engine": "engine metrics query_parts snapshot",
     "runtime.replay": "loading pieces replay steps",
     "spark_backend.wire": "bucket_labels clock clock_sources container decode file_layouts packed_rows partition_groups program reports source_progress tagged_rows worker_calls worker_memory",
     "spark_backend.operator": "job_clock spark_operator worker_functions",

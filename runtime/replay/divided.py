@@ -1,0 +1,116 @@
+"""An engine per thread, each with its own keys; together they give the answer of one.
+
+Keys have nothing to do with each other, unless they share a clock. Records that are not events of a
+key are processed by the first engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan.model import Plan, QueryPlan
+from runtime.columns.arrivals import AT_THE_END, Arrivals, RecordKind
+from runtime.columns.keys import bucket_of, key_identity
+from runtime.engine.engine import Engine
+from runtime.policies.per_input import shares_clock
+from runtime.results.ledger import ledger_table
+from runtime.results.schemas import Results
+from runtime.threads import in_threads
+
+Integers = NDArray[np.int64]
+
+LEAST = 100_000
+"""So many records per thread are worth one."""
+
+
+def can_divide(plan: Plan, records: pa.Table, threads: int) -> bool:
+    """Whether threads can have their own keys, and there is enough to do for them."""
+    if threads < 2 or len(records) < LEAST * threads or not plan.queries or plan.stopped:
+        return False
+    identities = [key_identity(query) for query in plan.queries]
+    if any(own != identities[0] for own in identities) or not all(map(_is_by_key, plan.queries)):
+        return False
+    # Control events concern all keys.
+    return not (records.column("_kind").to_numpy() == RecordKind.CONTROL).any()
+
+
+def _is_by_key(query: QueryPlan) -> bool:
+    return bool(query.keys) and not shares_clock(query) and all(item.heartbeat is None for item in query.inputs)
+
+
+class DividedEngine:
+    """Engines that divide the keys among them. It has what a replay needs of an engine."""
+
+    def __init__(self, plan: Plan, matcher: str, threads: int) -> None:
+        self.plan = plan
+        self._engines = [Engine(plan, matcher, gathers_later=True) for _ in range(threads)]
+        self._records = 0
+
+    def process(self, arrivals: Arrivals) -> list[Results]:
+        """As `Engine.process`, of records in order of arrival; one result per engine."""
+        engine_of = np.maximum(bucket_of(arrivals, self.plan, self.plan.queries[0], len(self._engines)), 0)
+        first, now = self._records, int(arrivals.system("arrival")[-1])
+        self._records += len(arrivals)
+
+        def run(number: int) -> Results:
+            rows = np.flatnonzero(engine_of == number)
+            own = Arrivals(arrivals.table.filter(pa.array(engine_of == number)))
+            return with_steps(self._engines[number].process(own, now), first + rows, 0)
+
+        return in_threads(run, range(len(self._engines)), len(self._engines))
+
+    def flush(self) -> list[Results]:
+        """As `Engine.flush`."""
+        nothing, count = np.empty(0, np.int64), len(self._engines)
+        return in_threads(lambda engine: with_steps(engine.flush(), nothing, self._records), self._engines, count)
+
+    def advance_to(self, now: int) -> list[Results]:
+        """Runs timers up to a moment, µs."""
+        nothing, count = np.empty(0, np.int64), len(self._engines)
+        return in_threads(
+            lambda engine: with_steps(engine.process(Arrivals.empty(self.plan), now), nothing, 0),
+            self._engines,
+            count,
+        )
+
+    def stored_events(self) -> int:
+        """As of `Engine`."""
+        return sum(engine.stored_events() for engine in self._engines)
+
+    def ledger(self) -> pa.Table:
+        """As of `Engine`."""
+        return ledger_table(sum((engine.account for engine in self._engines), Counter()))
+
+    def latest(self) -> Engine:
+        """The engine whose clock is the furthest: what is the same for all keys, it knows."""
+        return max(self._engines, key=lambda engine: engine.clock or 0)
+
+
+def with_steps(results: Results, records: Integers, end: int) -> Results:
+    """Results with other numbers of steps; timers keep their negative ones.
+
+    records: by record of the call, its number among all
+    end: is added to the number of the end of the input
+    """
+
+    def numbered(table: pa.Table) -> pa.Table:
+        place = table.schema.get_field_index("_step")
+        step = table.column(place).to_numpy()
+        is_record = (step >= 0) & (step < AT_THE_END)
+        moved = np.where(step < AT_THE_END, step, step + end)
+        if len(records):
+            moved = np.where(is_record, records[np.where(is_record, step, 0)], moved)
+        return table.set_column(place, table.schema.field(place), pa.array(moved))
+
+    return replace(
+        results,
+        matches={name: numbered(table) for name, table in results.matches.items()},
+        outputs=numbered(results.outputs),
+        discarded=None if results.discarded is None else numbered(results.discarded),
+        found={name: matched.with_steps(records, end) for name, matched in results.found.items()},
+    )

@@ -1,0 +1,33 @@
+"""Gather the columns of matches once, when all of them are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from querylang.plan.model import Plan, QueryPlan
+from runtime.columns.keys import key_columns
+from runtime.results.match_table import match_table
+from runtime.results.matched import Matched
+from runtime.threads import in_threads, shares
+
+LEAST = 10_000
+"""So many matches per thread are worth one."""
+
+
+def gather(plan: Plan, query: QueryPlan, table: pa.Table, parts: Sequence[Matched], threads: int) -> pa.Table:
+    """The matches of one query as a table, in order.
+
+    table: all records
+    parts: matches, by the numbers of records
+    """
+    matched = Matched.joined(parts)
+    keys = key_columns(table, table.column("_kind").to_numpy(), plan, query)
+    order = matched.order(keys)
+
+    def gathered(share: tuple[int, int]) -> pa.Table:
+        return match_table(plan, query, table, keys, matched.take(order[slice(*share)]))
+
+    threads = max(1, min(threads, len(order) // LEAST))
+    return pa.concat_tables(in_threads(gathered, shares(len(order), threads), threads))
