@@ -7,6 +7,7 @@ table to replay.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -101,6 +102,11 @@ class Replay:
     @cached_property
     def _steps(self) -> list[Step]:
         return list(replay_steps(self.plan, self.records, until=self.until, flush=self.flush))
+
+    def iter_steps(self) -> Iterator[Plain]:
+        """The same as `steps`, one by one: the first ones are there before the last are known."""
+        for step in replay_steps(self.plan, self.records, until=self.until, flush=self.flush):
+            yield step.to_plain()
 
     def match_objects(self) -> list[Plain]:
         """The matches as `--format matches` prints them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,10 +74,10 @@ def replay(
         _print_discards(result, has_account=format_ is Format.TABLE)
 
 
-def _objects(result: Replay, format_: Format) -> list[dict[str, Any]]:
+def _objects(result: Replay, format_: Format) -> Iterable[dict[str, Any]]:
     match format_:
         case Format.STEPS:
-            return result.steps
+            return result.iter_steps()
         case Format.MATCHES:
             return result.match_objects()
         case _:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
@@ -159,7 +160,7 @@ class _Stepping:
         discarded = {(row["query"], row["reason"]) for row in _discards(results)}
         concerned = [place for place, role in enumerate(self.roles) if role.outcome[index] in _CONCERNED]
         definitive = self._definitives(index)
-        adjusted = {row["query"]: (row["time"], row["reason"]) for row in results.adjusted.to_pylist()}
+        adjusted = {row["query"]: (row["time"], row["reason"]) for row in _rows(results.adjusted)}
         for place in concerned:
             title = self.plan.queries[place].title
             moment, _ = adjusted.get(title, (None, None))
@@ -179,7 +180,7 @@ class _Stepping:
             discarded=min((reason for _, reason in discarded), default=None),
             definitive=min(definitive, default=None),
             matches=self._matches(results),
-            outputs=plain_outputs(in_order(self.plan, results).outputs),
+            outputs=self._outputs(results),
             key=self._key(index, concerned),
         )
 
@@ -200,7 +201,7 @@ class _Stepping:
             yield from self._timer_steps(self.engine.clock, results)
 
     def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
-        matches, outputs = self._matches(results), plain_outputs(in_order(self.plan, results).outputs)
+        matches, outputs = self._matches(results), self._outputs(results)
         for place, key in sorted({*self._release(), *self._matched(results)}):
             query = self.plan.queries[place]
             named = dict(zip(query.key_names, _cells_of(key), strict=True))
@@ -272,7 +273,12 @@ class _Stepping:
             return dict(plain_value(dict(zip(self.plan.queries[place].key_names, cells, strict=True))))
         return None
 
+    def _outputs(self, results: Results) -> list[Plain]:
+        return plain_outputs(in_order(self.plan, results).outputs) if len(results.outputs) else []
+
     def _matches(self, results: Results) -> list[Plain]:
+        if not results.matches:
+            return []
         ordered = in_order(self.plan, results)
         plain = {name: plain_matches(table, self.row_of) for name, table in ordered.matches.items()}
         return [plain[name][row] for name, row in matches_in_order(self.plan, ordered)]
@@ -318,7 +324,13 @@ def _cells_of(key: Key) -> tuple[Any, ...]:
 
 
 def _discards(results: Results) -> list[dict[str, Any]]:
-    return [] if results.discarded is None else results.discarded.select(["query", "reason"]).to_pylist()
+    if results.discarded is None or not len(results.discarded):
+        return []
+    return results.discarded.select(["query", "reason"]).to_pylist()
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    return table.to_pylist() if len(table) else []
 
 
 def _moment(micros: int) -> int | None:

@@ -52,6 +52,12 @@ def test_the_table_is_the_published_one() -> None:
     )
 
 
+def test_steps_come_one_by_one() -> None:
+    result = ensue.replay(TABLE_1, EVENTS)
+    assert next(result.iter_steps()) == result.steps[0]
+    assert list(result.iter_steps()) == result.steps
+
+
 def test_steps_are_rows_and_timers() -> None:
     steps = ensue.replay(TABLE_1, EVENTS).steps
     assert [(step["at"][11:19], step["row"], step["definitive"][11:19]) for step in steps] == [
