@@ -188,12 +188,21 @@ class _Reader:
             base, relative = (
                 (Path(place.anchor), place.relative_to(place.anchor)) if place.is_absolute() else (self.folder, place)
             )
-            matching = sorted(base.glob(str(relative))) if any(c in pattern for c in "*?[") else [base / relative]
-            existing = [path for path in matching if exists(path)]
+            existing = [path for path in self._matching(base, relative) if exists(path)]
             if not existing:
                 item.wrong(f"no such query file: '{item.written()}'{self._near_file(base / relative)}")
             paths.extend(path for path in existing if path not in paths)
         return tuple(paths)
+
+    def _matching(self, base: Path, relative: Path) -> list[Path]:
+        """The files of a pattern; a path that exists under exactly that name is never one."""
+        path = base / relative
+        if exists(path) or not any(character in str(relative) for character in "*?["):
+            return [path]
+        try:
+            return sorted(base.glob(str(relative)))
+        except (ValueError, NotImplementedError, OSError):  # such as `a**`, and names that are too long
+            return []
 
     def _near_file(self, path: Path) -> str:
         folder = path.parent

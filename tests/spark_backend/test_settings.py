@@ -103,6 +103,8 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("trigger: 1 second", "trigger: soon", "17: 'trigger' must be a length of time such as `1 second` or `500ms`, not 'soon'"),
         ("checkpoint: state/cards\n", "", "1: 'checkpoint' is missing"),
         ("[queries/*.query]", "[queries/*.qry]", "2: no such query file: 'queries/*.qry'"),
+        ("[queries/*.query]", "['queries/a**b']", "2: no such query file: 'queries/a**b'"),
+        ("[queries/*.query]", f"['{'x' * 300}/*.query']", f"2: no such query file: '{'x' * 300}/*.query'"),
         ("[queries/*.query]", f"[{'x' * 300}.query]", f"2: no such query file: '{'x' * 300}.query'"),
         ("[queries/*.query]", "queries/card.query", "2: no such query file: 'queries/card.query'; did you mean 'cards.query'?"),
         ("out/matches", "/secret/place/discarded", "14: the sink 'matches' and the sink 'discarded' have the same folder"),
