@@ -13,7 +13,7 @@ from querylang.errors import FileErrors, InputError
 from querylang.parameters.instances import with_instances
 from runtime.policies.plan_policies import parse_ordering
 from spark_backend.job.file_sources.file_settings import FileSettings
-from spark_backend.job.settings import load_deployment
+from spark_backend.job.settings import Deployment, load_deployment
 from spark_backend.job.source_orderings import with_source_orderings
 from spark_backend.wire.clock import Clock
 
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def load(folder: Path, text: str) -> object:
+def load(folder: Path, text: str) -> Deployment:
     (folder / "deploy.yaml").write_text(text)
     return load_deployment(folder / "deploy.yaml", {"OUT": "/secret/place"})
 
@@ -68,6 +68,14 @@ def test_a_whole_file(folder: Path) -> None:
     assert deployment.sources[0].path == folder / "data"
     assert deployment.sinks["discarded"].path == Path("/secret/place/discarded")
     assert (deployment.clock, deployment.buckets, deployment.trigger) == (Clock.ARRIVAL, 8, 1_000_000)
+
+
+def test_a_query_file_has_any_name_that_is_there(folder: Path) -> None:
+    """Its signs are a pattern only if no file has exactly this name."""
+    for name in ("a[1].query", "a1.query", "b**.query"):
+        (folder / "queries" / name).write_text("")
+    found = load(folder, GOOD.replace("[queries/*.query]", "['queries/a[1].query', 'queries/b**.query']"))
+    assert [path.name for path in found.queries] == ["a[1].query", "b**.query"]
 
 
 def test_the_settings_of_files(folder: Path) -> None:

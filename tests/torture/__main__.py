@@ -109,7 +109,7 @@ def torture(folder: Path, *, kills: int, seed: int, rows: int, longest_life: flo
                 if victim.is_running:
                     figures.kills += 1
                     figures.late_kills += moment.batches == 0
-                    # Behind the kill of a worker the job goes on, or stops in order.
+                    # Behind the kill of a worker the job continues, or stops in order.
                     victim.kill(chooser.choice(WAYS))
             victim.end()
         for source in sources:

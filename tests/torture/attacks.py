@@ -31,7 +31,7 @@ inputs { A() key k within 20.0 wait 2.0; }
 find A as a -> A as b where b.v > a.v { print a.k + b.d.toString(); }
 """
 LINES = 100
-"""So many broken lines stand in one table."""
+"""So many broken lines are in one table."""
 
 TROUBLES = (
     *(
