@@ -26,7 +26,9 @@ def test_broken_inputs_meet_errors_of_our_own_only(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     attack = attacks.ATTACKS[kind]()
     attack.run(attack.samples[0])
-    found = {number: wrong for number in range(max(10, 150 // attack.together)) if (wrong := attempt(attack, number)[1])}
+    found = {
+        number: wrong for number in range(max(10, 150 // attack.together)) if (wrong := attempt(attack, number)[1])
+    }
     assert not found
 
 
