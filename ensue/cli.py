@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from ensue.commands.check import check
+from ensue.commands.compile_ahead import compile_ahead
 from ensue.commands.explain import explain
 from ensue.commands.fmt import fmt
 from ensue.commands.match import match
@@ -24,6 +25,7 @@ from ensue.commands.status import status
 from ensue.commands.verify import verify
 from querylang.errors import EnsueError
 from querylang.printable import printable
+from runtime.compile_notice import tell_on
 
 OUR_FAILURE = 3
 
@@ -40,10 +42,12 @@ app = typer.Typer(
 )
 for command in (check, fmt, explain, replay, match, run, status, verify):
     app.command()(command)
+app.command("compile")(compile_ahead)
 
 
 def main() -> None:
     """Run the command line; a user's mistake is printed without a traceback."""
+    tell_on(sys.stderr)
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except EnsueError as error:

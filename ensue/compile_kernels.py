@@ -31,26 +31,43 @@ query Ends { inputs { A() key k within 30 seconds; B() key k within 30 seconds; 
 
 WAITING = "query Late { inputs { A() key k within 30 seconds wait 1 second; } find A as a -> A as b where b.v > a.v }"
 
+RARER = """
+query Whole {
+    inputs { A() key k within 30 seconds with unique n; }
+    find A as a -> A as b where b.n / 2 > a.n % 2 where b.v > a.v
+}
+query Kept { inputs { A() key k retain 2; } find A as a -> A as b where b.n = a.n }
+"""
+
 EVENTS = [
     {"event": event, "at": float(at), "ts": float(at), "k": key, "v": value}
     for at, (event, key, value) in enumerate([("A", "x", 1.0), ("B", "x", 3.0), ("A", "y", 2.0), ("A", "x", 4.0)])
 ]
 
+RARER_EVENTS = [row | {"n": number} for number, row in enumerate(EVENTS)]
+RARER_EVENTS.append({"event": "A", "at": 9.0, "ts": 9.0, "k": "x", "v": None, "n": 3})
+
 REPLAYS = (
-    (PATTERNS, None),
-    (WAITING, None),
-    (PATTERNS, "stream_analytics late=5s out_of_order=2s action=adjust"),
+    (PATTERNS, EVENTS, None),
+    (WAITING, EVENTS, None),
+    (PATTERNS, EVENTS, "stream_analytics late=5s out_of_order=2s action=adjust"),
+    (RARER, RARER_EVENTS, "streaminsight idle=10s"),
 )
-"""Queries and ordering policies: the first is what most users need first."""
+"""Queries, events and ordering policies: the first is what most users need first."""
 
 
 def main() -> None:
     """Compile, quietly."""
     give_way()
+    compile_all()
+
+
+def compile_all() -> None:
+    """Run the replays; their kernels are compiled unless they are stored."""
     from ensue import embedded
 
-    for queries, ordering in REPLAYS:
-        embedded.replay(queries, EVENTS, DataOptions(ordering=ordering))
+    for queries, events, ordering in REPLAYS:
+        embedded.replay(queries, events, DataOptions(ordering=ordering))
 
 
 def give_way() -> None:

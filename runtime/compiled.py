@@ -60,10 +60,17 @@ class Kernel(Generic[Parameters, Result]):
 
     @cached_property
     def machine_code(self) -> Any:
-        """Numba's dispatcher."""
-        from runtime.machine_code import dispatcher
+        """Numba's dispatcher, for calls from Python."""
+        from runtime.machine_code import entry
 
-        return dispatcher(self._with_kernels(lambda called: called.machine_code), self.options)
+        return entry(self._with_kernels(lambda called: called.called_code), self.options)
+
+    @cached_property
+    def called_code(self) -> Any:
+        """Numba's dispatcher, for calls from other kernels."""
+        from runtime.machine_code import called
+
+        return called(self._with_kernels(lambda called: called.called_code), self.options)
 
     @cached_property
     def plain(self) -> FunctionType:

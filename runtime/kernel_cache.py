@@ -3,23 +3,37 @@
 Numba's entries are pickles, and loading a pickle can run any code. So an entry is loaded only from
 a folder that nobody else may write. Each file begins with a digest of what follows, because a file
 may be damaged by a power cut. A damaged file is removed, and its kernel is compiled anew.
+
+A kernel that is written removes its older versions. Beside the module they are of no use to anyone.
+In a user's folder they may belong to another container with the same paths: there they are removed
+once they have not been used for KEPT_DAYS.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import re
+from contextlib import suppress
 from hashlib import sha256
+from math import inf
 from pathlib import Path
+from time import time
 from typing import Any
 
 from numba.core import caching
 
 from querylang.logger import warn
-from runtime.kernel_files import cache_of_user, is_private
+from runtime.kernel_files import cache_of_user, digest_of_kernels, is_private
+from runtime.shipped_kernels import VARIABLE, has_archive, shipped_folder
 
 _DIGEST = 32
 """Bytes of a digest."""
+
+KEPT_DAYS = 30
+
+_VERSION = re.compile(r"_[0-9a-f]{16}-")
+"""In the name of a file: the digest of the kernel's sources."""
 
 
 class _Private:
@@ -32,6 +46,21 @@ class _Private:
         if not is_private(path.resolve()):
             raise PermissionError(f"{path}: others may write there")
         super().ensure_cache_path()  # type: ignore[misc]
+
+
+class _Shipped(_Private, caching.UserWideCacheLocator):  # type: ignore[misc]
+    """The folder of shipped kernels: wherever this release is installed, its kernels fit."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(shipped_folder(cache_of_user()))
+
+    def get_source_stamp(self) -> str:
+        return digest_of_kernels()
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Any:
+        return super().from_function(function, file) if shipped_folder(cache_of_user()) is not None else None
 
 
 class _Given(_Private, caching.UserProvidedCacheLocator):  # type: ignore[misc]
@@ -51,7 +80,7 @@ class _OfUser(_Private, caching.UserWideCacheLocator):  # type: ignore[misc]
 
 
 class _Kernels(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_Given, _Installed, _OfUser]  # noqa: RUF012  as in the base class
+    _locator_classes = [_Shipped, _Given, _Installed, _OfUser]  # noqa: RUF012  as in the base class
 
 
 class KernelCache(caching.FunctionCache):  # type: ignore[misc]
@@ -63,10 +92,26 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         locator = self._impl.locator
         self._cache_file = _CheckedFiles(self._cache_path, self._impl.filename_base, locator.get_source_stamp())
+        self._cache_file.is_shared = not isinstance(locator, _Installed)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """What is on disk; a warning if an archive was named and does not have it."""
+        found = super().load_overload(signature, context)
+        if found is None and has_archive():
+            name = self._py_func.__name__.strip("_")
+            _warn(
+                f"{os.environ[VARIABLE]}: no code of '{name}' for this release and processor; it is compiled", VARIABLE
+            )
+        return found
 
 
 class _CheckedFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """The files of one kernel: an index, and one file per signature."""
+    """The files of one kernel: an index, and one file per signature.
+
+    is_shared: other installations may keep theirs in the same folder
+    """
+
+    is_shared = True
 
     def _load_index(self) -> dict[Any, str]:
         content = _checked(Path(self._index_path))
@@ -78,11 +123,29 @@ class _CheckedFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
 
     def _save_index(self, overloads: dict[Any, str]) -> None:
         self._write(self._index_path, (self._version, self._source_stamp, overloads))
+        with suppress(OSError):
+            self._remove_older_versions()
+
+    def _remove_older_versions(self) -> None:
+        index = Path(self._index_path)
+        own = _VERSION.search(index.name)
+        if own is None:
+            return
+        oldest = time() - KEPT_DAYS * 86_400 if self.is_shared else inf
+        for path in index.parent.glob(f"{index.name[: own.start()]}_*"):
+            found = _VERSION.search(path.name, own.start())
+            is_older = found is not None and found.start() == own.start() and found[0] != own[0]
+            if is_older and path.suffix in {".nbi", ".nbc"} and path.stat().st_mtime < oldest:
+                path.unlink(missing_ok=True)
 
     def _load_data(self, name: str) -> Any:
         content = _checked(Path(self._data_path(name)))
         if content is None:
             raise FileNotFoundError(name)  # the caller compiles, and writes the file again
+        if self.is_shared:
+            for path in (self._index_path, self._data_path(name)):
+                with suppress(OSError):
+                    os.utime(path)  # it is in use
         return content
 
     def _save_data(self, name: str, data: Any) -> None:
@@ -106,7 +169,7 @@ def _checked(path: Path) -> Any:
     digest, data = written[:_DIGEST], written[_DIGEST:]
     if sha256(data).digest() == digest:
         return pickle.loads(data)  # noqa: S301  written by this user, see above
-    _warn(path)
+    _warn(f"{path}: a compiled kernel is damaged; it is removed, and the kernel is compiled anew", "damaged")
     path.unlink(missing_ok=True)
     return None
 
@@ -114,8 +177,8 @@ def _checked(path: Path) -> Any:
 _warned: set[str] = set()
 
 
-def _warn(path: Path) -> None:
-    """Warn of the first damaged file; there may be hundreds."""
-    if not _warned:
-        warn(f"{path}: a compiled kernel is damaged; it is removed, and the kernel is compiled anew")
-    _warned.add(str(path))
+def _warn(text: str, about: str) -> None:
+    """Warn of the first such file; there may be hundreds."""
+    if about not in _warned:
+        warn(text)
+    _warned.add(about)

@@ -11,9 +11,14 @@ from hashlib import blake2b
 from pathlib import Path
 from types import FunctionType
 
+from runtime.shipped_kernels import shipped_folder
+
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 _IMPORTED = re.compile(r"^from runtime\.([\w.]+) import", re.MULTILINE)
+
+_COMPILER = {"machine_code", "kernel_pipeline", "kernel_inlining", "kernel_library"}
+"""The modules that decide how kernels are compiled."""
 
 
 def name_on_disk(function: FunctionType) -> str:
@@ -56,6 +61,9 @@ def is_private(path: Path) -> bool:
 
 def _folders(file: Path) -> Iterator[Path]:
     """The folders that may hold machine code of a file."""
+    shipped = shipped_folder(cache_of_user())
+    if shipped is not None:
+        yield shipped
     for several in (os.environ.get("NUMBA_CACHE_DIR"), cache_of_user()):
         if several:
             yield from Path(several).glob(f"{file.parent.name}_*")
@@ -78,11 +86,11 @@ def sources_digest(folder: Path) -> str:
     """A digest of all modules below `folder` that define kernels, of what they import, and of how
     they are compiled."""
     sources = {_module_name(path, folder): path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
-    kernels = [source for source in sources.values() if "runtime.compiled" in source]
+    kernels = [source for source in sources.values() if "compiled" in _IMPORTED.findall(source)]
     imported = {name for source in kernels for name in _IMPORTED.findall(source)}
     digest = blake2b(digest_size=8)
     for name, source in sources.items():
-        if name in imported or name == "machine_code" or source in kernels:
+        if name in imported or name in _COMPILER or source in kernels:
             digest.update(source.encode())
     return digest.hexdigest()
 

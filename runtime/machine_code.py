@@ -4,33 +4,73 @@ Compiled code is stored on disk beside the module, or in the user's cache folder
 is read-only. If neither can be written, every process compiles again. Numba's cache entry is valid
 until the function's own file changes; but the code also contains the kernels that the function
 calls and constants of other modules. So the function's name gets a digest of all these sources.
-Entries of older versions remain on disk, some megabytes, until `make clean`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import FunctionType
 from typing import Any
 
-from numba import njit
+from numba.core import types
+from numba.core.registry import CPUDispatcher
 
 from runtime.kernel_cache import KernelCache
 from runtime.kernel_files import name_on_disk
+from runtime.kernel_pipeline import KernelCompiler
 
 
-def dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any:
-    """Numba's dispatcher of a function whose globals hold dispatchers of the kernels that it calls.
+class _Dispatcher(CPUDispatcher):
+    """Numba's dispatcher. It compiles no version of its own for constants among the arguments."""
 
-    It compiles when it is called, or loads what is on disk.
+    def compile(self, signature: Any) -> Any:
+        with _without_collection():
+            return super().compile(signature)
+
+    def get_call_template(self, arguments: Any, named: Any) -> Any:
+        return super().get_call_template(tuple(map(types.unliteral, arguments)), named)
+
+
+def entry(function: FunctionType, options: Mapping[str, Any]) -> Any:
+    """What runs the machine code of a function that Python calls.
+
+    Its globals hold what `called` has made of the kernels that it calls. It compiles when it is
+    called, or loads what is on disk.
     """
-    is_inlined = "inline" in options
-    if not is_inlined:
-        function.__qualname__ = name_on_disk(function)
-    # Other threads run meanwhile: kernels touch only the arrays that they are given.
-    made: Any = njit(boundscheck=False, error_model="numpy", nogil=not is_inlined, **options)(function)
-    if not is_inlined:
-        with suppress(RuntimeError):  # no folder for the cache is private and can be written
-            made._cache = KernelCache(function)  # noqa: SLF001  what `cache=True` does, with numba's own cache
+    function.__qualname__ = name_on_disk(function)
+    made = _dispatcher(function, options)
+    with suppress(RuntimeError):  # no folder for the cache is private and can be written
+        made._cache = KernelCache(function)  # noqa: SLF001  what `cache=True` does, with numba's own cache
     return made
+
+
+def called(function: FunctionType, options: Mapping[str, Any]) -> Any:
+    """The same for a function that other kernels call: its machine code is part of theirs."""
+    return _dispatcher(function, {"no_cpython_wrapper": True, **options})
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Python collects no garbage meanwhile: it would look at the compiler's objects many times."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any:
+    # Other threads run meanwhile: kernels touch only the arrays that they are given.
+    options = {
+        "nogil": True,
+        "nopython": True,
+        "boundscheck": False,
+        "error_model": "numpy",
+        "no_cfunc_wrapper": True,
+        **options,
+    }
+    return _Dispatcher(function, targetoptions=options, pipeline_class=KernelCompiler)

@@ -13,7 +13,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "printable logger source paths errors plan syntax formatter checker compiler parameters load",
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
-    "runtime": "natural_names instants threads progress_line kernel_files kernel_cache machine_code kernel_choice plain_kernels compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
+    "runtime": "natural_names instants threads progress_line compile_notice shipped_kernels kernel_files kernel_cache kernel_inlining kernel_library kernel_pipeline machine_code kernel_choice plain_kernels compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "durable_files session errors stopping wire operator sources sinks job frames",
     "ensue": "queries parameters data_options table_paths plans rendering result background embedded compile_kernels replay_to_file executors spark verify testing commands cli demo",
 }
@@ -41,7 +41,7 @@ DOORS = {
     "spark_backend.job": "checks.name_conflicts checks.open_waits job reports settings source_orderings status yaml_document",
     "spark_backend.frames": "bounded streaming verify",
     "ensue.rendering": "account data_frames explanation match_files replay_table status_text step_text summary text_table",
-    "ensue.commands": "check explain fmt match output replay run status verify",
+    "ensue.commands": "check compile_ahead explain fmt match output replay run status verify",
 }
 """Per folder the modules that others may import."""
 

@@ -6,15 +6,31 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import runtime
+from runtime.kernel_cache import KEPT_DAYS
 from runtime.kernel_files import sources_digest
+from runtime.shipped_kernels import pack
 
-MODULES = ("compiled", "kernel_cache", "kernel_choice", "kernel_files", "machine_code", "plain_kernels")
+MODULES = (
+    "compile_notice",
+    "compiled",
+    "kernel_cache",
+    "kernel_choice",
+    "kernel_files",
+    "kernel_inlining",
+    "kernel_library",
+    "kernel_pipeline",
+    "machine_code",
+    "plain_kernels",
+    "progress_line",
+    "shipped_kernels",
+)
 """What a folder of kernels needs."""
 
 CALLER = """
@@ -49,11 +65,12 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def _answer(package: Path, told: str = "") -> str:
+def _answer(package: Path, told: str = "", **settings: str) -> str:
     code = "from runtime.caller import four_times; print(four_times(3), {hits})"
     code = code.format(hits="sum(four_times.machine_code.stats.cache_hits.values())")
     environment = os.environ | {"PYTHONPATH": str(package.parent), "XDG_CACHE_HOME": str(package.parent / "cache")}
     environment["ENSUE_COMPILE"] = "always"
+    environment |= settings
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=package.parent, env=environment, capture_output=True, text=True, check=True)
     assert told in done.stderr
@@ -109,3 +126,40 @@ def test_a_file_that_others_may_write_is_not_loaded(package: Path) -> None:
     for path in _entries(package):
         path.chmod(0o666)
     assert _answer(package) == "12 0"
+
+
+def test_older_versions_are_removed_beside_the_module(package: Path) -> None:
+    assert _answer(package) == "12 0"
+    old = _entries(package)
+    (package / CALLED_FILE).write_text(CALLED.replace("2 *", "5 *"))
+    assert _answer(package) == "75 0"
+    assert old
+    assert not set(old) & set(_entries(package))
+    assert len(_entries(package)) == len(old)
+
+
+def test_in_a_shared_folder_older_versions_are_kept_while_they_are_used(package: Path) -> None:
+    (package / "__pycache__").mkdir(exist_ok=True)
+    (package / "__pycache__").chmod(0o777)  # so the user's folder is taken
+    cache = package.parent / "cache"
+    versions = []
+    for factor, days in ((2, 0), (5, 0), (7, KEPT_DAYS + 1), (9, 0)):
+        (package / CALLED_FILE).write_text(CALLED.replace("2 *", f"{factor} *"))
+        assert _answer(package) == f"{3 * factor**2} 0"
+        versions.append(set(_entries(cache)) - set().union(*versions))
+        for path in versions[-1]:
+            os.utime(path, (time.time() - 86_400 * days,) * 2)
+    assert set(_entries(cache)) == versions[0] | versions[1] | versions[3]
+
+
+def test_an_archive_serves_another_installation_on_the_same_processor(package: Path, tmp_path: Path) -> None:
+    made, archive, elsewhere = tmp_path / "made", tmp_path / "kernels.zip", tmp_path / "elsewhere" / "runtime"
+    made.mkdir(mode=0o700)
+    assert _answer(package, ENSUE_KERNELS=str(made)) == "12 0"
+    pack(made, archive)
+    shutil.copytree(package, elsewhere, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in elsewhere.rglob("*.py"):
+        os.utime(path, (0, 0))
+    assert _answer(elsewhere, ENSUE_KERNELS=str(archive)) == "12 1"
+    missing = "no code of 'four_times' for this release and processor; it is compiled"
+    assert _answer(elsewhere, missing, ENSUE_KERNELS=str(archive), NUMBA_CPU_NAME="generic") == "12 0"
