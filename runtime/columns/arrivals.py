@@ -104,9 +104,25 @@ def column_name(field: str, type_: Type) -> str:
     return f"{field}:{type_}"
 
 
+_KNOWN: dict[int, tuple[Iterable[EventType], dict[str, Type]]] = {}
+"""Field columns that were asked for, by the identity of the event types, which are kept beside."""
+
+_MOST_KNOWN = 64
+
+
 def field_columns(events: Iterable[EventType]) -> dict[str, Type]:
-    """The field columns of these event types with their types, in order of first appearance."""
-    return {column_name(field.name, field.type): field.type for event in events for field in event.fields}
+    """The field columns of these event types with their types, in order of first appearance.
+
+    Those of a plan are asked for many times per batch, and it may have ten thousand event types.
+    """
+    known = _KNOWN.get(id(events))
+    if known is None or known[0] is not events:
+        known = events, {column_name(field.name, field.type): field.type for event in events for field in event.fields}
+        if isinstance(events, tuple):
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[id(events)] = known
+    return dict(known[1])
 
 
 def arrivals_schema(plan: Plan) -> pa.Schema:
