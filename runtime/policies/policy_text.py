@@ -16,7 +16,7 @@ from typing import Any
 
 from querylang.errors import nearest
 from querylang.plan.model import TimePolicy
-from runtime.instants import micros_of, parse_moment
+from runtime.instants import LONGEST_TEXT, micros_of, parse_moment
 from runtime.policies.durations import parse_duration
 from runtime.policies.presets import (
     FOR_EVER,
@@ -199,7 +199,7 @@ def _length(value: Any) -> int | None:
             return None
         case int() | float() if 0 <= value < float("inf"):
             return round(Fraction(value) * SECOND)
-        case str() if _NUMBER.fullmatch(value):
+        case str() if len(value) <= LONGEST_TEXT and _NUMBER.fullmatch(value):
             return round(Fraction(value) * SECOND)
         case str():
             sign = -1 if value.startswith("-") else 1

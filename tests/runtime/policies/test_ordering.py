@@ -109,6 +109,7 @@ POLICIES = "'policy' must be apama, stream_analytics or streaminsight, not "
         ("stream_analytics out_of_order=10min", OUT_OF_ORDER + "10 minutes"),
         ("stream_analytics out_of_order=-1", OUT_OF_ORDER + "'-1'"),
         ("stream_analytics early=-1", "'early' must be a length of time from 0 seconds, or none, not '-1'"),
+        ("stream_analytics early=" + "9" * 5_001, "'early' must be a length of time from 0 seconds, or none, not '" + "9" * 5_001 + "'"),
         ("stream_analytics action=clip", "'action' must be adjust or drop, not 'clip'"),
         ("stream_analytics over=card,card", "'over' must be names of different fields, separated by commas, not 'card,card'"),
         ("stream_analytics partitions=0", "'partitions' must be a whole number from 1 to 100000, not 0"),
