@@ -20,6 +20,7 @@ class Node:
 
 @pytest.fixture
 def _undone() -> Iterator[None]:
+    gc.unfreeze()  # other tests run what workers run
     yield
     gc.unfreeze()
     gc.callbacks.remove(worker_memory._after_collection)

@@ -141,8 +141,12 @@ def _live(
 ) -> None:
     """Write files and control events at random moments while a job runs, until a moment comes."""
     while victim.is_running and not moment.has_come():
-        moment.wait(chooser.uniform(0, 1.5))
-        source = chooser.choice(sources)
+        moment.wait(chooser.uniform(0, 2))
+        waiting = [source for source in sources if source.is_waiting]
+        if not waiting:
+            moment.limit = min(moment.limit, time.monotonic() + 5)  # no micro-batch will come any more
+            continue
+        source = chooser.choice(waiting)
         write_next(chooser, folder / source.name, source, longest)
         if chooser.random() < 0.05:
             _write_control(chooser, folder / "control", sources, controls)

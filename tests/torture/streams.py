@@ -47,6 +47,11 @@ class Source:
     rows: list[Row]
     files: list[tuple[str, list[Row]]] = field(default_factory=list)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are rows that no file has yet."""
+        return sum(len(rows) for _, rows in self.files) < len(self.rows)
+
 
 def random_sources(chooser: random.Random, rows: int) -> list[Source]:
     """Two sources of A and B, and one of C alone, which is slower."""
