@@ -75,7 +75,7 @@ class _Moment:
     def has_come(self) -> bool:
         """Whether it is time. The seconds begin when Spark has planned the micro-batch."""
         now = time.monotonic()
-        if self.batches is not None and _planned(self.state) >= self.batches:
+        if self.batches and _planned(self.state) >= self.batches:
             self.batches, self.began = 0, now
         return now > self.limit or (not self.batches and now - self.began >= self.seconds)
 
