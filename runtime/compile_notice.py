@@ -18,6 +18,11 @@ class Notice:
         self._out, self._was_told, self._depth, self._done = out, False, 0, 0
         self._line: ProgressLine | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be told any more, because the command has ended."""
+        return self._out.closed
+
     @contextmanager
     def compiling(self, name: str, functions: int) -> Iterator[None]:
         """Compiling a kernel with so many functions; those that it calls are compiled within."""
@@ -56,7 +61,7 @@ def tell_on(out: TextIO) -> None:
 @contextmanager
 def compiling(name: str, functions: int) -> Iterator[None]:
     """Compiling a kernel; said where `tell_on` has named a place."""
-    if not _notices:
+    if not _notices or _notices[0].is_closed:
         yield
         return
     with _notices[0].compiling(name, functions):

@@ -46,3 +46,10 @@ def test_a_terminal_shows_a_bar_per_kernel_and_nothing_remains() -> None:
 
 def test_nothing_is_said_where_nobody_asked() -> None:
     _compile_twice()
+
+
+def test_nothing_is_said_behind_the_end_of_a_command() -> None:
+    out = io.StringIO()
+    tell_on(out)
+    out.close()
+    _compile_twice()
