@@ -20,7 +20,7 @@ class Notice:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be told any more, because the command has ended."""
+        """Whether nobody can be notified any more, because the command has ended."""
         return self._out.closed
 
     @contextmanager
