@@ -204,7 +204,7 @@ def check_bounds(
 
 def test_what_may_matter_is_kept_and_only_what_the_documents_say(request: pytest.FixtureRequest) -> None:
     """Queries of every construct with up to three names, as many as other random streams."""
-    count: int = max(2, request.config.getoption("--streams") // 20)
+    count: int = max(10, request.config.getoption("--streams") // 20)
     first: int = request.config.getoption("--streams-seed") * 1_000_000
     seen: Counter[str] = Counter()
     for seed in range(first, first + count):
