@@ -188,6 +188,8 @@ class QueryRunner:
             step=_call_numbers(record, records),
             rank=latest,
             times=carry.admitted.times[members],
+            source_times=rows.table.column("_source_time").to_numpy()[members],
+            arrivals=rows.table.column("_arrival").to_numpy()[members],
             reasons=_reasons(rows.table, members),
             selected=chosen,
         )
@@ -226,6 +228,8 @@ class QueryRunner:
             step=_call_numbers(record, wanted),
             rank=events.start[-1] + np.arange(len(over)),
             times=admitted.times[members],
+            source_times=rows.table.column("_source_time").to_numpy()[members],
+            arrivals=rows.table.column("_arrival").to_numpy()[members],
             reasons=_reasons(rows.table, members),
         )
         return Carry(rows, admitted, carry.superseded, carry.cut_off), matched

@@ -98,8 +98,8 @@ def _member(
     columns = [
         pa.repeat(pa.scalar(event.name), len(rows)),
         moments(matched.times[:, term]),
-        moments(table.column("_source_time").to_numpy()[rows]),
-        moments(table.column("_arrival").to_numpy()[rows]),
+        moments(matched.source_times[:, term]),
+        moments(matched.arrivals[:, term]),
         *_ordering(query, table, matched, term),
         _sources(one_chunk(table.column("_source")), index),
         one_chunk(table.column("_partition")).take(index),

@@ -29,6 +29,8 @@ class Matched:
     step: the record that caused it, -1 = a timer
     rank: orders the matches of one step and key
     times: (match, term), when its members happened
+    source_times: (match, term), the times that their sources gave them, as the query takes them
+    arrivals: (match, term), when they arrived, by the clock
     reasons: (match, term), why the times of its members were adjusted; without terms if none can be
     selected: of a `find every`, a column per select
     """
@@ -42,12 +44,14 @@ class Matched:
     step: Integers
     rank: Integers
     times: Integers
+    source_times: Integers
+    arrivals: Integers
     reasons: NDArray[np.int8]
     selected: tuple[pa.Array, ...] = ()
 
     _COLUMNS: ClassVar = (
         *("latest", "members", "time", "definitive", "emitted", "waited", "step", "rank"),
-        *("times", "reasons"),
+        *("times", "source_times", "arrivals", "reasons"),
     )
 
     @staticmethod

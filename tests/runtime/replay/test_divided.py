@@ -132,3 +132,21 @@ def test_the_first_mistake_of_all_threads_is_raised() -> None:
 
     with pytest.raises(InputError, match=r"^1$"):
         threads.in_threads(run, [1, 2, 3], 3)
+
+
+def test_a_member_has_the_source_time_that_its_query_takes() -> None:
+    """The table has no source times: the query takes them from a field."""
+    text = '@TimeFrom("t") event A { string k; float t; }\n'
+    text += "query Q { inputs { A() key k within 9.0 wait 2.0; } find A as a -> A as b }"
+    plan = querylang.compile_text(text).plan
+    rows = pa.table({"at": [10.0, 11.0], "event": ["A", "A"], "k": ["x", "x"], "t": [9.5, 10.25]})
+    matches = measured_replay(plan, read_records([rows], plan))[0].matches
+    assert _source_times(matches["Q"]) == [(9.5, 10.25)]
+
+
+def _source_times(matches: pa.Table) -> list[tuple[float | None, ...]]:
+    members = matches.column("members").to_pylist()
+    return [
+        tuple(time if time is None else time.timestamp() for time in (match[name]["source_time"] for name in "ab"))
+        for match in members
+    ]
