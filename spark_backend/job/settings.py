@@ -39,6 +39,10 @@ DEFAULT_BUCKETS = 16
 MAX_BUCKETS = 10_000
 
 
+LONGEST_PATTERN = 1_000
+"""Characters of one name in a pattern. Reading a pattern takes the square of its length."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where records come from.
@@ -199,6 +203,8 @@ class _Reader:
         path = base / relative
         if exists(path) or not any(character in str(relative) for character in "*?["):
             return [path]
+        if any(len(part) > LONGEST_PATTERN for part in relative.parts):
+            return []
         try:
             return sorted(base.glob(str(relative)))
         except (ValueError, NotImplementedError, OSError):  # such as `a**`, and names that are too long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -76,6 +77,16 @@ def test_a_query_file_has_any_name_that_is_there(folder: Path) -> None:
         (folder / "queries" / name).write_text("")
     found = load(folder, GOOD.replace("[queries/*.query]", "['queries/a[1].query', 'queries/b**.query']"))
     assert [path.name for path in found.queries] == ["a[1].query", "b**.query"]
+
+
+@pytest.mark.timing
+def test_a_long_pattern_takes_no_time(folder: Path) -> None:
+    pattern = "[" * 100_000
+    started = process_time()
+    assert mistakes(folder, GOOD.replace("[queries/*.query]", f"['{pattern}']")) == [
+        f"2: no such query file: '{pattern}'"
+    ]
+    assert process_time() - started < 1
 
 
 def test_the_settings_of_files(folder: Path) -> None:
