@@ -33,16 +33,6 @@ AT_RUN_TIME = {
 }
 """Settings of every session that runs a job of our own."""
 
-_LATE_OPTIMISING = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
-    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-)
-"""Options of the JVM: its optimising compiler waits ten times as long as usual.
-
-The first micro-batch then takes a sixth less of the JVM's processor time. What a long job runs is
-optimised all the same, some seconds later.
-"""
-
 AT_START = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -53,7 +43,7 @@ AT_START = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} {_LATE_OPTIMISING}",
+    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
 }
 """Settings of a session that we start ourselves.
 
