@@ -16,7 +16,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals
 from runtime.columns.row_hashes import hash_rows
 from runtime.policies.per_input import is_clocked
-from runtime.reading.column_names import PLACES, needed_names, new_names
+from runtime.reading.column_names import PLACES, TYPE, needed_names, new_names
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.packed_rows import PACKED_DDL
 from spark_backend.wire.program import Program, load_program
@@ -70,7 +70,10 @@ def _warn_of_missing_places(frame: DataFrame, reading: Reading) -> None:
 
 
 def _refuse_missing_columns(chosen: DataFrame, others: Sequence[str], plan: Plan, reading: Reading) -> None:
-    """Read an empty table of these columns, so that mistakes are found before any task runs.
+    """Read a row of each event type without values, to find mistakes before any task runs.
+
+    Which event types a column of types holds is known only to the tasks. So a mistake is one if no
+    event type of the queries can be read.
 
     others: names of all columns, for messages
     """
@@ -78,8 +81,27 @@ def _refuse_missing_columns(chosen: DataFrame, others: Sequence[str], plan: Plan
     for name in others:
         if name.casefold() not in {known.casefold() for known in empty.column_names}:
             empty = empty.append_column(name, pa.nulls(0))
-    for _ in reading.arrivals(empty, plan):
-        pass
+    mistakes = []
+    for table in _samples(empty, plan, reading):
+        try:
+            for _ in reading.arrivals(table, plan):
+                pass
+        except InputError as mistake:
+            mistakes.append(mistake)
+        else:
+            return
+    raise mistakes[0]
+
+
+def _samples(empty: pa.Table, plan: Plan, reading: Reading) -> list[pa.Table]:
+    """By event type that the queries read: a row of it without values, if a column has types."""
+    column = reading.columns.type or TYPE
+    events = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
+    if reading.is_control or column not in empty.column_names or not events:
+        return [empty]
+    position = empty.schema.get_field_index(column)
+    blank = pa.Table.from_arrays([pa.nulls(1, kind) for kind in empty.schema.types], names=empty.column_names)
+    return [blank.set_column(position, column, pa.array([event])) for event in events]
 
 
 def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -135,6 +135,7 @@ def test_columns_are_found_in_any_case(spark: SparkSession) -> None:
         (["AT", "At", "k", "V"], "DataFrame 'table': has no column 'at', but 'AT' and 'At'; rename one"),
         (["at", "k", "k", "V"], "DataFrame 'table': duplicate column 'k'"),
         (["at", "kk", "V", "x"], "table: has no column 'k', a field of 'A'; did you mean 'kk'?"),
+        (["at", "event", "kk", "V"], "table: has no column 'k', a field of 'A'; did you mean 'kk'?"),
         (["when", "k", "V", "x"], "table: has neither a column 'at', the arrival time, nor a column 'ts'"),
     ],
 )
@@ -143,6 +144,15 @@ def test_columns_that_are_not_there_or_twice_are_told(spark: SparkSession, colum
     with pytest.raises(InputError) as raised:
         match(frame, CARDS)
     assert str(raised.value).startswith(told)
+
+
+def test_columns_of_events_that_a_source_need_not_have_may_be_missing(spark: SparkSession) -> None:
+    both = querylang.compile_text(
+        "event A { float V; string k; }\nevent B { string k; }\n"
+        "inputs { A() key k within 30.0; B() key k within 30.0; } find A as a -> B as b"
+    ).plan
+    frame = spark.createDataFrame([(1.0, "B", "x")], "at double, event string, k string")
+    assert match(frame, both).count() == 0
 
 
 def test_rows_without_coordinates_are_taken_in_the_order_of_their_content(
