@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 
@@ -26,6 +27,7 @@ from spark_backend.sinks.micro_batch import publish_batch
 from spark_backend.wire.partition_groups import shared_order
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
+from spark_backend.wire.rows_in_files import remove_rows
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class BatchWriter:
     program: as the run has it
     sources: names of the job's sources
     identity: names the checkpoint
+    rows: where tasks put packed rows for each other
     on_batch: called after each micro-batch
     reporter: warns of what micro-batches report
     is_first: whether the next micro-batch may be a repeated one
@@ -45,6 +48,7 @@ class BatchWriter:
     sources: Sequence[str]
     identity: str
     folder: JobFolder
+    rows: Path | None
     on_batch: OnBatch
     reporter: Reporter
     is_first: bool = field(default=True)
@@ -55,6 +59,8 @@ class BatchWriter:
         self._sync_offsets(batch)
         written = publish_batch(results, self.program, self.sinks, self.identity, batch, is_first=self.is_first)
         self.is_first = False
+        if self.rows is not None:
+            remove_rows(self.rows)
         changes = ledger_changes(written, self.sources)
         self.folder.ledger.add(batch, changes)
         report = batch_report(self.program.plan(), batch, written, changes, time.monotonic() - started)

@@ -7,6 +7,7 @@ continue with another deployment.
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ from spark_backend.stopping import StopRequest
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.partition_groups import shared_order
 from spark_backend.wire.reports import Report
+from spark_backend.wire.rows_in_files import new_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,14 @@ class _Job:
 class Handle:
     """A deployment that runs in the background."""
 
-    def __init__(self, job: _Job, query: StreamingQuery, run: RunSettings, reporter: Reporter) -> None:
+    def __init__(
+        self, job: _Job, query: StreamingQuery, run: RunSettings, reporter: Reporter, rows: Path | None
+    ) -> None:
         self._job = job
         self._query = query
         self._run = run
         self._reporter = reporter
+        self._rows = rows
         self._has_ended = False
         job.lock.hold_while(lambda: query.isActive)
 
@@ -100,6 +105,8 @@ class Handle:
         finally:
             self._job.lock.release()
             self._reporter.finish()
+            if self._rows is not None:
+                shutil.rmtree(self._rows, ignore_errors=True)
 
     def status(self) -> Status:
         """What runs, how far time has advanced, and counts of all records."""
@@ -256,7 +263,8 @@ def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
     has_timeouts = program.needs_timeouts and not kind.is_bounded
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_timeouts).lower())
     run_settings = kind.settings(deployment.checkpoint, has_timeouts=has_timeouts)
-    packed = packed_sources(session, deployment, program, run_settings, accepts_loss=kind.accepts_loss)
+    rows = new_folder(session)
+    packed = packed_sources(session, deployment, program, run_settings, accepts_loss=kind.accepts_loss, folder=rows)
     identity = job.checked.record.identity
     results = results_stream(packed, program, deployment.sinks, identity)
     writer = results.writeStream.queryName(deployment.name).outputMode("append")
@@ -267,5 +275,5 @@ def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
         writer = writer.trigger(processingTime=f"{deployment.trigger // 1000} milliseconds")
     reporter = Reporter()
     sources = [source.name for source in deployment.sources]
-    batches = BatchWriter(program, deployment.sinks, sources, identity, job.folder, report, reporter)
-    return Handle(job, writer.foreachBatch(batches.write).start(), run_settings, reporter)
+    batches = BatchWriter(program, deployment.sinks, sources, identity, job.folder, rows, report, reporter)
+    return Handle(job, writer.foreachBatch(batches.write).start(), run_settings, reporter, rows)

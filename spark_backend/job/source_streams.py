@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,15 +18,22 @@ from spark_backend.wire.program import Program
 
 
 def packed_sources(
-    session: SparkSession, deployment: Deployment, program: Program, run: RunSettings, *, accepts_loss: bool = False
+    session: SparkSession,
+    deployment: Deployment,
+    program: Program,
+    run: RunSettings,
+    *,
+    accepts_loss: bool = False,
+    folder: Path | None = None,
 ) -> DataFrame:
     """Events, control events and signals as one source of Spark; all of them come from files.
 
     accepts_loss: whether a micro-batch that is repeated may find its files changed
+    folder: where tasks put rows for each other; None = they pass through Spark
     """
     sources = listed_sources(all_sources(deployment), deployment.control)
     readings = _readings(deployment)
-    return packed_stream(session, sources, readings, program, run, accepts_loss=accepts_loss)
+    return packed_stream(session, sources, readings, program, run, accepts_loss=accepts_loss, folder=folder)
 
 
 def _readings(deployment: Deployment) -> dict[str, Reading]:

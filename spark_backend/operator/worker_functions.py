@@ -16,6 +16,7 @@ import pyarrow as pa
 from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.program import Program, load_program
+from spark_backend.wire.rows_in_files import fetched
 from spark_backend.wire.tagged_rows import TAGGED_SCHEMA, TaggedRow
 
 
@@ -30,7 +31,7 @@ def step_of_bucket(
 ) -> tuple[int, StepResult]:
     """Run the step that Spark calls for, and keep its state; gives the bucket too."""
     bucket = program.bucket(int(key[0]))
-    rows = [data for chunk in chunks for data in chunk["data"]]
+    rows = [fetched(data) for chunk in chunks for data in chunk["data"]]
     saved = bytes(state.get[0]) if state.exists else None
     step = run_step(program, bucket, saved, rows, state.getCurrentProcessingTimeMs())
     state.update((step.state,))

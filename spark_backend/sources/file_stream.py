@@ -42,11 +42,13 @@ def packed_stream(
     run: RunSettings,
     *,
     accepts_loss: bool = False,
+    folder: Path | None = None,
 ) -> DataFrame:
     """A streaming DataFrame of packed rows.
 
     readings: how the records of each source are read, by its name
     accepts_loss: whether a micro-batch that is repeated may find its files changed
+    folder: where tasks put rows for each other; None = they pass through Spark
     """
     options = {
         "program": program.to_text(),
@@ -55,13 +57,14 @@ def packed_stream(
         "run": run.to_text(),
         "tasks": str(session.sparkContext.defaultParallelism),
         "accept_loss": str(accepts_loss).lower(),
+        "folder": "" if folder is None else str(folder),
     }
     session.dataSource.register(FileStream)
     return session.readStream.format(_FORMAT).options(**options).load()
 
 
 class FileStream(DataSource):
-    """Options, all text: `program`, `sources`, `readings`, `run`, `tasks`, `accept_loss`."""
+    """All text: `program`, `sources`, `readings`, `run`, `tasks`, `accept_loss`, `folder`."""
 
     @classmethod
     def name(cls) -> str:
@@ -131,10 +134,13 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The packed rows of one task, on a worker."""
         from spark_backend.sources.file_reading import labelled, read_task
+        from spark_backend.wire.rows_in_files import put_aside
         from spark_backend.wire.worker_memory import set_objects_aside
 
         set_objects_aside()
-        return labelled(read_task(self._options, partition.value), self._options["program"])
+        rows = labelled(read_task(self._options, partition.value), self._options["program"])
+        folder = self._options["folder"]
+        return put_aside(rows, Path(folder)) if folder else rows
 
 
 @contextmanager
