@@ -53,17 +53,20 @@ def _states(query: QueryPlan, compiled: CompiledQuery) -> list[str]:
                 "several" if state["input"] < 0 else query.inputs[state["input"]].event,
                 "yes" if state["link_row"] >= 0 else "-",
                 str(state["events_needed"]),
-                _dead_ends(query, state),
+                _dead_ends(query, compiled, state),
                 _looks_ahead(state),
             )
         )
     return _aligned(rows)
 
 
-def _dead_ends(query: QueryPlan, state: Records) -> str:
+def _dead_ends(query: QueryPlan, compiled: CompiledQuery, state: Records) -> str:
     if state["dead_end_row"] < 0:
         return "-"
-    return "by position" if state["dead_end_term"] < 0 else f"by event of {query.terms[state['dead_end_term']].name}"
+    terms = compiled.automaton.dead_end_terms[state["first_dead_end_term"] : state["stop_dead_end_term"]]
+    names = ", ".join(query.terms[term].name for term in terms)
+    by = f"by event of {names}" if names else "by position"
+    return f"{by}, lasting" if state["is_lasting"] else by
 
 
 def _looks_ahead(state: Records) -> str:

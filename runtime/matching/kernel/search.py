@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from runtime.compiled import borrowing, inlined
 from runtime.matching.kernel.aggregates import Aggregation, add_candidate, finish_match
 from runtime.matching.kernel.conditions import Events, Query
+from runtime.matching.kernel.dead_ends import failed_until, record_dead_end
 from runtime.matching.kernel.lookahead import look_ahead
 from runtime.matching.kernel.steps import (
-    is_dead_end,
     is_more_recent,
     link_events,
     move_windows,
     next_older,
     next_step,
     other_checks_hold,
-    record_dead_end,
     scope_of,
     unbind,
 )
@@ -61,6 +60,7 @@ def search(
         count, previous = link_events(events, query.automaton, links, begin, fresh, end), begin - 1
         search_state.oldest_position[:] = begin
         search_state.size[:] = 0
+        first_search = search_number + 1
         # Invariant: the windows are as after `previous`. A new event that the first state does not
         # take ends no match; it is added to the windows together with the next one that may.
         for index in range(count):
@@ -86,6 +86,7 @@ def search(
                 begin,
                 oldest_position,
                 oldest_time,
+                first_search,
                 search_number,
             )
             if candidates > 0:
@@ -109,6 +110,7 @@ def search_from(
     begin: int,
     oldest_position: int,
     oldest_time: int,
+    first_search: int,
     search_number: int,
 ) -> tuple[int, int]:
     """Searches the candidates of one new event; returns their number and that of the last search.
@@ -116,9 +118,9 @@ def search_from(
     match: the row of `members` for the best candidate
     event, begin: positions of the new event and of the key's first one
     oldest_position, oldest_time: no window holds anything older
-    search_number: of the search before. What has the same newest event is one search, and dead ends
-        are known for one search only. The newest event is the new event, except in `find every`,
-        which makes one search per event.
+    first_search: the number of the key's first search
+    search_number: of the search before. What has the same newest event is one search. That is the
+        new event, except in `find every`, which makes one search per event.
     """
     automaton, program = query.automaton, query.program
     links, path, dead_ends, search_state = (
@@ -193,15 +195,15 @@ def search_from(
             if depth == 0:
                 break
             depth -= 1
-            if path.has_candidate[depth + 1] == 0:
+            if path.has_candidate[depth + 1] == 0 and states[state].dead_end_row >= 0:
                 record_dead_end(automaton, dead_ends, bindings, state, path.event[depth], begin, search_number)
             state, position, transition = path.state[depth], path.event[depth], path.next_transition[depth]
             rejected = 0
             unbind(automaton, transition - 1, bindings)
             scope = first_scope
             if depth > 0:
-                needed = states[state].events_needed
-                scope = scope_of(automaton, search_state, state, oldest_position + needed - 1, oldest_in_match)
+                oldest = max(oldest_position + states[state].events_needed - 1, path.failed_until[depth])
+                scope = scope_of(automaton, search_state, state, oldest, oldest_in_match)
             continue
         # 4. Another newest event, so another search. A `find every` reports the new event only if
         # it is part of a candidate, and then it is the newest of that: if it has no candidate,
@@ -252,19 +254,24 @@ def search_from(
                 path.has_candidate[above] = 1
                 if not is_every:
                     path.tied_until[above] = transitions[path.next_transition[above] - 1].tied_until
-        # 7. A dead end: this search has explored the target under the same circumstances, and found
-        # nothing.
-        elif is_dead_end(automaton, dead_ends, bindings, target, position, begin, search_number):
+            continue
+        # 7. A dead end: what is older than `failed` was explored under the same circumstances, and
+        # nothing was found.
+        failed = -1
+        if states[target].dead_end_row >= 0:
+            failed = failed_until(automaton, dead_ends, bindings, target, begin, first_search, search_number)
+        if position <= failed:
             unbind(automaton, transition - 1, bindings)
         # 8. One deeper: the target looks for events older than this one.
         else:
             path.state[depth] = state
             depth, state, rejected = depth + 1, target, 0
-            needed = states[state].events_needed
-            scope = scope_of(automaton, search_state, state, oldest_position + needed - 1, oldest_in_match)
+            oldest = max(oldest_position + states[state].events_needed - 1, failed)
+            scope = scope_of(automaton, search_state, state, oldest, oldest_in_match)
             position, transition = next_older(links, scope.link_row, position, begin), scope.first
             path.has_candidate[depth] = 0
             path.tied_until[depth] = -1
+            path.failed_until[depth] = failed
     # The next search begins with nothing bound.
     while depth > 0:
         depth -= 1

@@ -1,4 +1,4 @@
-"""One step of the search: the next event, the transition that may take it, dead ends.
+"""One step of the search: the next event, and the transition that may take it.
 
 Whether a condition holds is decided in `runtime.matching.kernel.conditions`; the order of the steps
 is that of `runtime.matching.kernel.search`.
@@ -16,7 +16,7 @@ from runtime.instants import NEVER
 from runtime.matching.kernel.conditions import Events, within_holds, without_holds
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, holds
 from runtime.matching.kernel.tables import AutomatonTables, ConditionKind
-from runtime.matching.kernel.workspace import DeadEnds, Links, SearchState
+from runtime.matching.kernel.workspace import Links, SearchState
 from runtime.matching.windows import WindowColumns
 
 Integers = NDArray[np.int64]
@@ -258,54 +258,6 @@ def next_step(
         position = next_older(links, scope.link_row, position, begin)
         rejected += 1
     return is_bound, position, transition, rejected
-
-
-@inlined
-def record_dead_end(
-    automaton: AutomatonTables,
-    dead_ends: DeadEnds,
-    bindings: Integers,
-    state: int,
-    entry: int,
-    begin: int,
-    search: int,
-) -> None:
-    """Records that the search numbered `search` failed in a state that it entered with `entry`.
-
-    Why it fails again under the same circumstances:
-    `runtime.matching.kernel.tables.dead_end_rules`.
-    """
-    # A term that is optional may not be bound: then the failure depends on no event.
-    row, term = automaton.states[state].dead_end_row, automaton.states[state].dead_end_term
-    if row >= 0 and len(dead_ends.search) > 0:
-        column = 0
-        if term >= 0 and bindings[term] >= 0:
-            column = bindings[term] - begin + 1
-        # One entry per column: the latest failure of this search replaces what other searches, or
-        # failures from older positions, have left. A state that is known to fail from a position is
-        # not entered again from there on.
-        dead_ends.search[row, column] = search
-        dead_ends.event[row, column] = entry
-
-
-@inlined
-def is_dead_end(
-    automaton: AutomatonTables,
-    dead_ends: DeadEnds,
-    bindings: Integers,
-    state: int,
-    position: int,
-    begin: int,
-    search: int,
-) -> bool:
-    """Whether the state is known to fail when it is entered with the event at `position`."""
-    row, term, result = automaton.states[state].dead_end_row, automaton.states[state].dead_end_term, False
-    if row >= 0 and len(dead_ends.search) > 0:
-        column = 0
-        if term >= 0 and bindings[term] >= 0:
-            column = bindings[term] - begin + 1
-        result = dead_ends.search[row, column] == search and position <= dead_ends.event[row, column]
-    return result
 
 
 @inlined

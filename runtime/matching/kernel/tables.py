@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querylang.plan.automaton import ACCEPT, Automaton, Transition
-from querylang.plan.expression import terms_of
 from querylang.plan.model import Condition, QueryPlan, Where, Within, Without, known
 from runtime.instants import NEVER
+from runtime.matching.kernel.dead_end_rules import dead_end_rules, is_leading, rows_of
 from runtime.matching.kernel.lookahead import lookahead_after
 from runtime.matching.kernel.program import KernelProgram, comparison
 
@@ -33,7 +33,8 @@ def _record(*names: str) -> np.dtype[Any]:
 
 STATE = _record(
     *("first_transition", "stop_transition", "input", "link_row", "events_needed"),
-    *("dead_end_row", "dead_end_term", "lookahead_program", "lookahead_after"),
+    *("dead_end_row", "first_dead_end_term", "stop_dead_end_term", "is_lasting"),
+    *("lookahead_program", "lookahead_after"),
 )
 """A state.
 
@@ -41,8 +42,11 @@ first_transition, stop_transition: its part of the transitions
 input: the only input that it takes, -1 = several
 link_row: that input's row in the links, -1 = none
 events_needed: how many events are taken at least from here to the end
-dead_end_row: its row in the table of dead ends, -1 = none are recorded (`dead_end_rules`)
-dead_end_term: the term on whose event a dead end depends, -1 = on none
+dead_end_row: the number of its dead ends, -1 = none are recorded
+    (`runtime.matching.kernel.dead_end_rules`); those that depend on several events come last
+first_dead_end_term, stop_dead_end_term: its part of `AutomatonTables.dead_end_terms`, the terms on
+    whose events a dead end depends
+is_lasting: 1 if later searches of the key may use its dead ends
 lookahead_program: the program to look ahead with (`runtime.matching.kernel.lookahead`), -1 = none
 lookahead_after: after how many rejected events it looks ahead; NEVER = it does not
 """
@@ -89,6 +93,7 @@ class AutomatonTables(NamedTuple):
     checks: conditions (`CONDITION`), in parts that belong to transitions
     linked_inputs: the inputs whose events are linked, one per row of the links
     is_first: by input, whether the first state takes it
+    dead_end_terms: terms, in parts that belong to states
     """
 
     states: Records
@@ -97,6 +102,7 @@ class AutomatonTables(NamedTuple):
     checks: Records
     linked_inputs: Integers
     is_first: NDArray[np.bool_]
+    dead_end_terms: Integers
 
 
 class ConditionKind(IntEnum):
@@ -131,7 +137,8 @@ def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgr
     only = [min(inputs) if len(inputs) == 1 else -1 for inputs in takes]
     # The first state of other queries takes the new event only, never an older one.
     linked_inputs = sorted({item for item in only[0 if query.every else 1 :] if item >= 0})[:MOST_LINKS]
-    rows, terms = dead_end_rules(query)
+    dead_ends = dead_end_rules(query)
+    dead_end_rows, dead_end_ends = rows_of(dead_ends), ends_of([len(item.terms) if item else 0 for item in dead_ends])
     # A state looks ahead if it has one transition only: what that refuses, the state refuses.
     lookahead = [
         _lookahead_program(conditions[list(state.transitions[0].checks)], program)
@@ -149,8 +156,10 @@ def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgr
             input=only,
             link_row=[linked_inputs.index(item) if item in linked_inputs else -1 for item in only],
             events_needed=_events_needed(query.automaton),
-            dead_end_row=rows,
-            dead_end_term=terms,
+            dead_end_row=dead_end_rows,
+            first_dead_end_term=dead_end_ends[:-1],
+            stop_dead_end_term=dead_end_ends[1:],
+            is_lasting=[item is not None and item.is_lasting for item in dead_ends],
             lookahead_program=lookahead,
             lookahead_after=[NEVER if number < 0 else lookahead_after(program, number) for number in lookahead],
         ),
@@ -170,6 +179,7 @@ def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgr
         checks=conditions[[check for item in checks for check in item]],
         linked_inputs=np.array(linked_inputs, np.int64),
         is_first=np.array([index in takes[0] for index in range(len(query.inputs))]),
+        dead_end_terms=np.array([term for item in dead_ends if item for term in item.terms], np.int64),
     )
 
 
@@ -209,7 +219,7 @@ def condition_tables(
         input=[item.input if isinstance(item, Without) else -1 for item in query.conditions],
         first_term=ends[:-1],
         stop_term=ends[1:],
-        is_leading=[_is_leading(item, query) for item in query.conditions],
+        is_leading=[is_leading(item, query) for item in query.conditions],
         count_row=count_rows,
         operation=[item.operation if item else -1 for item in compared],
         left=[item.left if item else 0 for item in compared],
@@ -251,14 +261,6 @@ def _kind(condition: Condition) -> ConditionKind:
             return ConditionKind.WITHOUT
 
 
-def _is_leading(condition: Condition, query: QueryPlan) -> bool:
-    if isinstance(condition, Where) or query.leading is None:
-        return False
-    if condition.between is None:
-        return isinstance(condition, Without)
-    return condition.between.leading
-
-
 def _tied_until(automaton: Automaton) -> Iterator[int]:
     """By transition, where those of its state end that tie with it; these are neighbours."""
     first = 0
@@ -282,96 +284,6 @@ def _events_needed(automaton: Automaton) -> list[int]:
         targets = [item.target for item in automaton.states[index].transitions]
         needed[index] = 1 + min(0 if target == ACCEPT else needed[target] for target in targets)
     return needed
-
-
-def dead_end_rules(query: QueryPlan) -> tuple[list[int], list[int]]:
-    """Which failures of the search are dead ends, so that nothing is searched twice. By state:
-
-    - its row in the table of dead ends, -1: none are recorded;
-    - the term on whose event a dead end depends, -1: on none.
-
-    Why nothing is lost. A state fails if no choice of older events completes the candidate. Which
-    choices there are depends on the position from which it searches. Whether they pass depends on
-    the events bound before that the conditions from here on read. Terms that are bound to the
-    latest event on every path are left aside: they have the same event in the whole search. So
-
-    - if no other event is read, a state that failed from a position fails from every older
-      one: it has a subset of the choices;
-    - if the event of one term is read, the same is true as long as that term has the same
-      event;
-    - if the events read are those of the transition that enters the state, they are one event:
-      that is the same case.
-
-    A pattern of n terms over a window of w events then costs n * w steps, or n * w * w, not w to
-    the n. What depends on more events is not recorded. States that are entered once per search need
-    no row.
-    """
-    states = query.automaton.states
-    # By state: the terms that may be bound when it is entered; of these, the ones bound by the
-    # transition that enters it (none if transitions differ); and the ones bound to the latest event
-    # on every path.
-    before: list[set[int]] = [set() for _ in states]
-    last: list[set[int] | None] = [None for _ in states]
-    fixed: list[set[int] | None] = [None for _ in states]
-    read = [
-        {
-            term
-            for item in state.transitions
-            for check in item.checks
-            for term in _terms_read(query, query.conditions[check])
-        }
-        for state in states
-    ]
-    for index, state in enumerate(states):
-        for item in state.transitions:
-            if item.target != ACCEPT:
-                before[item.target] |= before[index] | set(item.binds)
-                known_fixed, ours = fixed[item.target], set(item.binds) if index == 0 else fixed[index] or set()
-                fixed[item.target] = ours if known_fixed is None else known_fixed & ours
-                known_last = last[item.target]
-                last[item.target] = set(item.binds) if known_last is None or known_last == set(item.binds) else set()
-    # What a state reads includes what the states after it read.
-    for index in reversed(range(len(states))):
-        for item in states[index].transitions:
-            if item.target != ACCEPT:
-                read[index] |= read[item.target]
-    rows, terms = [-1] * len(states), [-1] * len(states)
-    # The argument above: no event, or events that are one and the same whenever the state is
-    # entered.
-    for index in sorted(_entered_repeatedly(query.automaton)):
-        varying = read[index] & before[index] - (fixed[index] or set())
-        if len(varying) <= 1 or varying <= (last[index] or set()):
-            rows[index], terms[index] = max(rows) + 1, min(varying, default=-1)
-    return rows, terms
-
-
-def _entered_repeatedly(automaton: Automaton) -> set[int]:
-    """The states that a search for one latest event may enter more than once."""
-    edges = [(index, item.target) for index, state in enumerate(automaton.states) for item in state.transitions]
-    from_start = [target for index, target in edges if index == 0]
-    once = {target for target in from_start if [to for _, to in edges].count(target) == 1}
-    return set(range(1, len(automaton.states))) - once
-
-
-def _terms_read(query: QueryPlan, condition: Condition) -> set[int]:
-    """The terms whose events a check reads.
-
-    A range without names needs none of its own: it ends at the latest event and at the one bound
-    last.
-    """
-    match condition:
-        case Where(condition=expression):
-            return set(terms_of(expression))
-        case Within(between=between):
-            if between is None:
-                return set()
-            return set(range(len(query.terms))) if between.leading else set(between.terms)
-        case Without(input=item, condition=expression, between=between):
-            own = {index for index, term in enumerate(query.terms) if term.input == item}
-            named = set() if between is None else set(between.terms)
-            leading = set(range(len(query.terms))) if _is_leading(condition, query) else set()
-            return own | named | leading | (set() if expression is None else set(terms_of(expression)))
-    raise AssertionError("a condition is of one of three kinds")
 
 
 def ends_of(lengths: Sequence[int]) -> Integers:

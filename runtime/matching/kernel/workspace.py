@@ -10,14 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.matching.kernel.dead_ends import DeadEnds, new_dead_ends
 from runtime.matching.kernel.evaluator import Stacks, new_stacks
 from runtime.matching.kernel.lookahead import Lanes, new_lanes
 from runtime.matching.kernel.tables import AutomatonTables
 
 Integers = NDArray[np.int64]
-
-MOST_DEAD_ENDS = 1 << 26
-"""The largest table of dead ends, in entries of 8 bytes; if more are needed, none are recorded."""
 
 
 class Links(NamedTuple):
@@ -41,6 +39,8 @@ class Path(NamedTuple):
     has_candidate: 1 if a candidate was found below this depth, else 0
     tied_until: end of the transitions that tie with the one of the best candidate: only these are
         still to be explored; -1 = no candidate yet, all are
+    failed_until: a dead end was known when the state was entered: events older than this position
+        need not be tried; -1 = none
     """
 
     state: Integers
@@ -48,19 +48,7 @@ class Path(NamedTuple):
     next_transition: Integers
     has_candidate: Integers
     tied_until: Integers
-
-
-class DeadEnds(NamedTuple):
-    """Recorded failures by (row of the state, event that they depend on).
-
-    The event is given by its position within the key, plus one; 0 = they depend on none.
-
-    search: the number of the search that recorded it, -1 = none; other searches must not use it
-    event: the state failed when entered with this position, and fails with every older one
-    """
-
-    search: Integers
-    event: Integers
+    failed_until: Integers
 
 
 class SearchState(NamedTuple):
@@ -96,15 +84,15 @@ def new_workspace(start: Integers, automaton: AutomatonTables, terms: int, input
     """Room to search keys that begin at the positions `start`, with so many terms and inputs."""
     # Keys are searched one after the other, so the longest one decides what is needed.
     longest_key = int(np.diff(start).max(initial=1))
-    rows = int(automaton.states["dead_end_row"].max(initial=-1)) + 1
-    size = rows if rows * (longest_key + 1) <= MOST_DEAD_ENDS else 0
     count = len(automaton.linked_inputs)
     links = Links(np.empty((count, longest_key), np.int32), np.empty(longest_key, np.int64))
     state, event, next_transition, has_candidate = (np.zeros(terms + 1, np.int64) for _ in range(4))
-    path = Path(state, event, next_transition, has_candidate, np.full(terms + 1, -1, np.int64))
-    dead_ends = DeadEnds(np.full((size, longest_key + 1), -1, np.int64), np.empty((size, longest_key + 1), np.int64))
+    tied_until, failed_until = (np.full(terms + 1, -1, np.int64) for _ in range(2))
+    path = Path(state, event, next_transition, has_candidate, tied_until, failed_until)
     oldest_position, oldest_time, in_window = (np.zeros(inputs, np.int64) for _ in range(3))
     search_state = SearchState(np.full(terms + 1, -1, np.int64), oldest_position, oldest_time, in_window)
     lanes = new_lanes(count, longest_key)
     ours, theirs = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
-    return Workspace(links, path, dead_ends, search_state, new_stacks(), lanes, ours, theirs)
+    return Workspace(
+        links, path, new_dead_ends(automaton, longest_key), search_state, new_stacks(), lanes, ours, theirs
+    )

@@ -10,7 +10,7 @@ import querylang
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
-from runtime.matching.kernel.tables import dead_end_rules
+from runtime.matching.kernel.dead_end_rules import DeadEndRule, dead_end_rules
 
 
 def _pattern(terms: int, where: str = "") -> str:
@@ -102,18 +102,27 @@ def test_looking_ahead_finds_what_trying_one_by_one_finds(where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "rows", "terms"),
+    ("where", "expected"),
     [
-        ("", [-1, -1, 0, 1], [-1, -1, -1, -1]),
-        ("where a0.v < a1.v", [-1, -1, 0, 1], [-1, -1, -1, 1]),
-        ("where a1.v < a2.v", [-1, -1, 0, 1], [-1, -1, 2, -1]),
-        ("where a0.v < a2.v", [-1, -1, 0, 1], [-1, -1, 2, 2]),
-        ("where a0.v < a3.v", [-1, -1, 0, 1], [-1, -1, -1, -1]),
-        ("where a0.v < a1.v and a0.v < a3.v", [-1, -1, 0, 1], [-1, -1, -1, 1]),
-        ("where a0.v + a1.v < a2.v", [-1, -1, 0, -1], [-1, -1, 2, -1]),
+        ("", "- lasting lasting lasting"),
+        ("where a0.v < a1.v", "- lasting lasting a1,lasting"),
+        ("where a1.v < a2.v", "- lasting a2,lasting lasting"),
+        ("where a0.v < a2.v", "- lasting a2,lasting a2,lasting"),
+        ("where a0.v < a3.v", "- - by-position by-position"),
+        ("where a0.v < a1.v and a0.v < a3.v", "- - by-position a1"),
+        ("where a0.v + a1.v < a2.v", "- lasting a2,lasting a1,a2,lasting"),
+        ("where a0.v + a1.v + a2.v < a3.v", "- - a2 -"),
+        ("without A as x", "- - a2 -"),
     ],
 )
-def test_which_failures_are_dead_ends(where: str, rows: list[int], terms: list[int]) -> None:
-    """States in the order of the search: a3, a2, a1, a0. By state its row of dead ends, and the term that they depend on."""
+def test_which_failures_are_dead_ends(where: str, expected: str) -> None:
+    """States in the order of the search: a3, a2, a1, a0. By state what its dead ends depend on, `-`: there are none."""
     query = querylang.compile_text(_pattern(4, where)).plan.queries[0]
-    assert dead_end_rules(query) == (rows, terms)
+    assert " ".join(map(_rule_text, dead_end_rules(query))) == expected
+
+
+def _rule_text(rule: DeadEndRule | None) -> str:
+    if rule is None:
+        return "-"
+    parts = [f"a{term}" for term in rule.terms] + ["lasting"] * rule.is_lasting
+    return ",".join(parts) or "by-position"
