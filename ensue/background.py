@@ -1,8 +1,10 @@
-"""A process in the background that compiles the kernels, after an answer was found without them.
+"""Processes in the background: one compiles kernels after an answer without them, one archives
+Spark's classes after a job without an archive.
 
-It has the lowest priority and no terminal, prints nothing, and is the first to go if memory is
-short. There is one per machine and user, by a lock that it holds until it ends. None is started if
-`ENSUE_COMPILE` is set to anything but `auto`, if `CI` is set, or if the kernels could not be kept.
+Each has the lowest priority and no terminal, prints nothing, and is the first to go if memory is
+short. There is one of a kind per machine and user, by a lock that it holds until it ends. None is
+started if `ENSUE_COMPILE` is set to anything but `auto`, if `CI` is set, or if what it makes could
+not be kept.
 """
 
 from __future__ import annotations
@@ -25,13 +27,24 @@ AGAIN_AFTER = 3600.0
 """Seconds after which a version is tried again that is still not compiled: it may have failed."""
 
 _COMMAND = (sys.executable, "-m", "ensue.compile_kernels")
+_CLASSES = (sys.executable, "-m", "ensue.archive_classes")
 
 
 def compile_for_next_time() -> None:
     """Start the process, if it is of use and wanted; never raises."""
     with suppress(OSError):
         if is_wanted(os.environ) and wants_compiling():
-            start(_COMMAND, _lock_file(), digest_of_kernels())
+            start(_COMMAND, _lock_file("compile"), digest_of_kernels())
+
+
+def archive_classes_for_next_time() -> None:
+    """Start a process that archives Spark's classes, if there is no archive; never raises."""
+    from spark_backend.class_archive import archive_file
+
+    with suppress(OSError):
+        file = archive_file() if is_wanted(os.environ) else None
+        if file is not None and not file.exists():
+            start(_CLASSES, _lock_file("classes"), file.name)
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
@@ -72,5 +85,5 @@ def start(command: Sequence[str], lock: Path, version: str) -> bool:
     return True
 
 
-def _lock_file() -> Path:
-    return Path(tempfile.gettempdir()) / f"ensue-compile-{os.geteuid()}.lock"
+def _lock_file(use: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"ensue-{use}-{os.geteuid()}.lock"

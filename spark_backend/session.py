@@ -13,11 +13,15 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from spark_backend.class_archive import class_options
+
 ROOT = Path(__file__).resolve().parent.parent
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 LOG_SETTINGS = Path(__file__).resolve().with_name("log4j2.properties")
+
+OPTIONS = "spark.driver.extraJavaOptions"
 
 AT_RUN_TIME = {
     "spark.sql.session.timeZone": "UTC",
@@ -43,7 +47,7 @@ AT_START = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
+    OPTIONS: f"-Xss16m -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
 }
 """Settings of a session that we start ourselves.
 
@@ -81,6 +85,7 @@ def get_session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     count = cores or os.cpu_count() or 2
     chosen = AT_START | AT_RUN_TIME | {"spark.sql.shuffle.partitions": str(count)} | dict(settings or {})
+    chosen[OPTIONS] = f"{chosen[OPTIONS]} {class_options()}".strip()
     builder = SparkSession.builder.appName(name).master(f"local[{count}]")
     for key, value in chosen.items():
         builder = builder.config(key, value)

@@ -29,6 +29,7 @@ def compile_ahead(
     began = monotonic()
     if out is None:
         _compile({})
+        _run([sys.executable, "-m", "ensue.archive_classes"], {}, output=subprocess.DEVNULL)
         print_line(f"compiled in {monotonic() - began:.0f} s")
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -39,7 +40,11 @@ def compile_ahead(
 
 def _compile(settings: dict[str, str]) -> None:
     """In a process of its own, which has not chosen yet how it runs kernels."""
-    environment = os.environ | {"ENSUE_COMPILE": "always"} | settings
-    done = subprocess.run([sys.executable, "-c", _CODE], env=environment, check=False)  # noqa: S603  our own code
-    if done.returncode != 0:
-        raise typer.Exit(done.returncode)
+    code = _run([sys.executable, "-c", _CODE], {"ENSUE_COMPILE": "always"} | settings)
+    if code != 0:
+        raise typer.Exit(code)
+
+
+def _run(command: list[str], settings: dict[str, str], output: int | None = None) -> int:
+    done = subprocess.run(command, env=os.environ | settings, stdout=output, stderr=output, check=False)  # noqa: S603  our own code
+    return done.returncode

@@ -34,9 +34,11 @@ def run(
     from spark_backend.job.settings import load_deployment
 
     load_deployment(file)  # mistakes in the file are reported before Spark is imported
+    from ensue.background import archive_classes_for_next_time
     from spark_backend.job import job
 
     report = job.run(file, once=once, flush=flush, progress=_print_progress, accept_loss=accept_loss)
+    archive_classes_for_next_time()
     print_idle_queries(report.idle)
     if as_json:
         print_json(_as_one_object(report))

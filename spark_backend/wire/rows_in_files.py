@@ -55,8 +55,7 @@ def put_aside(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.Re
             continue
         path = _written(data.slice(offsets[0], offsets[-1] - offsets[0]), folder)
         places = [
-            _MAGIC + json.dumps([path, start - offsets[0], end - start]).encode()
-            for start, end in pairwise(offsets)
+            _MAGIC + json.dumps([path, start - offsets[0], end - start]).encode() for start, end in pairwise(offsets)
         ]
         yield batch.set_column(1, batch.schema.field(1), pa.array(places, pa.binary()))
 
