@@ -18,7 +18,7 @@ from querylang.parameters.instances import needed
 from querylang.plan.describe import to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from querylang.printable import one_line, printable
-from runtime.matching.choose import why_not_kernel
+from runtime.matching.choose import why_enumerated, why_not_kernel
 from runtime.matching.kernel.listing import listing
 from spark_backend.sources.pushdown import describe_pushdown
 
@@ -32,17 +32,21 @@ class Explanation:
     description: the automaton, the conditions, the state
     matcher: `kernel`, or `reference` with the reason
     pushed: what Spark does before the shuffle, a line each
+    aggregates: how a `find every` computes them; None = another query
     """
 
     query: QueryPlan
     description: str
     matcher: str
     pushed: tuple[str, ...]
+    aggregates: str | None
 
     def text(self) -> str:
         """For people."""
         pushed = "".join(f"\n    {one_line(line)}" for line in self.pushed)
-        return f"{self.description}\n  matcher\n    {one_line(self.matcher)}\n  before the shuffle, on Spark{pushed}"
+        aggregates = f"\n  aggregates\n    {self.aggregates}" if self.aggregates else ""
+        matcher = f"\n  matcher\n    {one_line(self.matcher)}{aggregates}"
+        return f"{self.description}{matcher}\n  before the shuffle, on Spark{pushed}"
 
     def to_plain(self) -> dict[str, Any]:
         """For machines, without the plan, which holds all queries."""
@@ -62,7 +66,8 @@ def explain(plan: Plan) -> list[Explanation]:
 
 
 def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
-    return Explanation(query, querylang.describe(query), _matcher(query), tuple(describe_pushdown(plan, query)))
+    pushed = tuple(describe_pushdown(plan, query))
+    return Explanation(query, querylang.describe(query), _matcher(query), pushed, _aggregates(query))
 
 
 def _matcher(query: QueryPlan) -> str:
@@ -70,6 +75,16 @@ def _matcher(query: QueryPlan) -> str:
         return _UNKNOWN
     reason = why_not_kernel(bind(query, {}, query.instance))
     return "kernel" if reason is None else f"reference: {reason}"
+
+
+def _aggregates(query: QueryPlan) -> str | None:
+    """How `find every` computes its aggregates."""
+    if query.every is None:
+        return None
+    if needed(query):
+        return _UNKNOWN
+    reason = why_enumerated(bind(query, {}, query.instance))
+    return "follow the window" if reason is None else f"all candidates are enumerated for each match: {reason}"
 
 
 def programs(plan: Plan) -> str:

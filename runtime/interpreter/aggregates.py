@@ -1,9 +1,10 @@
 """The aggregates of `find every`, over values of the candidates from the oldest to the newest.
 
 A candidate without a value for an argument is left out of that aggregate. Without any values a
-count is 0 and all other aggregates have no value. Sums run from the newest candidate to the oldest:
-integers wrap, floats round at each step, a decimal out of range has no value. `percentile`
-interpolates linearly. `min`, `max` and `percentile` ignore NaN.
+count is 0 and all other aggregates have no value. Integers wrap, a decimal out of range has no
+value. Sums of floats are exact and rounded once, in means and deviations too, so no result depends
+on the order of candidates. `percentile` interpolates linearly. `min`, `max` and `percentile` ignore
+NaN.
 """
 
 from __future__ import annotations
@@ -49,23 +50,33 @@ def _count(values: Values) -> int:
 def _sum(values: Values) -> Any:
     if isinstance(values[0], Decimal):
         return total(values)
-    result = values[-1]
-    for value in values[-2::-1]:
-        result += value
-    return wrap(result) if isinstance(result, int) else result
+    return exact_sum(values) if isinstance(values[0], float) else wrap(sum(values))
 
 
-def _exact(values: Iterable[float]) -> float:
-    """The sum of floats, rounded once; infinities and NaN as in IEEE 754."""
+_UNITS = 1 << 1074
+"""Every float is a whole number of units, of which so many are 1."""
+
+
+def exact_sum(values: Iterable[float]) -> float:
+    """The sum of floats, rounded once: it does not depend on their order.
+
+    NaN and infinities count as in any order of additions. A sum beyond the floats is an infinity,
+    one of zero is 0.0.
+    """
     terms = list(values)
+    odd = [value for value in terms if not math.isfinite(value)]
+    if odd:
+        return sum(odd)
+    ratios = (value.as_integer_ratio() for value in terms)
+    units = sum(numerator * (_UNITS // denominator) for numerator, denominator in ratios)
     try:
-        return math.fsum(terms)
-    except (OverflowError, ValueError):
-        return sum(terms)
+        return units / _UNITS
+    except OverflowError:
+        return math.inf if units > 0 else -math.inf
 
 
 def _mean(values: Values) -> float:
-    return float(_sum([float(value) for value in values])) / len(values)
+    return exact_sum(map(float, values)) / len(values)
 
 
 def _least(values: Values) -> Any:
@@ -106,14 +117,14 @@ def _deviation(values: Values, less: int) -> float:
     if not math.isfinite(middle):
         return math.nan
     distances = [float(value) - middle for value in values]
-    return math.sqrt(_exact(distance * distance for distance in distances) / (len(values) - less))
+    return math.sqrt(exact_sum(distance * distance for distance in distances) / (len(values) - less))
 
 
 def _weighted(values: Values, weights: Values) -> float:
-    heavy = _exact(map(float, weights))
+    heavy = exact_sum(map(float, weights))
     if heavy == 0.0:
         return math.nan
-    return _exact(float(value) * float(weight) for value, weight in zip(values, weights, strict=True)) / heavy
+    return exact_sum(float(value) * float(weight) for value, weight in zip(values, weights, strict=True)) / heavy
 
 
 def _different(values: Values) -> int:

@@ -33,3 +33,14 @@ def why_not_kernel(query: QueryPlan) -> str | None:
     except NotForKernel as reason:
         return str(reason)
     return None
+
+
+def why_enumerated(query: QueryPlan) -> str | None:
+    """Why the candidates of a `find every` are enumerated for each match; None if they are not."""
+    if query.every is None:
+        return None
+    try:
+        sliding = compile_query(query).sliding
+    except NotForKernel:
+        return "it runs on the reference matcher"
+    return sliding if isinstance(sliding, str) else None

@@ -1,4 +1,4 @@
-"""Aggregate the candidates of a `find every` while the search finds them.
+"""Aggregate the candidates of a `find every`.
 
 What each aggregate means is defined in `runtime.interpreter.aggregates`; here it is computed one
 candidate at a time.
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from runtime.compiled import borrowing, inlined
 from runtime.matching.kernel.evaluator import LoadedProgram, has_value
+from runtime.matching.kernel.exact_sums import ExactSums, add_to_sum, clear_sum, rounded_sum
 from runtime.matching.kernel.steps import is_more_recent
 from runtime.matching.kernel.workspace import Workspace
 
@@ -66,8 +67,9 @@ class Running(NamedTuple):
     """The aggregates over the candidates so far, one entry per aggregate.
 
     size: how many values there were
-    integers, floats: sum, least, greatest, first or last value; one of the two, by the aggregate's
-        type
+    integers, floats: sum of integers, least, greatest, first or last value; one of the two, by the
+        aggregate's type
+    sums: of floats, and of the values of a mean
     best: by (aggregate, term), the candidate of the first or last value; used in ambiguous patterns
         only
     """
@@ -75,6 +77,7 @@ class Running(NamedTuple):
     size: Integers
     integers: Integers
     floats: NDArray[np.float64]
+    sums: ExactSums
     best: Integers
 
 
@@ -85,6 +88,14 @@ class Aggregation(NamedTuple):
     arguments: Arguments
     running: Running
     results: Aggregated
+
+
+@borrowing
+def clear(running: Running) -> None:
+    """Begins all aggregates again."""
+    for index in range(len(running.size)):
+        running.size[index] = running.integers[index] = 0
+        clear_sum(running.sums, index)
 
 
 @inlined
@@ -99,7 +110,7 @@ def add_candidate(
     """Adds one candidate to each aggregate; `is_new`: it is the first one of a match."""
     arguments, running, stacks = aggregation.arguments, aggregation.running, workspace.stacks
     if is_new:
-        running.size[:] = 0
+        clear(running)
     for index in range(len(arguments.function)):
         # Is there a value? Not where the argument mentions a name that is unset, or evaluates to
         # none.
@@ -148,7 +159,7 @@ def _add_float(function: int, running: Running, index: int, value: float, is_fir
     else:
         running.size[index] += 1
         if function == Function.SUM or function == Function.MEAN:  # noqa: PLR1714
-            running.floats[index] = value if is_first else best + value
+            add_to_sum(running.sums, index, value, 1)
         elif function == Function.MIN:
             if is_first or value <= best or (np.isnan(best) and is_number):
                 running.floats[index] = value
@@ -167,7 +178,7 @@ def _add_integer(function: int, running: Running, index: int, value: int, is_fir
     if function == Function.COUNT_TRUE or function == Function.SUM:  # noqa: PLR1714
         running.integers[index] = value if is_first else best + value
     elif function == Function.MEAN:
-        running.floats[index] = np.float64(value) if is_first else running.floats[index] + np.float64(value)
+        add_to_sum(running.sums, index, np.float64(value), 1)
     elif function == Function.MIN:
         running.integers[index] = value if is_first else min(best, value)
     elif function == Function.MAX:
@@ -193,4 +204,6 @@ def finish_match(aggregation: Aggregation, candidates: int, match: int) -> None:
         elif function == Function.COUNT_NUMBERS:
             results.integers[index, match] = size
         elif function == Function.MEAN and size > 0:
-            results.floats[index, match] = running.floats[index] / size
+            results.floats[index, match] = rounded_sum(running.sums, index) / size
+        elif function == Function.SUM and arguments.is_float[index] and size > 0:
+            results.floats[index, match] = rounded_sum(running.sums, index)

@@ -25,6 +25,8 @@ from runtime.matching.kernel.program import (
     build_program,
     operand_of,
 )
+from runtime.matching.kernel.sliding import Window
+from runtime.matching.kernel.sliding_rules import sliding_window
 from runtime.matching.kernel.tables import (
     AutomatonTables,
     ConditionTables,
@@ -49,6 +51,8 @@ class CompiledQuery:
     leading: µs, the length of the leading wait; NEVER = none
     late: the conditions that the trailing wait decides
     is_ambiguous: some transitions can tie
+    sliding: of a `find every`, the window that its aggregates follow, or why its candidates are
+        enumerated
     """
 
     program: KernelProgram
@@ -63,6 +67,7 @@ class CompiledQuery:
     aggregates: tuple[Aggregate, ...]
     arguments: Arguments
     is_ambiguous: bool
+    sliding: Window | str
 
 
 def compile_query(query: QueryPlan) -> CompiledQuery:
@@ -93,6 +98,7 @@ def compile_query(query: QueryPlan) -> CompiledQuery:
     parts += [(node.arguments[0], [*events, events[0]]) for node in aggregates if node.arguments]
     program_of_all = build_program(parts)
     conditions = condition_tables(query, programs, count_rows, program_of_all)
+    arguments = _arguments(aggregates, functions, query, program_of_all, argument_programs)
     return CompiledQuery(
         program=program_of_all,
         conditions=conditions,
@@ -104,8 +110,9 @@ def compile_query(query: QueryPlan) -> CompiledQuery:
         leading=NEVER if query.leading is None else known(query.leading.duration),
         late=_late_conditions(query),
         aggregates=aggregates,
-        arguments=_arguments(aggregates, functions, query, program_of_all, argument_programs),
+        arguments=arguments,
         is_ambiguous=is_ambiguous(query),
+        sliding=sliding_window(query, programs, program_of_all, arguments),
     )
 
 

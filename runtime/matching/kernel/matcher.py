@@ -18,7 +18,9 @@ from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Running
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import compile_query
 from runtime.matching.kernel.conditions import Events, Query
+from runtime.matching.kernel.exact_sums import new_exact_sums
 from runtime.matching.kernel.search import search
+from runtime.matching.kernel.sliding import new_queues, slide
 from runtime.matching.kernel.waits import Waits, outlive
 from runtime.matching.kernel.workspace import Workspace, new_workspace
 
@@ -35,14 +37,19 @@ class KernelMatcher:
         self._last: tuple[Ordered, tuple[Events, Query]] | None = None
 
     def match(self, events: Ordered) -> Found:
-        """One compiled search over all keys."""
+        """One compiled search over all keys; or one pass, where aggregates follow the window."""
         loaded, query = self._tables(events)
         # At most one match per new event.
         most = int((events.start[1:] - events.fresh).sum())
         latest = np.empty(most, np.int64)
         members = np.empty((most, 0 if self._is_every else self._terms), np.int64)
-        aggregation, is_ambiguous = self._aggregation(most), self._compiled.is_ambiguous
-        matches = search(loaded, query, self._workspace(loaded), is_ambiguous, aggregation, latest, members)
+        aggregation, window = self._aggregation(most), self._compiled.sliding
+        if self._is_every and not isinstance(window, str):
+            queues = new_queues(len(self._compiled.aggregates), int(np.diff(events.start).max(initial=1)))
+            matches = slide(loaded, window, query.program, aggregation, queues, latest)
+        else:
+            is_ambiguous = self._compiled.is_ambiguous
+            matches = search(loaded, query, self._workspace(loaded), is_ambiguous, aggregation, latest, members)
         columns = tuple(
             _column(node, index, aggregation.results, matches) for index, node in enumerate(self._compiled.aggregates)
         )
@@ -54,7 +61,8 @@ class KernelMatcher:
         shape = count, most
         results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
         best = np.full((count, self._terms), -1, np.int64)
-        running = Running(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.float64), best)
+        integers, floats = np.zeros(count, np.int64), np.zeros(count, np.float64)
+        running = Running(np.zeros(count, np.int64), integers, floats, new_exact_sums(count), best)
         return Aggregation(self._is_every, self._compiled.arguments, running, results)
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:

@@ -1,0 +1,220 @@
+"""`find every` of one name: its aggregates follow the window, whatever its length.
+
+Each event enters the window once and leaves it once. Counts and sums take back what leaves, without
+a loss, as sums are exact. The least and the greatest value are the first ones of a queue. The
+candidates are the events of the window that fulfil the conditions: nothing is enumerated.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.compiled import borrowing
+from runtime.matching.kernel.aggregates import Aggregation, Function, clear, finish_match
+from runtime.matching.kernel.conditions import Events
+from runtime.matching.kernel.evaluator import LoadedProgram
+from runtime.matching.kernel.exact_sums import add_to_sum
+
+Integers = NDArray[np.int64]
+
+
+class Window(NamedTuple):
+    """Of a query that can be computed so: see `runtime.matching.kernel.sliding_rules`.
+
+    input: whose events are the candidates
+    within: µs; NEVER = no limit
+    retain: how many events; NEVER = no limit
+    checks: operands, all of which are true for a candidate
+    """
+
+    input: int
+    within: int
+    retain: int
+    checks: Integers
+
+
+class Queues(NamedTuple):
+    """For each aggregate, candidates of the window that may decide its value, oldest first.
+
+    For the least value these are candidates with a value that is less than, or equal to, all values
+    after it: the first one is the least of the window. For `first` these are all candidates that
+    have a value, for `last` there is only the newest.
+
+    positions: by (aggregate, place), the candidate's position
+    first, stop: the places that are in use
+    """
+
+    positions: Integers
+    first: Integers
+    stop: Integers
+
+
+def new_queues(aggregates: int, longest_key: int) -> Queues:
+    """Queues for keys of at most so many events."""
+    first, stop = np.zeros(aggregates, np.int64), np.zeros(aggregates, np.int64)
+    # One place more, which is looked at while a queue is empty.
+    return Queues(np.zeros((aggregates, longest_key + 1), np.int64), first, stop)
+
+
+@borrowing
+def slide(
+    events: Events,
+    window: Window,
+    program: LoadedProgram,
+    aggregation: Aggregation,
+    queues: Queues,
+    latest: Integers,
+) -> int:
+    """Finds a match for each new event that is a candidate; returns how many.
+
+    Fills `latest` and the results of `aggregation`.
+    """
+    matches = 0
+    for key in range(len(events.start) - 1):
+        begin, fresh, end = events.start[key], events.fresh[key], events.start[key + 1]
+        if fresh == end:
+            continue
+        clear(aggregation.running)
+        queues.first[:] = 0
+        queues.stop[:] = 0
+        # Invariant: the window begins at `oldest` and holds `size` events of the input, of which
+        # `candidates` fulfil the conditions.
+        oldest, size, candidates = begin, 0, 0
+        for event in range(begin, end):
+            if events.input[event] != window.input:
+                continue
+            is_one = _is_candidate(program, window.checks, event)
+            size += 1
+            candidates += is_one
+            if is_one:
+                _enter(program, aggregation, queues, event)
+            # Times never decrease within a key, so a window's beginning only moves forward. An
+            # event is always in its own window.
+            oldest_time = events.time[event] - window.within + 1
+            while oldest < event and (size > window.retain or events.time[oldest] < oldest_time):
+                if events.input[oldest] == window.input:
+                    size -= 1
+                    if _is_candidate(program, window.checks, oldest):
+                        candidates -= 1
+                        _leave(program, aggregation, queues, oldest)
+                oldest += 1
+            if is_one and event >= fresh:
+                latest[matches] = event
+                _read_queues(program, aggregation, queues)
+                finish_match(aggregation, candidates, matches)
+                matches += 1
+    return matches
+
+
+@borrowing
+def _is_candidate(program: LoadedProgram, checks: Integers, position: int) -> bool:
+    """Whether all conditions are true for an event; without a value they are not."""
+    for index in range(len(checks)):
+        mask = program.integer_mask[checks[index]]
+        if mask >= 0 and not program.integer_valid[mask, position]:
+            return False
+        if program.integer_columns[checks[index], position] == 0:
+            return False
+    return True
+
+
+@borrowing
+def _enter(program: LoadedProgram, aggregation: Aggregation, queues: Queues, event: int) -> None:
+    """Adds a new candidate to all aggregates."""
+    arguments = aggregation.arguments
+    for index in range(len(arguments.function)):
+        function, operand = arguments.function[index], arguments.operand[index]
+        if not _has_value(program, operand, arguments.is_float[index], event):
+            continue
+        value = _value_of(program, operand, arguments.is_float[index], event)
+        _count(aggregation, program, index, event, value, 1)
+        # NaN is never least or greatest, so it is not in a queue.
+        if function < Function.MIN or (function <= Function.MAX and np.isnan(value)):
+            continue
+        # What may decide the value once older candidates have left. Of equal values the oldest is
+        # the least and the greatest, so it is not replaced.
+        first, stop = queues.first[index], queues.stop[index]
+        is_last = function == Function.LAST
+        while stop > first and (is_last or _replaces(program, aggregation, queues, index, stop - 1, event)):
+            stop -= 1
+        queues.positions[index, stop] = event
+        queues.stop[index] = stop + 1
+
+
+@borrowing
+def _leave(program: LoadedProgram, aggregation: Aggregation, queues: Queues, event: int) -> None:
+    """Takes the oldest candidate back from all aggregates."""
+    arguments = aggregation.arguments
+    for index in range(len(arguments.function)):
+        operand, is_float = arguments.operand[index], arguments.is_float[index]
+        if _has_value(program, operand, is_float, event):
+            _count(aggregation, program, index, event, _value_of(program, operand, is_float, event), -1)
+        if queues.first[index] < queues.stop[index] and queues.positions[index, queues.first[index]] == event:
+            queues.first[index] += 1
+
+
+@borrowing
+def _count(aggregation: Aggregation, program: LoadedProgram, index: int, event: int, value: float, times: int) -> None:
+    """Adds a value to counts and sums, or removes it again: `times` is 1 or -1."""
+    arguments, running = aggregation.arguments, aggregation.running
+    function, is_float = arguments.function[index], arguments.is_float[index]
+    running.size[index] += 0 if function == Function.COUNT_NUMBERS and np.isnan(value) else times
+    if function == Function.MEAN or (function == Function.SUM and is_float):
+        add_to_sum(running.sums, index, value, times)
+    elif function == Function.SUM or function == Function.COUNT_TRUE:  # noqa: PLR1714
+        running.integers[index] += times * program.integer_columns[arguments.operand[index], event]
+
+
+@borrowing
+def _replaces(
+    program: LoadedProgram, aggregation: Aggregation, queues: Queues, index: int, place: int, event: int
+) -> bool:
+    """Whether a new candidate has a better least or greatest value than one in the queue."""
+    operand, before = aggregation.arguments.operand[index], queues.positions[index, place]
+    function = aggregation.arguments.function[index]
+    if function == Function.FIRST:
+        return False
+    if aggregation.arguments.is_float[index]:
+        x, y = program.float_columns[operand, event], program.float_columns[operand, before]
+        return x < y if function == Function.MIN else x > y
+    a, b = program.integer_columns[operand, event], program.integer_columns[operand, before]
+    return a < b if function == Function.MIN else a > b
+
+
+@borrowing
+def _has_value(program: LoadedProgram, operand: int, is_float: bool, event: int) -> bool:
+    """Whether an aggregate's argument has a value; one without an argument has none."""
+    if operand < 0:
+        return False
+    if is_float:
+        mask = program.float_mask[operand]
+        return mask < 0 or program.float_valid[mask, event]
+    mask = program.integer_mask[operand]
+    return mask < 0 or program.integer_valid[mask, event]
+
+
+@borrowing
+def _value_of(program: LoadedProgram, operand: int, is_float: bool, event: int) -> float:
+    """The value of an aggregate's argument as a float."""
+    return program.float_columns[operand, event] if is_float else np.float64(program.integer_columns[operand, event])
+
+
+@borrowing
+def _read_queues(program: LoadedProgram, aggregation: Aggregation, queues: Queues) -> None:
+    """Sets least, greatest, first and last values: those of the first in each queue."""
+    arguments, running = aggregation.arguments, aggregation.running
+    for index in range(len(arguments.function)):
+        if arguments.function[index] < Function.MIN or running.size[index] == 0:
+            continue
+        operand, place = arguments.operand[index], queues.first[index]
+        is_empty, event = place == queues.stop[index], queues.positions[index, place]
+        if not arguments.is_float[index]:
+            running.integers[index] = program.integer_columns[operand, event]
+        # There are values, but all of them are NaN.
+        elif is_empty:
+            running.floats[index] = np.nan
+        else:
+            running.floats[index] = program.float_columns[operand, event]
