@@ -19,6 +19,9 @@ from tests.torture.readers import ConcurrentReader
 from tests.torture.streams import SECOND, START, Source, random_sources, write_next
 from tests.torture.victims import Victim
 
+FILES_PER_KILL = 20
+"""At least so many files per kill, so that a job has work until the last one."""
+
 WAYS = ("driver", "worker", "group")
 LEEWAYS = (
     "SetDelayedEventsLeeway(3.0, 1.0)",
@@ -98,7 +101,7 @@ def torture(folder: Path, *, kills: int, seed: int, rows: int, longest_life: flo
     deployment = write_project(chooser, folder, sources)
     controls: list[Control] = []
     figures = Figures(records=rows)
-    longest = max(1, rows // (len(sources) * max(1, kills) * 2))
+    longest = max(1, rows // (max(1, kills) * FILES_PER_KILL))
     with ConcurrentReader(folder / "out") as reader:
         while figures.kills < kills:
             figures.runs += 1
