@@ -6,7 +6,7 @@ sizes are found before columns are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.parquet
 
 from querylang.errors import InputError
 from runtime.reading.formats.asked import Asked, size_text
+from runtime.reading.formats.parquet_footer import ColumnChunk, column_chunks
 from runtime.reading.formats.raw_table import RawTable, Unreadable, of_columns, refuse_repeated
 
 _PART = 64 << 20
@@ -27,8 +28,8 @@ _ROWS = 1 << 20
 _RECORDS, _TIMES = 16, 200
 """A file may unfold to so many of the longest records, or to so many times its size."""
 
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12, "FIXED_LEN_BYTE_ARRAY": 16}
-"""Bytes of one value."""
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, 7: 16}
+"""Bytes of one value, by the numbers of physical types in parquet.thrift."""
 
 
 def read_parquet(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
@@ -38,11 +39,12 @@ def read_parquet(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
     encoded = [part.name for part in schema if part.name in asked.few_values and pa.types.is_string(part.type)]
     with pa.parquet.ParquetFile(path, read_dictionary=encoded) as file:
         size = _Size(path, asked)
-        for group in range(file.num_row_groups):
-            size.add(_fixed_size(file, group))
+        groups = column_chunks(path)
+        for chunks in groups:
+            size.add(_fixed_size(chunks))
         first = 1
-        for group in range(file.num_row_groups):
-            for columns in _parts(path, file, group, encoded, size):
+        for group, chunks in enumerate(groups):
+            for columns in _parts(path, file, group, chunks, encoded, size):
                 yield _without_long_rows(of_columns(name, columns, frozenset(columns.column_names), first), asked)
                 first += len(columns)
         if not file.num_row_groups:
@@ -68,18 +70,22 @@ class _Size:
             )
 
 
-def _fixed_size(file: pa.parquet.ParquetFile, group: int) -> int:
+def _fixed_size(chunks: Sequence[ColumnChunk]) -> int:
     """What a row group unfolds to at least: values of fixed size, and pages of text."""
-    found = file.metadata.row_group(group)
-    columns = [found.column(number) for number in range(found.num_columns)]
-    return sum(max(c.num_values * _WIDTHS.get(c.physical_type, 0), c.total_uncompressed_size) for c in columns)
+    return sum(max(chunk.values * _WIDTHS.get(chunk.kind, 0), chunk.size) for chunk in chunks)
 
 
-def _parts(path: Path, file: pa.parquet.ParquetFile, group: int, encoded: list[str], size: _Size) -> Iterator[pa.Table]:
+def _parts(
+    path: Path,
+    file: pa.parquet.ParquetFile,
+    group: int,
+    chunks: Sequence[ColumnChunk],
+    encoded: list[str],
+    size: _Size,
+) -> Iterator[pa.Table]:
     rows = file.metadata.row_group(group).num_rows
-    longest = max(
-        (_longest_text(path, file, group, column) for column in _repeated_texts(file, group, encoded)), default=0
-    )
+    texts = [chunk for chunk in chunks if _may_repeat_text(chunk, encoded)]
+    longest = max((_longest_text(path, group, chunk, rows) for chunk in texts), default=0)
     at_once = min(_ROWS, max(1, _PART // longest) if longest else _ROWS)
     if rows <= at_once:
         columns = file.read_row_group(group)
@@ -92,26 +98,20 @@ def _parts(path: Path, file: pa.parquet.ParquetFile, group: int, encoded: list[s
         yield columns
 
 
-def _repeated_texts(file: pa.parquet.ParquetFile, group: int, encoded: list[str]) -> Iterator[int]:
-    """The numbers of the columns whose text may be stored once and used often."""
-    found = file.metadata.row_group(group)
-    for number in range(found.num_columns):
-        column = found.column(number)
-        is_repeated = column.has_dictionary_page or "DELTA_BYTE_ARRAY" in column.encodings
-        if column.physical_type == "BYTE_ARRAY" and is_repeated and column.path_in_schema not in encoded:
-            yield number
+def _may_repeat_text(chunk: ColumnChunk, encoded: list[str]) -> bool:
+    """Whether text may be stored once and used often."""
+    return chunk.is_text and (chunk.has_dictionary or chunk.has_delta_encoding) and chunk.path not in encoded
 
 
-def _longest_text(path: Path, file: pa.parquet.ParquetFile, group: int, number: int) -> int:
+def _longest_text(path: Path, group: int, chunk: ColumnChunk, rows: int) -> int:
     """The length of the longest text in the dictionary of a column, times the values of a row."""
-    column = file.metadata.row_group(group).column(number)
-    values = -(-column.num_values // max(file.metadata.row_group(group).num_rows, 1))
-    if not column.has_dictionary_page:
-        return max(column.total_uncompressed_size, 1) * values  # each text may repeat the one before
-    if column.num_values * column.total_uncompressed_size <= _PART:
+    values = -(-chunk.values // max(rows, 1))
+    if not chunk.has_dictionary:
+        return max(chunk.size, 1) * values  # each text may repeat the one before
+    if chunk.values * chunk.size <= _PART:
         return 0  # all of it is small
-    with pa.parquet.ParquetFile(path, read_dictionary=[column.path_in_schema]) as own:
-        batch = next(own.iter_batches(1, row_groups=[group], columns=[column.path_in_schema]), None)
+    with pa.parquet.ParquetFile(path, read_dictionary=[chunk.path]) as own:
+        batch = next(own.iter_batches(1, row_groups=[group], columns=[chunk.path]), None)
     if batch is None:
         return 0
     return values * _longest_in(batch.column(0))
