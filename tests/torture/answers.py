@@ -129,4 +129,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row.pop("members", {}), **row.pop("points", {}), **row}
+    parts = [row.pop(name, None) or {} for name in ("members", "points", "selected", "parameters")]
+    if not row.get("key"):
+        row.pop("key", None)  # a job has no column for a key without fields
+    return {name: value for part in (*parts, row) for name, value in part.items()}

@@ -66,7 +66,8 @@ def _cells(scenarios: list[Scenario], number: int, row: ScenarioRow) -> dict[str
         case "U":
             return cells | {"id": number}
     event = row.kind.removeprefix("H")
-    cells |= {} if row.time is None else {"ts": row.time / SECOND}
+    # A file of a job in which no row has a field would not be a table of the event.
+    cells |= {"ts": None if row.time is None else row.time / SECOND}
     names = PAYLOAD if row.kind in EVENTS else ("k", "c") if event else ()
     cells |= {field_name(event, name): getattr(row, name) for name in names}
     return cells | ({"id": number} if row.kind in EVENTS else {})
