@@ -17,6 +17,9 @@ _NOT_STARTED = "Python worker failed to connect back"
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _FULL_PLACE = re.compile(r"\[Errno \d+\] (?:No space left on device|Disk quota exceeded): '([^'\n]+)'")
 
+_STATE = re.compile(r"CANNOT_LOAD_STATE_STORE|CANNOT_READ_STREAMING_STATE_FILE|FAILED_TO_READ_STREAMING_STATE_FILE")
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+
 SHORTEST_SECRET = 4
 """Characters. Shorter values are part of too many words to be replaced in any text."""
 
@@ -38,9 +41,21 @@ def plain_error(error: Exception) -> Exception:
     if _FULL.search(text):
         place = _FULL_PLACE.search(text)
         return disk_full("a disk that the job writes to" if place is None else place[1])
+    if _STATE.search(text):
+        return _unreadable_state(text)
     if isinstance(error, OSError) and error.filename is not None:
         return InputError(f"{error.filename}: {error.strerror}")
     return error
+
+
+def _unreadable_state(text: str) -> InputError:
+    """The error for Spark's files of the state that are damaged or missing."""
+    causes = _CAUSE.findall(text)
+    reason = f": {one_line(causes[-1])}" if causes else ""
+    return InputError(
+        f"the state in the checkpoint cannot be read{reason}. Restore the whole checkpoint from a copy, or choose"
+        " another one"
+    )
 
 
 def disk_full(place: object) -> InputError:

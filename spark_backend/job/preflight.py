@@ -10,6 +10,7 @@ from querylang.errors import InputError, did_you_mean, listed
 from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
 from spark_backend.job.checkpoint_record import Record, read_record, refuse_difference
+from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.checks.earlier_results import refuse_other_results
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.checks.open_waits import clock_sources
@@ -48,6 +49,7 @@ def checked(deployment: Deployment) -> Checked:
     for folder in (deployment.checkpoint, *(sink.path for sink in deployment.sinks.values())):
         _refuse_unwritable(folder)
     kept = read_record(deployment.checkpoint)
+    refuse_damaged_logs(deployment.checkpoint)
     compiled = compile_deployment(deployment, None if kept is None else kept.types())
     _refuse_unknown_events(deployment, compiled.plan)
     refuse_name_conflicts(deployment.file, compiled.plan)

@@ -11,6 +11,7 @@ import pytest
 from ensue.commands.findings import check_files
 from querylang.errors import FileErrors, InputError
 from spark_backend.errors import in_plain_words, plain_error
+from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.preflight import checked
 from spark_backend.job.settings import load_deployment
 from spark_backend.sinks.formats import FORMATS, Sink, TaskWriter, sink_format
@@ -45,6 +46,35 @@ def test_a_worker_that_did_not_start_in_time_says_so() -> None:
     error = plain_error(RuntimeError(text))
     assert isinstance(error, InputError)
     assert str(error).startswith("a Python worker of Spark did not start in time: the machine is overloaded. Run")
+
+
+def test_damaged_state_of_spark_is_reported_in_one_line() -> None:
+    text = (
+        "o1.collectToPython.\n: org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error"
+        " occurred during loading state.  SQLSTATE: 58030\n\tat org.apache.spark\n"
+        "Caused by: org.apache.spark.SparkException: Job aborted\n\tat org.apache.spark\n"
+        "Caused by: java.io.IOException: Stream is corrupted\n\tat net.jpountz\n"
+    )
+    error = plain_error(RuntimeError(text))
+    assert isinstance(error, InputError)
+    assert str(error).startswith("the state in the checkpoint cannot be read: Stream is corrupted. Restore the whole")
+
+
+@pytest.mark.parametrize("text", ["", "v1", 'v1\n{"a', "v1\n" + "[" * 100_000, "v1\n\xff"])
+@pytest.mark.parametrize("file", ["metadata", "offsets/9", "offsets/10", "commits/10"])
+def test_damaged_logs_of_spark_are_refused_by_name(tmp_path: Path, file: str, text: str) -> None:
+    entries = ("metadata", "offsets/1", "offsets/9", "offsets/10", "commits/1", "commits/9", "commits/10")
+    for name in entries:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"id": 1}' if name == "metadata" else 'v1\n{"a": 1}\n-')
+    refuse_damaged_logs(tmp_path)
+    (tmp_path / "offsets/1").write_text("")  # a restart does not read it
+    refuse_damaged_logs(tmp_path)
+    (tmp_path / file).write_text(text, encoding="latin-1")
+    with pytest.raises(InputError) as raised:
+        refuse_damaged_logs(tmp_path)
+    assert str(raised.value).startswith(f"{tmp_path / file}: is damaged: ")
 
 
 def test_values_of_the_environment_are_replaced_by_their_names() -> None:
