@@ -124,6 +124,8 @@ def _frozen(value: Any) -> Any:
             return tuple(map(_frozen, value))
         case pd.Timestamp():
             return value.isoformat()
+        case float() if value != value:
+            return "NaN"  # equal to itself here
         case _:
             return value
 

@@ -29,7 +29,7 @@ def _newest(log: Path) -> list[Path]:
 
 
 def _refuse_damaged(file: Path, first: int, way_out: str) -> None:
-    """The lines of a log's entry from `first` on are JSON, or `-` for a source that has no offset."""
+    """The lines of an entry from `first` on are JSON, or `-` for a source without an offset."""
     try:
         _parse(file.read_text("utf-8").splitlines()[first:])
     except FileNotFoundError:
