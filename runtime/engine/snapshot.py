@@ -20,7 +20,9 @@ from querylang.errors import InputError
 MAGIC = b"ENSUE"
 STATE_VERSION = 1
 _PREFIX = struct.Struct("<5sHII")
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+# Threads would take longer to begin than the columns of a small table take.
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 class StateError(InputError):
@@ -59,7 +61,7 @@ def _read(body: memoryview, length: int) -> tuple[dict[str, Any], dict[str, pa.T
     index, at = json.loads(bytes(body[:length])), length
     tables = {}
     for name, size in index["tables"]:
-        tables[name] = pa.ipc.open_stream(pa.py_buffer(body[at : at + size])).read_all()
+        tables[name] = pa.ipc.open_stream(pa.py_buffer(body[at : at + size]), options=_READ).read_all()
         tables[name].validate(full=True)  # kernels read columns without looking at bounds
         at += size
     return index["header"], tables

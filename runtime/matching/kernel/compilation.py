@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -70,6 +71,7 @@ class CompiledQuery:
     sliding: Window | str
 
 
+@lru_cache(maxsize=1024)  # a job makes an engine per bucket and micro-batch
 def compile_query(query: QueryPlan) -> CompiledQuery:
     """Raises NotForKernel, with the reason, for a query that needs the reference matcher."""
     windows = window_columns(query)
