@@ -36,6 +36,7 @@ from spark_backend.sinks.micro_batch import results_stream
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.manifests import DamagedManifest
 from spark_backend.stopping import StopRequest
+from spark_backend.wire.job_kernels import ship_kernels
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.partition_groups import shared_order
 from spark_backend.wire.reports import Report
@@ -206,6 +207,8 @@ def _locked(deployment: Deployment) -> _Job:
 def _prepared(ready: Checked, lock: RunLock) -> _Job:
     deployment = ready.deployment
     session = own_session(f"ensue {deployment.name}")
+    if deployment.kernels is not None:
+        ship_kernels(session, deployment.kernels)
     if ready.is_new:
         tasks = min(deployment.buckets, session.sparkContext.defaultParallelism)
         ready = ready.divided_among(tasks)

@@ -30,6 +30,7 @@ JOB_KEYS: Mapping[str, Change] = {
     "checkpoint": Change.FREE,
     "forget_keys": Change.FIXED,
     "parameters": Change.FIXED,
+    "kernels": Change.FREE,
 }
 """The record keeps a fingerprint of queries and parameters, and the keys of each source."""
 

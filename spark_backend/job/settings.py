@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from zipfile import is_zipfile
 
 from querylang.errors import did_you_mean, listed
 from querylang.parameters.given_values import NOTHING, Given
@@ -89,6 +90,7 @@ class Deployment:
     trigger: µs between the starts of micro-batches
     checkpoint: the folder of Spark's checkpoint
     forget_keys: µs without records after which a key is forgotten; None = never
+    kernels: an archive of compiled kernels for the executors; None = they compile their own
     parameters: values by query and instance, not yet compared with the queries
     fixed: the settings beside its sources that may not change on a checkpoint
     environment: the variables that values were read from, and their values
@@ -106,6 +108,7 @@ class Deployment:
     checkpoint: Path
     parameters: Given = NOTHING
     forget_keys: int | None = None
+    kernels: Path | None = None
     fixed: FixedValues = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -156,6 +159,7 @@ class _Reader:
             checkpoint=checkpoint,
             parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
             forget_keys=forget_keys,
+            kernels=self._archive(found["kernels"]) if "kernels" in found else None,
             fixed={
                 key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()
             },
@@ -181,6 +185,14 @@ class _Reader:
             node.wrong(f"'{node.name}' cannot be a path: a name in it is too long, or has a NUL")
             return Path()
         return self.folder / text.removeprefix("file://")
+
+    def _archive(self, node: Node) -> Path:
+        path = self._path(node)
+        if not path.is_file():
+            node.wrong(f"no such archive of kernels: '{node.written()}'{self._near_file(path)}")
+        elif not is_zipfile(path):
+            node.wrong(f"not an archive of `ensue compile --out`: '{node.written()}'")
+        return path
 
     def _queries(self, node: Node) -> tuple[Path, ...]:
         paths: list[Path] = []

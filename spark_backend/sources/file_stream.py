@@ -134,10 +134,12 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The packed rows of one task, on a worker."""
         from spark_backend.sources.file_reading import labelled, read_task
+        from spark_backend.wire.job_kernels import use_shipped_kernels
         from spark_backend.wire.rows_in_files import put_aside
         from spark_backend.wire.worker_memory import set_objects_aside
 
         set_objects_aside()
+        use_shipped_kernels()
         rows = labelled(read_task(self._options, partition.value), self._options["program"])
         folder = self._options["folder"]
         return put_aside(rows, Path(folder)) if folder else rows

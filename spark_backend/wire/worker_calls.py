@@ -18,6 +18,7 @@ def on_worker(module: str, function: str, *arguments: Any) -> Callable[..., Any]
 
         try:
             importlib.import_module("spark_backend.wire.worker_memory").set_objects_aside()
+            importlib.import_module("spark_backend.wire.job_kernels").use_shipped_kernels()
             target = getattr(importlib.import_module(module), function)
         except ImportError as error:
             message = f"Ensue cannot be imported on a Spark executor ({error}); install it there, or send it along"

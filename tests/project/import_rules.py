@@ -34,7 +34,7 @@ DOORS = {
     "runtime.results": "block_outputs discards json_objects ledger match_order match_table matched schemas",
     "runtime.engine": "engine metrics query_parts snapshot",
     "runtime.replay": "loading pieces replay steps",
-    "spark_backend.wire": "bucket_labels clock clock_sources container decode file_layouts packed_rows partition_groups program reports rows_in_files source_progress tagged_rows worker_calls worker_memory",
+    "spark_backend.wire": "bucket_labels clock clock_sources container decode file_layouts job_kernels packed_rows partition_groups program reports rows_in_files source_progress tagged_rows worker_calls worker_memory",
     "spark_backend.operator": "job_clock spark_operator worker_functions",
     "spark_backend.sources": "file_stream files formats frames listing.input_planner listing.listed_source listing.manifests pushdown reading",
     "spark_backend.sinks": "bucket_results formats micro_batch path_names",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from time import process_time
+from zipfile import ZipFile
 
 import pytest
 
@@ -87,6 +88,16 @@ def test_a_long_pattern_takes_no_time(folder: Path) -> None:
         f"2: no such query file: '{pattern}'"
     ]
     assert process_time() - started < 1
+
+
+def test_an_archive_of_kernels_has_to_be_one(folder: Path) -> None:
+    archive, text = folder / "kernels.zip", f"{GOOD}kernels: kernels.zip\n"
+    assert mistakes(folder, text) == ["19: no such archive of kernels: 'kernels.zip'"]
+    archive.write_text("not a zip file")
+    assert mistakes(folder, text) == ["19: not an archive of `ensue compile --out`: 'kernels.zip'"]
+    with ZipFile(archive, "w"):
+        pass
+    assert load(folder, text).kernels == archive
 
 
 def test_the_settings_of_files(folder: Path) -> None:
