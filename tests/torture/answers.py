@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,7 @@ def _frozen(value: Any) -> Any:
             return tuple(map(_frozen, value))
         case pd.Timestamp():
             return value.isoformat()
-        case float() if value != value:
+        case float() if math.isnan(value):
             return "NaN"  # equal to itself here
         case _:
             return value
