@@ -49,6 +49,7 @@ def replay(
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
     forget_keys: ForgetKeys = None,
+    max_record: str | None = None,
     until: str | float | None = None,
     flush: bool = True,
 ) -> Replay:
@@ -68,6 +69,8 @@ def replay(
         `{"policy": "stream_analytics", "late": "5s", "over": ["card"]}`; or a mapping of sources'
         names to policies
     forget_keys: how long after its last record a key is forgotten, such as `30 days`; None = never
+    max_record: length of the longest record that is read from a file, such as `64 MB`; longer ones
+        are malformed; None = `16 MB`
     until: time at which to stop: later rows are not processed; None = after the last row
     flush: after the last row, advance time until no timer is left
 
@@ -75,7 +78,7 @@ def replay(
     """
     from ensue import embedded
 
-    options = DataOptions(arrival, type, source_time, parameters, ordering, forget_keys)
+    options = DataOptions(arrival, type, source_time, parameters, ordering, forget_keys, max_record)
     return embedded.replay(queries, events, options, until=until, flush=flush)
 
 
@@ -89,6 +92,7 @@ def match(
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
     forget_keys: ForgetKeys = None,
+    max_record: str | None = None,
 ) -> DataFrame:
     """The matches in bounded Spark DataFrames, as a Spark DataFrame.
 
@@ -98,7 +102,9 @@ def match(
     """
     from ensue import spark
 
-    return spark.match(frames, queries, DataOptions(arrival, type, source_time, parameters, ordering, forget_keys))
+    return spark.match(
+        frames, queries, DataOptions(arrival, type, source_time, parameters, ordering, forget_keys, max_record)
+    )
 
 
 def stream(
@@ -114,6 +120,7 @@ def stream(
     parameters: Parameters = None,
     ordering: GivenOrderings = None,
     forget_keys: ForgetKeys = None,
+    max_record: str | None = None,
 ) -> DataFrame:
     """The results of streaming DataFrames, as one streaming DataFrame of tagged rows.
 
@@ -129,7 +136,7 @@ def stream(
     """
     from ensue import spark
 
-    options = DataOptions(arrival, type, source_time, parameters, ordering, forget_keys)
+    options = DataOptions(arrival, type, source_time, parameters, ordering, forget_keys, max_record)
     return spark.stream(frames, queries, options, control=control, clock=clock, idle=idle)
 
 

@@ -64,8 +64,9 @@ def _run_job() -> None:
             (folder / "events" / f"{second}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
         run(folder / "classes.yaml", once=True)
         context = SparkContext._active_spark_context  # noqa: SLF001 # nothing public gives the JVM's process
-        if context is not None:
-            process = SparkContext._gateway.proc  # noqa: SLF001 # as above
+        gateway = SparkContext._gateway  # noqa: SLF001 # as above
+        if context is not None and gateway is not None:
+            process = gateway.proc
             context.stop()
             process.stdin.close()
             process.wait()

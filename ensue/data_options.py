@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ensue.parameters import Parameters
+from querylang.errors import InputError
 
 if TYPE_CHECKING:
     from runtime.policies.forget_keys import ForgetKeys
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DataOptions:
-    """Column names, parameter values and ordering policies, as users give them.
+    """Column names, limits, parameter values and ordering policies, as users give them.
 
     arrival: column of arrival times; None = `at`
     type: column of event types; None = `event`
@@ -23,6 +24,7 @@ class DataOptions:
     parameters: values of the queries' parameters; None = defaults only
     ordering: ordering policies, for all sources or by source; None = as the queries say
     forget_keys: after which length without records a key is forgotten; None = never
+    max_record: length of the longest record that is read, such as `16 MB`, which is also None
     """
 
     arrival: str | None = None
@@ -31,10 +33,15 @@ class DataOptions:
     parameters: Parameters = None
     ordering: GivenOrderings = None
     forget_keys: ForgetKeys = None
+    max_record: str | None = None
 
     @property
     def columns(self) -> ColumnNames:
-        """The names of the columns, as readers of tables want them."""
-        from runtime.reading.column_names import ColumnNames
+        """As readers of tables want them; raises InputError for what is not a size."""
+        from runtime.policies.sizes import parse_size
+        from runtime.reading.column_names import STANDARD, ColumnNames
 
-        return ColumnNames(self.arrival, self.type, self.source_time)
+        longest = STANDARD.max_record if self.max_record is None else parse_size(self.max_record)
+        if longest is None:
+            raise InputError(f"max_record: {self.max_record!r} is not a size from '1 kB' to '1 GB', such as '16 MB'")
+        return ColumnNames(self.arrival, self.type, self.source_time, longest)

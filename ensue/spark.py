@@ -94,7 +94,7 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
 
 
 def _reading(columns: ColumnNames, source: str | None) -> Reading:
-    return Reading(None, columns.type, columns.source_time, columns.arrival, source)
+    return Reading(None, columns.type, columns.source_time, columns.arrival, source, max_record=columns.max_record)
 
 
 def _by_name(frames: Frames) -> Mapping[str, DataFrame]:

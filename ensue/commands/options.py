@@ -42,6 +42,10 @@ ForgetKeysAfter = Annotated[
     str | None,
     typer.Option("--forget-keys", metavar="LENGTH", help="Forget keys without records for so long: `30 days`."),
 ]
+LongestRecord = Annotated[
+    str | None,
+    typer.Option("--max-record", metavar="SIZE", help="The longest record that is read, else `16 MB`."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -52,8 +56,9 @@ def _data_options(
     parameters: ParameterValues = None,
     ordering: OrderingPolicies = None,
     forget_keys: ForgetKeysAfter = None,
+    max_record: LongestRecord = None,
 ) -> DataOptions:
-    return DataOptions(arrival, type_, source_time, parameters, ordering, forget_keys)
+    return DataOptions(arrival, type_, source_time, parameters, ordering, forget_keys, max_record)
 
 
 def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
