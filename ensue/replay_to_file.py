@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from ensue.background import compile_for_next_time
 from ensue.data_options import DataOptions
 from ensue.embedded import idle_queries
 from ensue.parameters import read_parameters
@@ -96,6 +97,7 @@ def replay_to_file(
     except NotSortedError:
         with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
             written = run.with_pieces(lambda reading: reading.pieces_by_runs(Path(folder)))
+    compile_for_next_time()
     written.idle = idle_queries(template, plan)
     return written
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TextIO
 
+from querylang.logger import warn
 from runtime.progress_line import ProgressLine
 
 ONCE = "compiling kernels for this machine, once: about half a minute of a processor"
@@ -50,19 +52,31 @@ class Notice:
         self._was_told = True
 
 
-_notices: list[Notice] = []
+@dataclass(slots=True)
+class _Told:
+    """Where a process tells it; None = by the logger, once."""
+
+    notice: Notice | None = None
+    is_logged: bool = False
+
+
+_told = _Told()
 
 
 def tell_on(out: TextIO) -> None:
     """From now on tell it there."""
-    _notices[:] = [Notice(out)]
+    _told.notice = Notice(out)
 
 
 @contextmanager
 def compiling(name: str, functions: int) -> Iterator[None]:
-    """Compiling a kernel; said where `tell_on` has named a place."""
-    if not _notices or _notices[0].is_closed:
+    """Compiling a kernel; said where `tell_on` has named a place, else once by the logger."""
+    notice = _told.notice
+    if notice is None and not _told.is_logged:
+        _told.is_logged = True
+        warn(ONCE)
+    if notice is None or notice.is_closed:
         yield
         return
-    with _notices[0].compiling(name, functions):
+    with notice.compiling(name, functions):
         yield

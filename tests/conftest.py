@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 import pytest
+
+from runtime.compile_notice import tell_on
 
 # Every JVM of the suite lives for minutes at most: the second compiler would take a third of the processors' time and
 # never give it back. It is said to Spark's launcher, which passes it on and prints nothing about it.
@@ -29,6 +32,11 @@ STARTED_FIRST = (
 )
 """The files and folders that take longest (`make test PYTEST=--durations=30` tells). Workers take whole files in this
 order, then the others in that of their names: with short ones last, all workers end at about the same time."""
+
+
+def pytest_configure() -> None:
+    """Tests look at what the logger says; that kernels are compiled belongs to no test."""
+    tell_on(io.StringIO())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

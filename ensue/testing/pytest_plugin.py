@@ -8,7 +8,10 @@ Everything heavy is imported when a case is read: other people's tests pay nothi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 EXECUTORS = ("embedded", "batch", "stream")
 SPARK_RUNS = pytest.StashKey[dict[str, "SparkRuns"]]()
+HAS_CASES = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +43,29 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if file_path.name.endswith(".case.yaml"):
         return CaseFile.from_parent(parent, path=file_path)
     return None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """After cases: let kernels be compiled for the next run."""
+    if session.config.stash.get(HAS_CASES, False):
+        from ensue.background import compile_for_next_time
+
+        compile_for_next_time()
+
+
+class _Terminal(StringIO):
+    """Writes to the terminal, past pytest's capture of what tests print."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__()
+        self._capture = config.pluginmanager.getplugin("capturemanager")
+
+    def write(self, text: str) -> int:
+        """Write, while nothing is captured."""
+        with nullcontext() if self._capture is None else self._capture.global_and_fixture_disabled():
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        return len(text)
 
 
 @pytest.fixture
@@ -61,6 +88,7 @@ class CaseFile(pytest.File):
         from ensue.testing.case_file import read_cases
         from querylang.errors import EnsueError
         from querylang.printable import one_line
+        from runtime.compile_notice import tell_on
 
         chosen = [word.strip() for word in self.config.getoption("--ensue-executors").split(",")]
         unknown = [word for word in chosen if word not in EXECUTORS]
@@ -72,6 +100,9 @@ class CaseFile(pytest.File):
             cases = read_cases(self.path)
         except EnsueError as error:
             raise self.CollectError(str(error)) from error
+        if not self.config.stash.get(HAS_CASES, False):
+            tell_on(_Terminal(self.config))
+            self.config.stash[HAS_CASES] = True
         for case in cases:
             for executor in chosen:
                 yield CaseItem.from_parent(

@@ -215,3 +215,20 @@ def test_names_and_values_are_printed_escaped(pytester: pytest.Pytester) -> None
     printed = "\n".join(result.outlines + result.errlines)
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
     assert "\\x9b31m" in printed
+
+
+def test_that_kernels_are_compiled_is_told_although_output_is_captured(pytester: pytest.Pytester) -> None:
+    write(pytester, CASE)
+    pytester.makepyfile(
+        """
+        from runtime.compile_notice import compiling
+
+        def test_it():
+            with compiling("search", 1):
+                print("by the test")
+        """
+    )
+    done = pytester.runpytest_subprocess()
+    done.assert_outcomes(passed=2)
+    assert "compiling kernels for this machine, once" in done.stderr.str()
+    assert "by the test" not in done.stdout.str()

@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _silent_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_notice, "_notices", [])
+    monkeypatch.setattr(compile_notice, "_told", compile_notice._Told())
 
 
 def _compile_twice() -> None:
@@ -44,8 +44,9 @@ def test_a_terminal_shows_a_bar_per_kernel_and_nothing_remains() -> None:
     assert terminal.getvalue().endswith("\r")
 
 
-def test_nothing_is_said_where_nobody_asked() -> None:
+def test_where_no_place_is_named_the_logger_says_it_once(caplog: pytest.LogCaptureFixture) -> None:
     _compile_twice()
+    assert caplog.messages == [ONCE]
 
 
 def test_nothing_is_said_behind_the_end_of_a_command() -> None:
