@@ -65,8 +65,19 @@ def check_files(files: Sequence[Path]) -> Report:
             warnings += _check_deployment(path)
         except EnsueError as found:
             errors += _single(found)
-    unique = {str(warning): warning for warning in warnings}
-    return Report(count, tuple({str(error): error for error in errors}.values()), tuple(unique.values()))
+    return Report(count, _each_once(errors), _each_once(warnings))
+
+
+def _each_once(found: Sequence[EnsueError]) -> tuple[EnsueError, ...]:
+    """A query file is checked by itself and with each deployment that names it, by other paths."""
+    return tuple({_identity(error): error for error in reversed(found)}.values())[::-1]
+
+
+def _identity(error: EnsueError) -> tuple[object, ...]:
+    if not isinstance(error, QueryError):
+        return (str(error),)
+    place = error.span
+    return Path(place.source.path).absolute(), place.start, place.end, error.code, error.message
 
 
 def _check_deployment(path: Path) -> list[EnsueError]:

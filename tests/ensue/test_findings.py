@@ -80,11 +80,16 @@ def test_each_mistake_of_a_deployment_has_its_line(tmp_path: Path) -> None:
     assert report["errors"][2]["range"] == {"start": {"line": 2, "character": 0}, "end": {"line": 3, "character": 0}}
 
 
-def test_a_mistake_that_two_files_bring_is_told_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", [None, Path()], ids=["absolute", "relative"])
+def test_a_mistake_that_two_files_bring_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path if folder is None else folder
     (tmp_path / "in").mkdir()
     (tmp_path / "q.query").write_text("inputs { A() within 9.0; }\nfind B as b\n")
     (tmp_path / "run.yaml").write_text(DEPLOYMENT)
-    report = check_files([tmp_path / "q.query", tmp_path / "run.yaml"])
+    report = check_files([folder / "q.query", folder / "run.yaml"])
     assert len(report.errors) == 1
 
 
