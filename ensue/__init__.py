@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from runtime.policies.plan_policies import GivenOrderings
     from spark_backend.job.job import Handle
 
+    __version__: str
+
 __all__ = [
     "EnsueError",
     "InputError",
@@ -31,6 +33,7 @@ __all__ = [
     "QueryError",
     "QueryErrors",
     "Replay",
+    "__version__",
     "deploy",
     "load",
     "match",
@@ -155,4 +158,8 @@ def __getattr__(name: str) -> Any:
         from ensue.result import Replay
 
         return Replay
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("ensue")
     raise AttributeError(f"module 'ensue' has no attribute {name!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from ensue.commands.compile_ahead import compile_ahead
 from ensue.commands.explain import explain
 from ensue.commands.fmt import fmt
 from ensue.commands.match import match
-from ensue.commands.output import print_error, print_failure
+from ensue.commands.output import print_error, print_failure, print_line
 from ensue.commands.replay import replay
 from ensue.commands.run import run
 from ensue.commands.status import status
@@ -35,11 +35,30 @@ _WrongUsage: Any = typer.BadParameter.__mro__[1]
 app = typer.Typer(
     name="ensue",
     help="Pattern queries over event streams and tables.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        import ensue
+
+        print_line(f"ensue {ensue.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Pattern queries over event streams and tables."""
+
+
 for command in (check, fmt, explain, replay, match, run, status, verify):
     app.command()(command)
 app.command("compile")(compile_ahead)
@@ -49,7 +68,7 @@ def main() -> None:
     """Run the command line; a user's mistake is printed without a traceback."""
     tell_on(sys.stderr)
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(app(prog_name="ensue", standalone_mode=False) or 0)
     except EnsueError as error:
         print_error(str(error))
         sys.exit(1)

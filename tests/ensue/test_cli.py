@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import ensue as api
 from tests.ensue.command import Run
 
 QUERY = """@OutOfOrder()
@@ -170,3 +171,26 @@ def test_our_own_failure_is_exit_code_3(ensue: Run, monkeypatch: pytest.MonkeyPa
 def test_the_package_is_a_command(folder: Path) -> None:
     done = python(folder, "-m", "ensue.cli", "check", "q.query")
     assert (done.returncode, done.stdout) == (0, "1 file, no mistakes\n")
+
+
+def test_the_version_is_told(ensue: Run) -> None:
+    assert ensue("--version").stdout == f"ensue {api.__version__}\n"
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_has_a_short_option(ensue: Run, option: str) -> None:
+    assert "Commands:" in ensue(option).stdout
+    assert "DEPLOYMENT.yaml" in ensue("run", option).stdout
+
+
+def test_the_package_is_the_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ensue", "check", "q.query"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "1 file, no mistakes\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete(ensue: Run, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    monkeypatch.setenv("_ENSUE_COMPLETE", f"source_{shell}")
+    assert f"_ENSUE_COMPLETE=complete_{shell}" in ensue().stdout
