@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from runtime.kernel_files import cache_of_user, is_private
@@ -32,8 +33,9 @@ def archive_file() -> Path | None:
     if java is None:
         return None
     binary = Path(java).resolve()
-    spark = os.environ.get("SPARK_HOME", "")
-    name = repr((str(binary), binary.stat().st_mtime_ns, version("pyspark"), spark))
+    spark = os.environ.get("SPARK_HOME") or find_spec("pyspark").origin  # type: ignore[union-attr] # it is there
+    settings = os.environ.get("SPARK_CONF_DIR", "")  # a part of the class path
+    name = repr((str(binary), binary.stat().st_mtime_ns, version("pyspark"), spark, settings))
     return cache_of_user() / f"spark_classes_{blake2b(name.encode(), digest_size=16).hexdigest()}.jsa"
 
 

@@ -102,6 +102,12 @@ def own_session(name: str = "ensue") -> SparkSession:
     return session
 
 
+def is_on_one_machine(session: SparkSession) -> bool:
+    """Whether all tasks of a session run on this machine."""
+    master = session.sparkContext.master or ""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
 def with_package_path(session: SparkSession) -> SparkSession:
     """The same session; its local workers find this package."""
     context = session.sparkContext

@@ -60,7 +60,7 @@ def main() -> None:
 
 def _run(folder: Path, data: Path, files: int, buckets: int) -> tuple[float, float]:
     """Run the command as users do; gives when it began and ended."""
-    for name in ("calls", "spark", "conf"):
+    for name in ("calls", "spark"):
         (folder / name).mkdir()
     (folder / "bench.query").write_text(events.QUERY, encoding="utf-8")
     source = {"format": "parquet", "path": str(data.resolve()), "options": {"maxFilesPerTrigger": files}}
@@ -74,12 +74,11 @@ def _run(folder: Path, data: Path, files: int, buckets: int) -> tuple[float, flo
     }
     (folder / "bench.yaml").write_text(json.dumps(deployment), encoding="utf-8")
     settings = {"enabled": "true", "dir": (folder / "spark").as_uri(), "compress": "false", "rolling.enabled": "false"}
-    lines = [f"spark.eventLog.{name} {value}" for name, value in settings.items()]
-    (folder / "conf" / "spark-defaults.conf").write_text("\n".join(lines), encoding="utf-8")
+    logged = " ".join(f"--conf spark.eventLog.{name}={value}" for name, value in settings.items())
     environment = os.environ | {
         "ENSUE_STAGES": str(folder / "calls"),
         "PYTHONPATH": str(HOOKS),
-        "SPARK_CONF_DIR": str(folder / "conf"),
+        "PYSPARK_SUBMIT_ARGS": f"{logged} pyspark-shell",  # a folder of settings would change Spark's class path
     }
     ensue = Path(sys.executable).with_name("ensue")
     started = time.time()

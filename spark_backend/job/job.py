@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from querylang.errors import InputError
 from querylang.logger import warn
 from querylang.plan.model import Plan
+from spark_backend.early_start import EarlyStart
 from spark_backend.errors import in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
 from spark_backend.job.checkpoint_record import all_sources, read_record, write_record
@@ -31,7 +32,8 @@ from spark_backend.job.run_lock import RunLock
 from spark_backend.job.settings import Deployment, load_deployment
 from spark_backend.job.source_streams import packed_sources
 from spark_backend.job.status import Status, read_status
-from spark_backend.session import own_session
+from spark_backend.operator.spark_operator import start_workers
+from spark_backend.session import is_on_one_machine, own_session
 from spark_backend.sinks.micro_batch import results_stream
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.manifests import DamagedManifest
@@ -209,6 +211,7 @@ def _prepared(ready: Checked, lock: RunLock) -> _Job:
     session = own_session(f"ensue {deployment.name}")
     if deployment.kernels is not None:
         ship_kernels(session, deployment.kernels)
+    _start_workers(session)
     if ready.is_new:
         tasks = min(deployment.buckets, session.sparkContext.defaultParallelism)
         ready = ready.divided_among(tasks)
@@ -220,6 +223,18 @@ def _prepared(ready: Checked, lock: RunLock) -> _Job:
     if deployment.control is not None:
         deployment.control.path.mkdir(parents=True, exist_ok=True)
     return job
+
+
+_with_workers: set[str] = set()
+"""The applications of Spark whose Python workers have been started."""
+
+
+def _start_workers(session: SparkSession) -> None:
+    """Once per application, while the query is planned."""
+    application = session.sparkContext.applicationId
+    if is_on_one_machine(session) and application not in _with_workers:
+        _with_workers.add(application)
+        EarlyStart(lambda: start_workers(session))
 
 
 def _warn_of_single_tasks(plan: Plan) -> None:

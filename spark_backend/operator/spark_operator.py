@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from spark_backend.wire.program import Program
@@ -29,6 +29,13 @@ def bucket_stream(packed: DataFrame, run: Callable[..., Any], ddl: str) -> DataF
     """A streaming DataFrame of what `run` gives for each bucket; `ddl`: its columns."""
     timeout = GroupStateTimeout.ProcessingTimeTimeout
     return packed.groupBy("bucket").applyInPandasWithState(run, ddl, STATE_DDL, "append", timeout)
+
+
+def start_workers(session: SparkSession) -> None:
+    """Let Python workers start and load packages, as many as run at once."""
+    tasks = session.sparkContext.defaultParallelism
+    rows = session.range(0, tasks, 1, tasks).mapInArrow(on_worker(_FUNCTIONS, "import_packages"), "id long")
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def tagged_bounded(packed: DataFrame, program: Program, *, flush: bool = True) -> DataFrame:

@@ -5,6 +5,7 @@ They are found by name through `on_worker`.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -47,6 +48,13 @@ def run_bounded(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) ->
     for bucket, rows in groupby(_pairs(batches), key=itemgetter(0)):
         step = run_step(loaded, bucket, None, [data for _, data in rows], 0, signal=signal)
         yield tagged_batch(bucket, step.rows)
+
+
+def import_packages(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: load what the first micro-batch of a job needs."""
+    for module in ("spark_backend.sources.file_reading", "spark_backend.sinks.bucket_results", "pyspark.sql.streaming"):
+        importlib.import_module(module)
+    yield from batches
 
 
 def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:

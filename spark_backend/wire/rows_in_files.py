@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_backend.session import is_on_one_machine
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -31,11 +33,9 @@ def new_folder(session: SparkSession) -> Path | None:
 
     Spark removes it when its own folder for what is temporary goes.
     """
-    context = session.sparkContext
-    master = context.master or ""
-    if not master.startswith("local") or master.startswith("local-cluster"):
+    if not is_on_one_machine(session):
         return None
-    parent = getattr(context, "_temp_dir", None)
+    parent = getattr(session.sparkContext, "_temp_dir", None)
     return Path(tempfile.mkdtemp(prefix="ensue-rows-", dir=parent))
 
 

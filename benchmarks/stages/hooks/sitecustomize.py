@@ -136,5 +136,5 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 if "ENSUE_STAGES" in os.environ:
     sys.meta_path.insert(0, _Finder())
-    _note(f"process {Path(sys.argv[0] if sys.argv else '').name}", time.time(), time.process_time())
+    _note(f"process {' '.join(sys.orig_argv[1:4])[-90:]}", time.time(), time.process_time())
     atexit.register(_flush)
