@@ -15,7 +15,7 @@ LAYERS = {
     "querylang.checker": "diagnostics checked names expressions statements event_types query",
     "runtime": "natural_names instants threads progress_line compile_notice shipped_kernels kernel_files kernel_cache kernel_inlining kernel_library kernel_pipeline machine_code kernel_choice plain_kernels compiled arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay",
     "spark_backend": "durable_files class_archive early_start session errors stopping wire operator sources sinks job frames",
-    "ensue": "queries parameters data_options table_paths plans rendering result background embedded compile_kernels archive_classes replay_to_file executors spark verify testing commands cli demo",
+    "ensue": "queries parameters data_options table_paths plans rendering result background embedded compile_kernels archive_classes replay_to_file executors spark verify testing commands cli __main__ demo",
 }
 """Per folder its parts, in order: a part imports only itself and what is left of it. `__init__` files are exempt."""
 
