@@ -7,7 +7,7 @@ All of it is columns: Python does nothing per key, record or event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from runtime.admission.outcomes import Outcome, after_admission, reason_words
 from runtime.admission.per_key import Admitted, admit
 from runtime.admission.query_clocks import ClocksRun
 from runtime.arrow_types import one_chunk
-from runtime.columns.arrivals import AT_THE_END
 from runtime.columns.keys import unique_numbers
 from runtime.engine.call_rows import (
     CallRecords,
@@ -31,6 +30,7 @@ from runtime.engine.call_rows import (
     with_ends,
 )
 from runtime.engine.eviction import Carry, evict
+from runtime.engine.match_columns import call_numbers, matches_in_order
 from runtime.engine.moved_records import moved_records
 from runtime.engine.query_parts import ROW_FIELD, query_parts
 from runtime.engine.query_state import QueryState
@@ -43,10 +43,12 @@ from runtime.results.block_outputs import run_block
 from runtime.results.discards import refused
 from runtime.results.ledger import Account, count_pending, count_records
 from runtime.results.match_table import match_table
-from runtime.results.matched import Matched
-from runtime.results.schemas import ADJUSTED_SCHEMA, OUTPUT_SCHEMA
+from runtime.results.matched import Matched, taken
+from runtime.results.schemas import ADJUSTED_SCHEMA, OUTPUT_SCHEMA, discard_schema
 
 Integers = NDArray[np.int64]
+
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,15 @@ class QueryRunner:
         if self.query.trailing is None:
             matched = self._matched(carry, found, wanted.records)
         else:
-            carry, matched = self._expired_waits(records, carry, events, found, wanted.records)
+            carry, expired = self._expired_waits(records, carry, events, found, wanted.records)
+            matched = expired.by_step(carry.rows.keys)
+            if parts.gathers_later:
+                matched = matched.with_rows(self._numbers_of(carry.rows.table))
         matches, later, outputs = None, None, OUTPUT_SCHEMA.empty_table()
         if len(matched) and parts.gathers_later:
-            later = matched.with_rows(carry.rows.table.column(ROW_FIELD.name).to_numpy())
+            later = matched
         elif len(matched):
             keys = carry.rows.keys
-            matched = matched.by_step(keys)
             matches = match_table(parts.plan, self.query, carry.rows.table, keys, matched)
             if self.query.block:
                 outputs = run_block(parts.plan, self.query, matches, rows.numbers[matched.latest], carry.cut_off)
@@ -162,7 +166,7 @@ class QueryRunner:
         )
 
     def _matched(self, carry: Carry, found: Found, records: Integers) -> Matched:
-        """The matches of the call, at the release of their latest events.
+        """The matches of the call, at the release of their latest events, in order.
 
         records: by new record, its number in the call
         """
@@ -172,27 +176,31 @@ class QueryRunner:
             latest_rows = released.order[latest].astype(np.int64)
             passed, chosen = selected(self.parts.plan, self.query, found.aggregates, rows.table, latest_rows)
             latest = latest[passed]
-        members = np.where(found.members < 0, -1, released.order[found.members]).astype(np.int64)
-        latest_rows = released.order[latest].astype(np.int64)
-        emitted, record = released.emitted[latest], released.record[latest]
-        definitive = released.definitive[latest]
+        definitive = released.definitive.take(latest)
         if rows.clocks.runs:
-            definitive = rows.clocks.lowered(rows.numbers[latest_rows], emitted, record, definitive)
-        return Matched(
-            latest=latest_rows,
-            members=members,
-            time=released.time[latest],
-            definitive=definitive,
-            emitted=emitted,
-            waited=released.waited[latest],
-            step=_call_numbers(record, records),
-            rank=latest,
-            times=carry.admitted.times[members],
-            source_times=rows.table.column("_source_time").to_numpy()[members],
-            arrivals=rows.table.column("_arrival").to_numpy()[members],
-            reasons=_reasons(rows.table, members),
-            selected=chosen,
+            numbers = rows.numbers[released.order[latest]]
+            definitive = rows.clocks.lowered(numbers, released.emitted[latest], released.record[latest], definitive)
+        matched, order = matches_in_order(
+            released,
+            latest,
+            found.members[: len(latest)],
+            definitive,
+            records,
+            rows.table.column("_source_time").to_numpy(),
+            rows.table.column("_arrival").to_numpy(),
+            rows.keys,
+            self._numbers_of(rows.table),
         )
+        if "_adjusted" in rows.table.column_names:
+            members = found.members[order]
+            of_rows = np.where(members < 0, -1, released.order[members])
+            matched = replace(matched, reasons=_reasons(rows.table, of_rows))
+        return replace(matched, selected=tuple(taken(chosen, order))) if chosen else matched
+
+    def _numbers_of(self, table: pa.Table) -> Integers:
+        """By row, the number of the record among all, if matches are told by these; else none."""
+        numbers: Integers = table.column(ROW_FIELD.name).to_numpy() if self.parts.gathers_later else _NONE
+        return numbers
 
     def _expired_waits(
         self, records: CallRecords, carry: Carry, events: Ordered, found: Found, wanted: Integers
@@ -225,7 +233,7 @@ class QueryRunner:
             definitive=definitive,
             emitted=emitted,
             waited=np.full(len(over), Waited.WAIT, np.int8),
-            step=_call_numbers(record, wanted),
+            step=call_numbers(record, wanted),
             rank=events.start[-1] + np.arange(len(over)),
             times=admitted.times[members],
             source_times=rows.table.column("_source_time").to_numpy()[members],
@@ -245,6 +253,8 @@ class QueryRunner:
     def _discarded(self, records: CallRecords, wanted: Wanted, released: Released) -> pa.Table:
         """The records that admission or selection refused, with the reason."""
         count, selection = len(records.table), wanted.selection
+        if not released.verdict.any() and not _has_refused(selection.outcome):  # the usual case
+            return discard_schema(self.parts.plan).empty_table()
         reason, bound = np.zeros(count, np.int8), np.full(count, NO_TIME, np.int64)
         reason[wanted.records] = released.verdict
         bound[wanted.records] = released.verdict_bound
@@ -275,6 +285,12 @@ class QueryRunner:
         return account
 
 
+def _has_refused(outcome: NDArray[np.int8]) -> bool:
+    """Whether selection refused any record."""
+    counts = np.bincount(outcome, minlength=len(Outcome) + 1)
+    return bool(counts[Outcome.NULL_KEY] or counts[Outcome.NULL_TIME])
+
+
 def _reasons(table: pa.Table, members: Integers) -> NDArray[np.int8]:
     """Why members were adjusted, by match and term."""
     if "_adjusted" not in table.column_names:
@@ -290,11 +306,3 @@ def _counted(table: pa.Table) -> pa.Table:
 
 def _pending_sources(events: pa.Table) -> pa.Table:
     return _counted(events.filter(events.column("_pending")))
-
-
-def _call_numbers(record: Integers, records: Integers) -> Integers:
-    """Numbers of new records as numbers of the call's records; timers and AT_THE_END stay."""
-    if not len(records):
-        return record
-    is_record = (record >= 0) & (record < AT_THE_END)
-    return np.where(is_record, records[np.where(is_record, record, 0)], record)

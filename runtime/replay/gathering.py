@@ -20,14 +20,17 @@ def gather(plan: Plan, query: QueryPlan, table: pa.Table, parts: Sequence[Matche
     """The matches of one query as a table, in order.
 
     table: all records
-    parts: matches, by the numbers of records
+    parts: matches, by the numbers of records; those of each part are in order
     """
     matched = Matched.joined(parts)
+    first, end = matched.rows()
+    table, matched = table.slice(first, end - first), matched.from_row(first)
     keys = key_columns(table, table.column("_kind").to_numpy(), plan, query)
-    order = matched.order(keys)
+    if len(parts) > 1:
+        matched = matched.by_step(keys)
 
-    def gathered(share: tuple[int, int]) -> pa.Table:
-        return match_table(plan, query, table, keys, matched.take(order[slice(*share)]))
+    def gathered(share: slice) -> pa.Table:
+        return match_table(plan, query, table, keys, matched.part(share) if threads > 1 else matched)
 
-    threads = max(1, min(threads, len(order) // LEAST))
-    return pa.concat_tables(in_threads(gathered, shares(len(order), threads), threads))
+    threads = max(1, min(threads, len(matched) // LEAST))
+    return pa.concat_tables(in_threads(gathered, [slice(*share) for share in shares(len(matched), threads)], threads))

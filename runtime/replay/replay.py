@@ -6,7 +6,7 @@ candidate (oldest first).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,44 +126,50 @@ def measured_replay(
     """
     table = records.until(until).arrivals.table
     threads = thread_count()
+    numbered = iter([table.append_column(ROW_FIELD, pa.array(np.arange(len(table))))])
+    engine: Engine | DividedEngine
     if can_divide(plan, table, threads):
-        found, engine, ledger = _divided(plan, table, matcher, threads, until=until, flush=flush)
+        engine = DividedEngine(plan, matcher, threads)
+        calls = _divided_calls(engine, numbered, threads, until=until, flush=flush)
+        in_order_already: set[str] = set()
     else:
         engine = Engine(plan, matcher, gathers_later=True)
-        numbered = table.append_column(ROW_FIELD, pa.array(np.arange(len(table))))
-        found = list(replay_calls(engine, iter([numbered]), until=until, flush=flush))
-        ledger = engine.ledger()
-    results = in_order(plan, _with_found(plan, table, _concat(plan, found, ledger), found, threads))
-    return results, metrics_table(engine, output_events(results), ledger=ledger)
-
-
-def _divided(
-    plan: Plan, table: pa.Table, matcher: str, threads: int, *, until: int | None, flush: bool
-) -> tuple[list[Results], Engine, pa.Table]:
-    """The results of all threads, the engine that knows the metrics, and the ledger."""
-    engines = DividedEngine(plan, matcher, threads)
-    numbered = table.append_column(ROW_FIELD, pa.array(np.arange(len(table))))
+        calls = ([results] for results in replay_calls(engine, numbered, until=until, flush=flush))
+        in_order_already = {query.title for query in plan.queries}
     found: list[Results] = []
-    for part in _regrouped(iter([numbered]), lambda: max(CHUNK * threads, 2 * engines.stored_events())):
-        found += engines.process(Arrivals(part))
+    for call in calls:
+        gathered = _gathered(plan, table, call, threads)
+        in_order_already |= gathered.keys()
+        found += [Results(matches=gathered), *call]
+    ledger = engine.ledger()
+    results = in_order(plan, _concat(plan, found, ledger), in_order_already)
+    last = engine.latest() if isinstance(engine, DividedEngine) else engine
+    return results, metrics_table(last, output_events(results), ledger=ledger)
+
+
+def _divided_calls(
+    engines: DividedEngine, pieces: Iterator[pa.Table], threads: int, *, until: int | None, flush: bool
+) -> Iterator[list[Results]]:
+    """The results of each call, by engine."""
+    for part in _regrouped(pieces, lambda: max(CHUNK * threads, 2 * engines.stored_events())):
+        yield engines.process(Arrivals(part))
     if until is not None:
-        found += engines.advance_to(until)
+        yield engines.advance_to(until)
     elif flush:
-        found += engines.flush()
-    return found, engines.latest(), engines.ledger()
+        yield engines.flush()
 
 
-def _with_found(plan: Plan, table: pa.Table, results: Results, found: Sequence[Results], threads: int) -> Results:
-    """The results with the matches whose columns are gathered only now."""
-    parts = {
-        query.title: [one.found[query.title] for one in found if query.title in one.found] for query in plan.queries
-    }
-    gathered = {
-        query.title: gather(plan, query, table, parts[query.title], threads)
-        for query in plan.queries
-        if parts[query.title]
-    }
-    return replace(results, matches=results.matches | gathered)
+def _gathered(plan: Plan, table: pa.Table, call: Sequence[Results], threads: int) -> dict[str, pa.Table]:
+    """The matches of a call whose columns are gathered only now, in order, by query.
+
+    They are gathered call by call: what one call has touched is still in the processor's caches.
+    """
+    tables = {}
+    for query in plan.queries:
+        parts = [one.found[query.title] for one in call if query.title in one.found]
+        if parts:
+            tables[query.title] = gather(plan, query, table, parts, threads)
+    return tables
 
 
 def replay_calls(
@@ -227,10 +233,13 @@ def _concat(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
     )
 
 
-def in_order(plan: Plan, results: Results) -> Results:
-    """The results with each table in its guaranteed order."""
-    names = [query.title for query in plan.queries if query.title in results.matches]
-    matches = {name: _sorted_matches(results.matches[name]) for name in names}
+def in_order(plan: Plan, results: Results, in_order_already: Collection[str] = ()) -> Results:
+    """The results with each table in its guaranteed order.
+
+    in_order_already: the titles of queries whose matches are known to be
+    """
+    tables = {query.title: results.matches[query.title] for query in plan.queries if query.title in results.matches}
+    matches = {name: table if name in in_order_already else _sorted_matches(table) for name, table in tables.items()}
     return Results(matches, _sorted_outputs(plan, matches, results.outputs), _sorted_discards(results), results.ledger)
 
 

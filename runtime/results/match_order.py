@@ -14,6 +14,9 @@ from runtime.columns.sorting import stable_order
 
 Integers = NDArray[np.int64]
 
+MOST_TIES = 16
+"""One match in so many may share its moment with another before steps are sorted as columns."""
+
 
 def match_order(
     emitted: Integers, step: Integers, time: Integers, rank: Integers, keys_of: Callable[[Integers], Sequence[pa.Array]]
@@ -22,15 +25,20 @@ def match_order(
 
     keys_of: the key columns of some matches, given by index
 
-    Few matches share a step with another. So keys are looked up, and compared, for those only.
+    Few matches share a moment with another. So keys are looked up, and compared, for those only.
     """
     order = np.arange(len(emitted))
     is_same = emitted[1:] == emitted[:-1]
     if ((emitted[1:] < emitted[:-1]) | is_same & (step[1:] < step[:-1])).any():
-        order = stable_order(emitted, step)
-        emitted, step = emitted.take(order), step.take(order)
-        is_same = emitted[1:] == emitted[:-1]
-    is_same &= step[1:] == step[:-1]
+        order = stable_order(emitted)
+        ordered = emitted.take(order)
+        is_same = ordered[1:] == ordered[:-1]
+        if MOST_TIES * np.count_nonzero(is_same) > len(order):  # moments are coarse
+            order = stable_order(emitted, step)
+            is_same &= step[order[1:]] == step[order[:-1]]
+        emitted, step = ordered, step.take(order)
+    else:
+        is_same &= step[1:] == step[:-1]
     if not is_same.any():
         return order
     is_tied = np.append(is_same, False)

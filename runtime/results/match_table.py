@@ -35,6 +35,8 @@ Integers = NDArray[np.int64]
 
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
+_MOST_BYTES = 2**31
+"""The text of a column of strings is shorter."""
 
 
 def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa.Array], matched: Matched) -> pa.Table:
@@ -44,8 +46,8 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa
     keys = taken(keys, matched.latest)
     columns = [
         match_ids(query, table, matched, keys),
-        pa.repeat(pa.scalar(query.name), count),
-        pa.repeat(pa.scalar(query.instance), count),
+        repeated(query.name, count),
+        repeated(query.instance, count),
         _struct(keys, key_struct(plan, query), count),
         moments(matched.time),
         moments(matched.definitive),
@@ -64,8 +66,9 @@ def _members(plan: Plan, query: QueryPlan, table: pa.Table, matched: Matched) ->
     type_ = members_struct(plan, query)
     if query.every is not None:
         return _struct([], type_, len(matched))
+    only_source = _only_source(table, len(matched))
     terms = [
-        _member(plan, query, plan.event(query.inputs[term.input].event), table, matched, index)
+        _member(plan, query, plan.event(query.inputs[term.input].event), table, matched, index, only_source)
         for index, term in enumerate(query.terms)
     ]
     return _struct(terms, type_, len(matched))
@@ -83,11 +86,17 @@ def _points(query: QueryPlan, matched: Matched, type_: pa.StructType) -> pa.Stru
 
 
 def _member(
-    plan: Plan, query: QueryPlan, event: EventType, table: pa.Table, matched: Matched, term: int
+    plan: Plan,
+    query: QueryPlan,
+    event: EventType,
+    table: pa.Table,
+    matched: Matched,
+    term: int,
+    only_source: pa.StringArray | None,
 ) -> pa.StructArray:
     rows = matched.members[:, term]
     unset = rows < 0
-    index = pa.array(np.maximum(rows, 0))
+    index = pa.array(np.maximum(rows, 0) if unset.any() else rows)
     names = [column_name(field.name, field.type) for field in event.fields]
     fields = [
         one_chunk(table.column(name)).take(index)
@@ -96,12 +105,12 @@ def _member(
         for name, field in zip(names, event.fields, strict=True)
     ]
     columns = [
-        pa.repeat(pa.scalar(event.name), len(rows)),
+        repeated(event.name, len(rows)),
         moments(matched.times[:, term]),
         moments(matched.source_times[:, term]),
         moments(matched.arrivals[:, term]),
         *_ordering(query, table, matched, term),
-        _sources(one_chunk(table.column("_source")), index),
+        one_chunk(table.column("_source")).take(index).dictionary_decode() if only_source is None else only_source,
         one_chunk(table.column("_partition")).take(index),
         one_chunk(table.column("_offset")).take(index),
         _struct(fields, fields_struct(plan, event), len(rows)),
@@ -119,10 +128,19 @@ def _ordering(query: QueryPlan, table: pa.Table, matched: Matched, term: int) ->
     return columns
 
 
-def _sources(source: pa.DictionaryArray, index: pa.Array) -> pa.StringArray:
-    if len(source.dictionary) == 1:
-        return pa.repeat(source.dictionary[0], len(index))
-    return source.take(index).dictionary_decode()
+def _only_source(table: pa.Table, count: int) -> pa.StringArray | None:
+    """The source of so many events if all records have the same; None = they do not."""
+    names = one_chunk(table.column("_source")).dictionary
+    return repeated(names[0].as_py(), count) if len(names) == 1 else None
+
+
+def repeated(text: str, count: int) -> pa.StringArray:
+    """The same text so many times."""
+    data = text.encode()
+    if count * len(data) >= _MOST_BYTES:
+        return pa.repeat(pa.scalar(text), count)
+    ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(data)) if data else np.zeros(count + 1, np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(data * count))
 
 
 def _struct(
@@ -146,7 +164,8 @@ def match_ids(query: QueryPlan, table: pa.Table, matched: Matched, keys: Sequenc
     seeds = np.array([_text_hash(f"{lane}\0{query.name}\0{query.instance}") for lane in "ab"], np.uint64)
     members = matched.members if query.every is None else matched.latest.reshape(-1, 1)
     words = hash_keys(keys) if keys else np.zeros(len(members), np.uint64)
-    text = _identities(members, words, _places(table), table.column("_offset").to_numpy(), seeds, _HEX)
+    offsets = table.column("_offset").to_numpy()
+    text = _identities(np.ascontiguousarray(members.T), words, _places(table), offsets, seeds, _HEX)
     ends = np.arange(len(members) + 1, dtype=np.int32) * 32
     return pa.StringArray.from_buffers(len(members), pa.py_buffer(ends), pa.py_buffer(text))
 
@@ -185,24 +204,26 @@ def _identities(
     seeds: NDArray[np.uint64],
     digits: NDArray[np.uint16],
 ) -> NDArray[np.uint16]:
-    """The text of all identities: 16 entries per match, two characters per entry."""
-    text = np.empty(len(members) * 16, np.uint16)
-    chains = np.empty(len(seeds), np.uint64)
-    at = 0
-    for match in range(len(members)):
-        for lane in range(len(seeds)):
-            chains[lane] = mix(seeds[lane] ^ keys[match])
-        for row in members[match]:
+    """The text of all identities: 16 entries per match, two characters per entry.
+
+    members: by (term, match), rows
+    """
+    terms, count = members.shape
+    text = np.empty(count * 16, np.uint16)
+    for match in range(count):
+        # Both lanes at once: neither waits for the other.
+        first, second = mix(seeds[0] ^ keys[match]), mix(seeds[1] ^ keys[match])
+        for term in range(terms):
+            row = members[term, match]
             if row < 0:
-                for lane in range(len(seeds)):
-                    chains[lane] = mix(~chains[lane])
-                continue
-            place = places[row] if len(places) > 1 else places[0]
-            number = np.uint64(offset[row])
-            for lane in range(len(seeds)):
-                chains[lane] = mix(mix(chains[lane] ^ place) ^ number)
-        for value in chains:
-            for byte in range(8):
-                text[at + byte] = digits[(value >> np.uint64(56 - 8 * byte)) & np.uint64(255)]
-            at += 8
+                first, second = mix(~first), mix(~second)
+            else:
+                place, number = places[row if len(places) > 1 else 0], np.uint64(offset[row])
+                first, second = mix(first ^ place), mix(second ^ place)
+                first, second = mix(first ^ number), mix(second ^ number)
+        at = 16 * match
+        for byte in range(8):
+            shift = np.uint64(56 - 8 * byte)
+            text[at + byte] = digits[(first >> shift) & np.uint64(255)]
+            text[at + 8 + byte] = digits[(second >> shift) & np.uint64(255)]
     return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +59,9 @@ class Matched:
         """The matches of all parts, of at least one."""
         if len(parts) == 1:
             return parts[0]
-        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Matched._COLUMNS}
+        columns = {
+            name: np.concatenate([getattr(part, name).T for part in parts], axis=-1).T for name in Matched._COLUMNS
+        }
         selected = zip(*(part.selected for part in parts), strict=True)
         return Matched(**columns, selected=tuple(pa.concat_arrays(columns) for columns in selected))
 
@@ -71,18 +73,36 @@ class Matched:
 
     def by_step(self, keys: Sequence[pa.Array]) -> Matched:
         """The same in the order of `match_order`; `keys`: the key columns, by row."""
-        return self.take(self.order(keys))
+        order = self.order(keys)
+        return self if (order[1:] > order[:-1]).all() else self.take(order)
 
     def take(self, matches: Integers) -> Matched:
         """The matches with these indexes, in this order."""
-        chosen = pa.array(matches)
-        columns = {name: getattr(self, name).take(matches, axis=0) for name in self._COLUMNS}
-        return Matched(**columns, selected=tuple(column.take(chosen) for column in self.selected))
+        columns = {name: _taken(getattr(self, name), matches) for name in self._COLUMNS}
+        return Matched(**columns, selected=tuple(taken(self.selected, matches)))
+
+    def part(self, matches: slice) -> Matched:
+        """The matches of a range, without a copy."""
+        columns = {name: getattr(self, name)[matches] for name in self._COLUMNS}
+        return Matched(**columns, selected=tuple(column[matches] for column in self.selected))
 
     def with_rows(self, rows: Integers) -> Matched:
         """The same with other numbers of rows; `rows`: by row, its new number."""
-        members = np.where(self.members < 0, -1, rows[self.members])
+        members = np.where(self.members < 0, -1, rows[self.members.T].T)
         return replace(self, latest=rows[self.latest], members=members)
+
+    def from_row(self, first: int) -> Matched:
+        """The same with numbers of rows that count from this one."""
+        if not first:
+            return self
+        members = np.where(self.members.T < 0, -1, self.members.T - first).T
+        return replace(self, latest=self.latest - first, members=members)
+
+    def rows(self) -> tuple[int, int]:
+        """The first row of a latest event or member, and the one behind the last; there is one."""
+        members = self.members[self.members >= 0] if len(self.members) and self.members.min() < 0 else self.members
+        first = min(self.latest.min(), members.min(initial=self.latest[0]))
+        return int(first), int(max(self.latest.max(), members.max(initial=self.latest[0]))) + 1
 
     def with_steps(self, records: Integers, end: int) -> Matched:
         """The same with other numbers of steps.
@@ -104,3 +124,10 @@ def taken(columns: Sequence[pa.Array], rows: Integers) -> list[pa.Array]:
     """These rows of all columns."""
     chosen = pa.array(rows)
     return [column.take(chosen) for column in columns]
+
+
+def _taken(values: NDArray[Any], matches: Integers) -> NDArray[Any]:
+    """The values of these matches; those of a term stay neighbours in memory."""
+    if values.ndim == 1:
+        return values.take(matches)
+    return np.array([term.take(matches) for term in values.T], values.dtype).reshape(-1, len(matches)).T

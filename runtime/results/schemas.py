@@ -34,10 +34,11 @@ engine promises no order of rows: whoever shows them sorts them (`runtime.replay
 
 def moments(micros: NDArray[np.int64]) -> pa.Array:
     """Microseconds as timestamps, clipped to the years 1 to 9999; NO_TIME is null."""
+    least, most = (int(micros.min()), int(micros.max())) if len(micros) else (EARLIEST, EARLIEST)
+    if least >= EARLIEST and most <= LATEST:
+        return pa.array(micros).view(TIMESTAMP)
     missing = micros == NO_TIME
-    if len(micros) and (micros.min() < EARLIEST or micros.max() > LATEST):
-        micros = np.clip(micros, EARLIEST, LATEST)
-    return pa.array(micros, mask=missing if missing.any() else None).cast(TIMESTAMP)
+    return pa.array(np.clip(micros, EARLIEST, LATEST), mask=missing if missing.any() else None).view(TIMESTAMP)
 
 
 def fields_struct(plan: Plan, event: EventType) -> pa.DataType:
