@@ -198,7 +198,7 @@ class QueryRunner:
         return replace(matched, selected=tuple(taken(chosen, order))) if chosen else matched
 
     def _numbers_of(self, table: pa.Table) -> Integers:
-        """By row, the number of the record among all, if matches are told by these; else none."""
+        """By row, the number of the record among all, if matches are known by these; else none."""
         numbers: Integers = table.column(ROW_FIELD.name).to_numpy() if self.parts.gathers_later else _NONE
         return numbers
 
