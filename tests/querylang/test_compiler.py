@@ -221,7 +221,7 @@ def test_checking_leaves_types_without_definition_open() -> None:
 
 def test_checking_still_sees_what_is_wrong_around_open_types() -> None:
     with pytest.raises(QueryErrors) as caught:
-        check_text("inputs { A() key k within 3; } find A as a where b.any = 3 and 1 + 1.5 > a.x")
+        check_text("inputs { A() key k within 3; } find A as a where b.any = 3 and 1d + 1.5 > a.x")
     assert [error.code for error in caught.value.errors] == ["unknown-name", "type"]
 
 

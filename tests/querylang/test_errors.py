@@ -188,9 +188,7 @@ queries/cards.query:4:9: unknown-name: 'w3' is not a name of this pattern; did y
 
 
 def test_a_report_holds_all_mistakes() -> None:
-    text = (
-        "event A { integer x; }\ninputs {\n\tA()\tkey y within 3 minuts; }\r\nfind A as a where a.x > 1.5 and not 3\n"
-    )
+    text = "event A { integer x; }\ninputs {\n\tA()\tkey y within 3 minuts; }\r\nfind A as a where a.x > 1d and not 3\n"
     with pytest.raises(QueryErrors) as caught:
         compile_text(text)
     assert (
@@ -202,12 +200,12 @@ query:3:10: unknown-field: 'A' has no field 'y'
 query:3:21: unknown-unit: unknown unit of time 'minuts'; did you mean 'minutes'?
   3 | \tA()\tkey y within 3 minuts; }
     | \t   \t               ^^^^^^
-query:4:19: type: `>` does not take integer and float; convert the integer with `.toFloat()`
-  4 | find A as a where a.x > 1.5 and not 3
-    |                   ^^^^^^^^^
-query:4:33: type: a condition must be boolean, not integer
-  4 | find A as a where a.x > 1.5 and not 3
-    |                                 ^^^^^"""
+query:4:19: type: `>` does not take integer and decimal; convert the integer with `.toDecimal()`
+  4 | find A as a where a.x > 1d and not 3
+    |                   ^^^^^^^^
+query:4:32: type: a condition must be boolean, not integer
+  4 | find A as a where a.x > 1d and not 3
+    |                                ^^^^^"""
     )
 
 
@@ -225,7 +223,7 @@ q.query:10:31: not-an-input: 'B' is not an input of this query
 
 def test_a_mistake_over_several_lines_is_marked_in_its_first() -> None:
     with pytest.raises(QueryErrors) as caught:
-        compile_text("inputs { A() within 3; } find A as a where 1\n  + 1.5 = 3.0")
+        compile_text("inputs { A() within 3; } find A as a where 1\n  + 1.5d = 3.0")
     assert str(caught.value).splitlines()[1:] == [
         "  1 | inputs { A() within 3; } find A as a where 1",
         "    |                                            ^",

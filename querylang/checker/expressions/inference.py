@@ -45,6 +45,14 @@ class Inference:
         """The typed expression, which must be of this type; `what`: how a message calls it."""
         return None if self._is_too_deep(node) else self.of_type(node, wanted, what)
 
+    def value_beside(self, node: ast.Expression, other: Type, what: str) -> Expression | None:
+        """As `value_of_type`, but one may be an integer, the other a float."""
+        if self._is_too_deep(node):
+            return None
+        found = self.typed(node, other)
+        is_mixed = found is not None and {other, found.type} == {Type.INTEGER, Type.FLOAT}
+        return found if is_mixed else self._fitting(node, found, other, what)
+
     def effect(self, node: ast.Expression) -> Expression | None:
         """A call as a statement; it may return nothing."""
         if self._is_too_deep(node):
@@ -91,7 +99,9 @@ class Inference:
 
     def of_type(self, node: ast.Expression, wanted: Type, what: str) -> Expression | None:
         """As `value_of_type`, for a part of an expression that is not too deep."""
-        found = self.typed(node, wanted)
+        return self._fitting(node, self.typed(node, wanted), wanted, what)
+
+    def _fitting(self, node: ast.Expression, found: Expression | None, wanted: Type, what: str) -> Expression | None:
         if found is None:
             return None
         value = fitting(found, wanted)

@@ -1,4 +1,4 @@
-"""What the modules of type inference share: a protocol, arguments, conversions to optional.
+"""What the modules of type inference share: a protocol, arguments, conversions.
 
 None instead of an expression: a mistake was reported, or a type is open (nothing defines it).
 """
@@ -11,7 +11,7 @@ from typing import Protocol
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.scope import Scope
 from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Expression, New
+from querylang.plan.expression import Call, Expression, Literal, New
 from querylang.plan.value_types import Kind, Type
 from querylang.source import Span
 from querylang.syntax import ast
@@ -51,12 +51,32 @@ def type_of(value: Expression) -> Type:
 
 
 def fitting(value: Expression, wanted: Type) -> Expression:
-    """The value, or an optional with it if that is wanted: `optional<integer> x := 42;` is legal.
+    """The value, or what it converts to by itself where that is wanted.
 
-    This is the only implicit conversion.
+    An optional with the value (`optional<integer> x := 42;`), and the float of an integer literal
+    (`float x := 42;`).
     """
-    is_inner = wanted.kind is Kind.OPTIONAL and value.type == wanted.of[0]
-    return New(wanted, (value,)) if is_inner else value
+    if wanted.kind is Kind.OPTIONAL and value.type != wanted:
+        inner = fitting(value, wanted.of[0])
+        return New(wanted, (inner,)) if inner.type == wanted.of[0] else value
+    is_literal = isinstance(value, Literal) and value.type == Type.INTEGER
+    return as_float(value) if is_literal and wanted == Type.FLOAT else value
+
+
+def as_float(value: Expression) -> Expression:
+    """An integer as a float, as `toFloat` converts it; a float as it is."""
+    if value.type == Type.FLOAT:
+        return value
+    if isinstance(value, Literal):
+        return Literal(Type.FLOAT, float(value.value))
+    return Call(Type.FLOAT, "toFloat", value)
+
+
+def alike(left: Expression, right: Expression) -> tuple[Expression, Expression]:
+    """Both sides of an operator; an integer beside a float is a float."""
+    if {left.type, right.type} == {Type.INTEGER, Type.FLOAT}:
+        return as_float(left), as_float(right)
+    return left, right
 
 
 def is_empty_literal(node: ast.Expression) -> bool:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from querylang.checker.expressions.inference_context import Inferring, check_untyped, is_empty_literal, type_of
+from querylang.checker.expressions.inference_context import (
+    Inferring,
+    alike,
+    check_untyped,
+    is_empty_literal,
+    type_of,
+)
 from querylang.checker.expressions.literals import is_number, negated
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import Binary, Expression, Unary
@@ -28,13 +34,14 @@ def unary(inferring: Inferring, node: ast.Unary) -> Expression | None:
 
 
 def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
-    """Check `left operator right`; both sides have one type.
+    """Check `left operator right`; both sides have one type, or are an integer and a float.
 
     An empty literal gets the type of the other side.
     """
     left, right = _sides(inferring, node)
     if left is None or right is None:
         return None
+    left, right = alike(left, right)
     result = binary_result(node.operator, type_of(left), type_of(right))
     if result is None:
         facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}

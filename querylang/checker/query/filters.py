@@ -7,6 +7,7 @@ from functools import reduce
 from typing import assert_never
 
 from querylang.checker.expressions.inference import Inference
+from querylang.checker.expressions.inference_context import alike
 from querylang.checker.expressions.members import no_field
 from querylang.checker.names.schema import EventSchema
 from querylang.checker.names.scope import Scope
@@ -108,7 +109,7 @@ class _Filters:
         if type_ is None:
             self._inference.value(value)
             return None
-        typed = self._inference.value_of_type(value, type_, f"what '{name}' is compared with")
+        typed = self._inference.value_beside(value, type_, f"what '{name}' is compared with")
         if typed is not None and binary_result(operator, type_, type_) is None:
             self.report(Mistake.OPERATOR_TYPES, item, operator=operator, left=str(type_), right=str(type_))
             return None
@@ -117,7 +118,7 @@ class _Filters:
     def _compared(self, name: str, operator: str, right: Expression) -> Expression:
         type_ = self.schema.type_of(name)
         assert type_ is not None, "what it is compared with has a type"
-        return Binary(Type.BOOLEAN, operator, FieldOf(type_, 0, name), right)
+        return Binary(Type.BOOLEAN, operator, *alike(FieldOf(type_, 0, name), right))
 
     def _range(self, item: ast.Filter, test: ast.Range, name: str) -> list[Expression]:
         """Both ends of a range.
@@ -134,8 +135,8 @@ class _Filters:
                 self.report(Mistake.RANGE_REVERSED, item)
             return ordered
         reversed_ = [self._compared(name, above, high), self._compared(name, below, low)]
-        either = _both(Binary(Type.BOOLEAN, "<=", low, high), reduce(_both, ordered))
-        other = _both(Binary(Type.BOOLEAN, ">", low, high), reduce(_both, reversed_))
+        either = _both(Binary(Type.BOOLEAN, "<=", *alike(low, high)), reduce(_both, ordered))
+        other = _both(Binary(Type.BOOLEAN, ">", *alike(low, high)), reduce(_both, reversed_))
         return [Binary(Type.BOOLEAN, "or", either, other)]
 
 
@@ -145,6 +146,6 @@ def _both(left: Expression, right: Expression) -> Expression:
 
 def _is_greater(low: Expression, high: Expression) -> bool:
     try:
-        return bool(value_of(Binary(Type.BOOLEAN, ">", low, high)))
+        return bool(value_of(Binary(Type.BOOLEAN, ">", *alike(low, high))))
     except NoValueError:
         return False

@@ -77,7 +77,7 @@ MISTAKES = {
     "neither a member of the event nor a variable; did you mean 'x'?",
     "event A { action f() { self := new A; } }": "self: assignment: 'self' is the event itself: it cannot be assigned to",
     "event A { constant float K := 1.0; action f() { K := 2.0; } }": "K: assignment: a constant cannot be assigned to",
-    "event A { action f() returns float { return 1; } }": "1: type: what 'f' returns must be float, not integer; "
+    "event A { action f() returns float { return k; } integer k; }": "k: type: what 'f' returns must be float, not integer; "
     "convert the integer with `.toFloat()`",
     "event A { integer x; } event A { float x; }": "A: duplicate-event: 'A' is defined with other fields or annotations "
     "at q.query:1",
@@ -222,8 +222,8 @@ def test_elements_are_compared_too() -> None:
 
 def test_without_a_definition_data_say_the_fields() -> None:
     data = {"A": {"x": Type.sequence(Type.FLOAT)}}
-    assert reported(QUERY % "a.x[0] = 1", data=data) == (
-        "a.x[0] = 1: type: `=` does not take float and integer; convert the integer with `.toFloat()`"
+    assert reported(QUERY % "a.x[0] = 1d", data=data) == (
+        "a.x[0] = 1d: type: `=` does not take float and decimal; convert the float with `.toDecimal()`"
     )
 
 

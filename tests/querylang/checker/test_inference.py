@@ -46,6 +46,14 @@ TYPES = {
     # operators
     "a.n + 1": "integer",
     "a.x * p": "float",
+    "a.n + 1.5": "float",
+    "1 - a.x": "float",
+    "a.n % a.x": "float",
+    "a.n <= 1.5": "boolean",
+    "a.n != a.x": "boolean",
+    "a.xs = [1, 2.5]": "boolean",
+    "location(1, 2, 3.0, 4)": "location",
+    "a.o.getOr(1)": "float",
     "a.d / 3.0d": "decimal",
     'a.s + "x"': "string",
     "a.n % 2 = 1": "boolean",
@@ -119,14 +127,13 @@ MISTAKES = {
     'a.xs["0"]': '"0": type: an index must be integer, not string; convert the string with `.toInteger()`',
     "a.counts[0]": "0: type: a key of this dictionary must be string, not integer; convert the integer with `.toString()`",
     # operators
-    "3 + 1.5": "3 + 1.5: type: `+` does not take integer and float; convert the integer with `.toFloat()`",
-    "1.5 + 3": "1.5 + 3: type: `+` does not take float and integer; convert the integer with `.toFloat()`",
+    "3 + 1.5d": "3 + 1.5d: type: `+` does not take integer and decimal; convert the integer with `.toDecimal()`",
     "a.d > 1.5": "a.d > 1.5: type: `>` does not take decimal and float; convert the float with `.toDecimal()`",
     "k + 1": "k + 1: type: `+` does not take string and integer; convert the integer with `.toString()`",
     "a.o + 1.0": "a.o + 1.0: type: `+` does not take optional<float> and float; what may be unset is read in `ifpresent` "
     "or with `.getOrThrow()`",
     "a < a": "a < a: type: `<` does not take A and A",
-    "a.xs = [1]": "a.xs = [1]: type: `=` does not take sequence<float> and sequence<integer>",
+    "a.xs = [a.n]": "a.xs = [a.n]: type: `=` does not take sequence<float> and sequence<integer>",
     "not a.s": "not a.s: type: `not` does not take string",
     # calls
     "a.siz()": "siz: unknown-method: 'A' has no method 'siz'",
@@ -150,7 +157,7 @@ MISTAKES = {
     "B()": "B: argument-count: 'B' takes 1 argument, not 0",
     'B("x")': "\"x\": type: 'm' of 'B' must be integer, not string; convert the string with `.toInteger()`",
     "location(0.0)": "location: argument-count: 'location' takes 4 arguments, not 1",
-    "optional<float>(1)": "1: type: what it holds must be float, not integer; convert the integer with `.toFloat()`",
+    "optional<float>(a.n)": "a.n: type: what it holds must be float, not integer; convert the integer with `.toFloat()`",
     "integer(1.5)": "integer: unknown-function: a value of type integer is not made with `integer(...)`",
     # aggregates
     "avg(a.x)": "avg: aggregate: an aggregate like `avg` can be used only in `select` and `having` of a `find every`",

@@ -65,7 +65,7 @@ MISTAKES = {
     "print x; string x;": "x: unknown-name: 'x' is declared further down: a name must be declared before it is used",
     "string x := x;": "x: unknown-name: 'x' is declared further down: a name must be declared before it is used",
     "{ string x; } print x;": "x: unknown-name: 'x' is not a name of this pattern",
-    "float x := 1;": "1: type: 'x' must be float, not integer; convert the integer with `.toFloat()`",
+    "integer n; float x := n;": "n: type: 'x' must be float, not integer; convert the integer with `.toFloat()`",
     "flaot x;": "flaot: unknown-type: unknown type 'flaot'; did you mean 'float'?",
     "Wrong x; x := 1; print x.y;": "Wrong: unknown-type: unknown type 'Wrong'",
     "float x := a.y; print x;": "y: unknown-field: 'A' has no field 'y'\n"
@@ -76,7 +76,7 @@ MISTAKES = {
     "p := 1.0;": "p: assignment: 'p' is a parameter of the query: it cannot be assigned to",
     "A.MAX := 1;": "A.MAX: assignment: a constant cannot be assigned to",
     "unset := new optional<A>;": "unset: assignment: 'unset' may be unset: it cannot be assigned to",
-    "a.x := 1;": "1: type: what is assigned must be float, not integer; convert the integer with `.toFloat()`",
+    "integer n; a.x := n;": "n: type: what is assigned must be float, not integer; convert the integer with `.toFloat()`",
     "a.y := 1;": "y: unknown-field: 'A' has no field 'y'",
     "a.counts[1] := 1;": "1: type: a key of this dictionary must be string, not integer; "
     "convert the integer with `.toString()`",
