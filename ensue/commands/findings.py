@@ -85,6 +85,7 @@ def _check_deployment(path: Path) -> list[EnsueError]:
     from querylang.compiler import compile_checked
     from querylang.parameters.instances import with_instances
     from spark_backend.errors import in_plain_words
+    from spark_backend.job.checks.lost_outputs import lost_outputs
     from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
     from spark_backend.job.checks.open_waits import open_waits
     from spark_backend.job.settings import load_deployment
@@ -97,10 +98,11 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         instances = with_instances(plan, deployment.parameters, is_check=True)
         refuse_name_conflicts(path, instances)
         with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
-    waits = [FileErrors(str(path), [(None, warning)]) for warning in open_waits(instances, deployment)]
+    told = [*open_waits(instances, deployment), *lost_outputs(instances, deployment)]
+    own = [FileErrors(str(path), [(None, warning)]) for warning in told]
     is_kept = deployment.forget_keys is None
     kept = [item for item in checked.warnings if is_kept and item.code == Mistake.KEPT_KEYS.code]
-    return [*waits, *kept]
+    return [*own, *kept]
 
 
 def _single(found: EnsueError) -> Sequence[EnsueError]:

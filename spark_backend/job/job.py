@@ -22,6 +22,7 @@ from spark_backend.early_start import EarlyStart
 from spark_backend.errors import in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
 from spark_backend.job.checkpoint_record import all_sources, read_record, write_record
+from spark_backend.job.checks.lost_outputs import lost_outputs
 from spark_backend.job.checks.open_waits import open_waits
 from spark_backend.job.file_sources.listed_sources import listed_sources
 from spark_backend.job.job_folder import JobFolder
@@ -271,9 +272,9 @@ class _Kind:
 def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
     """Start a run; its end unlocks the checkpoint."""
     session, deployment, program = job.session, job.checked.deployment, job.checked.program
-    if not kind.is_bounded:
-        for warning in open_waits(program.plan(), deployment):
-            warn(str(warning))
+    plan = program.plan()
+    for warning in (*lost_outputs(plan, deployment), *(() if kind.is_bounded else open_waits(plan, deployment))):
+        warn(warning)
     if kind.is_bounded:
         # the wall clock says nothing about input that is already there
         program = program.without_idle()

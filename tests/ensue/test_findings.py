@@ -123,3 +123,18 @@ def test_a_deployment_in_which_nothing_would_run_is_a_mistake(tmp_path: Path) ->
     (tmp_path / "q.query").write_text(PARAMETERS.format("float least;"))
     (error,) = found(tmp_path, DEPLOYMENT, "run.yaml")["errors"]
     assert error["message"] == "query 'Rising' has no instance; 'least' needs a value"
+
+
+PRINTS = """event A { integer n; }
+query Q { inputs { A() within 9.0; } find A as a { if a.n > 1 { print "x"; } while a.n > 2 { send a to "c"; break; } } }
+query Silent { inputs { A() within 9.0; } find A as a }
+"""
+
+
+@pytest.mark.parametrize("has_sink", [False, True])
+def test_outputs_that_nothing_keeps_are_told(tmp_path: Path, has_sink: bool) -> None:
+    (tmp_path / "q.query").write_text(PRINTS)
+    sinks = "sinks: {output: {format: json, path: output}, " if has_sink else "sinks: {"
+    report = found(tmp_path, DEPLOYMENT.replace("sinks: {", sinks), "run.yaml")
+    told = "query Q: without a sink `output` nothing keeps what it writes with `print`, `send`"
+    assert [item["message"] for item in report["warnings"]] == ([] if has_sink else [told])

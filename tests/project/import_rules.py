@@ -38,7 +38,7 @@ DOORS = {
     "spark_backend.operator": "job_clock spark_operator worker_functions",
     "spark_backend.sources": "file_stream files formats frames listing.input_planner listing.listed_source listing.manifests pushdown reading",
     "spark_backend.sinks": "bucket_results formats micro_batch path_names",
-    "spark_backend.job": "checks.name_conflicts checks.open_waits job reports settings source_orderings status yaml_document",
+    "spark_backend.job": "checks.name_conflicts checks.lost_outputs checks.open_waits job reports settings source_orderings status yaml_document",
     "spark_backend.frames": "bounded streaming verify",
     "ensue.rendering": "account data_frames explanation match_files replay_table status_text step_text summary text_table",
     "ensue.commands": "check compile_ahead explain fmt match output replay run status verify",
