@@ -43,6 +43,8 @@ class Timestamps:
 def parse_times(column: pa.Array) -> Timestamps:
     """Read a column of any type; cells that are not times in the years 1 to 9999 are bad."""
     times = _parsed(column)
+    if len(column) and times.micros.min() >= EARLIEST and times.micros.max() <= LATEST:
+        return times
     outside = (times.micros != NO_TIME) & ((times.micros < EARLIEST) | (times.micros > LATEST))
     if not outside.any():
         return times
@@ -101,6 +103,8 @@ _PER_UNIT = {"s": SECOND, "ms": 1_000, "us": 1}
 def _of_units(column: pa.Array) -> Timestamps:
     """Times that are integers in a unit; those of nanoseconds are rounded to microseconds."""
     kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "us" and not column.null_count:
+        return Timestamps(column.view(pa.int64()).to_numpy(), np.zeros(len(column), np.bool_))
     valid = _valid(column)
     whole = pc.cast(column, pa.int32() if kind.bit_width == 32 else pa.int64())
     values = pc.fill_null(pc.cast(whole, pa.int64()), 0).to_numpy(zero_copy_only=False)

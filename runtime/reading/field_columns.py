@@ -95,6 +95,8 @@ def _read_field(
     if field.name not in raw.names:
         return pa.nulls(len(raw), arrow_type(field.type, plan))
     converted = convert(raw.column(field.name), field.type, any(is_time for _, _, is_time in uses), plan)
+    if converted.bad is None and not raw.nested.get(field.name) and kinds.are_all_of([index for index, _, _ in uses]):
+        return converted.values
     owners = kinds.is_one_of([index for index, _, _ in uses], plan)
     if kinds.written:
         owners[list(kinds.written)] = False

@@ -41,12 +41,14 @@ class RowKinds:
     text: by row: a control event, the name of an unknown type, or None; None = no row has a text
     written: by row, ascending: the event, if the cell is an event of the plan written as text
     present: the event types, with their indexes, that have rows whose fields are in columns
+    is_plain: every row is one of those
     """
 
     kinds: NDArray[np.int16]
     text: NDArray[np.object_] | None
     written: Mapping[int, Event]
     present: Sequence[tuple[int, EventType]]
+    is_plain: bool = False
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -57,6 +59,10 @@ class RowKinds:
         is_one = np.zeros(len(plan.events) - min(RecordKind), np.bool_)
         is_one[list(indexes)] = True
         return is_one[self.kinds]
+
+    def are_all_of(self, indexes: Collection[int]) -> bool:
+        """Whether all rows are events of these types, by index, with their fields in columns."""
+        return self.is_plain and all(index in indexes for index, _ in self.present)
 
     def is_event_of(self, names: Collection[str], plan: Plan) -> NDArray[np.bool_]:
         """By row: whether it is an event of one of these types, given by name."""
@@ -73,7 +79,7 @@ def read_kinds(raw: RawTable, plan: Plan, column: str | None, refusals: Refusals
         index = _only_event(raw, plan)
         # A schema tells which columns there are, also without rows.
         present = [(index, plan.events[index])] if len(raw) or raw.declared else []
-        return RowKinds(np.full(len(raw), index, np.int16), None, {}, present)
+        return RowKinds(np.full(len(raw), index, np.int16), None, {}, present, is_plain=True)
     return _of_column(raw.columns.column(column).combine_chunks(), plan, refusals)
 
 
@@ -124,7 +130,8 @@ def _of_column(column: pa.Array, plan: Plan, refusals: Refusals) -> RowKinds:
         elif meaning.written is not None:
             written[row] = meaning.written
     in_columns = np.delete(kinds, list(written)) if written else kinds
-    return RowKinds(kinds, texts, written, _present(in_columns, plan))
+    is_plain = not written and bool(len(kinds)) and int(kinds.min()) >= 0
+    return RowKinds(kinds, texts, written, _present(in_columns, plan), is_plain)
 
 
 _AS_READ = pa.dictionary(pa.int32(), pa.string())

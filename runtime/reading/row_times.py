@@ -45,8 +45,7 @@ def read_times(
     may_last = kinds.is_event_of(lasting, plan)
     declared = np.full(len(raw), NO_TIME)
     if roles.source_time is not None:
-        every_row = np.ones(len(raw), np.bool_)
-        declared = _filled(declared, raw, roles.source_time, every_row, plan, kinds, refusals)
+        declared = _filled(declared, raw, roles.source_time, None, plan, kinds, refusals)
     if roles.start is not None:
         declared = _filled(declared, raw, roles.start, may_last, plan, kinds, refusals)
     source = _own_times(declared, plan, kinds, fields)
@@ -62,17 +61,19 @@ def _filled(
     micros: NDArray[np.int64],
     raw: RawTable,
     name: str,
-    rows: NDArray[np.bool_],
+    rows: NDArray[np.bool_] | None,
     plan: Plan,
     kinds: RowKinds,
     refusals: Refusals,
 ) -> NDArray[np.int64]:
-    """The times with those that are missing on `rows` taken from a column.
+    """The times with those that are missing on `rows` taken from a column; None = no time is known.
 
     A cell that is not a time refuses its row, unless the column is also a field of the row's event.
     """
     times = parse_times(raw.column(name))
-    is_missing = rows & (micros == NO_TIME)
+    if rows is None and not times.bad.any():
+        return times.micros
+    is_missing = np.ones(len(raw), np.bool_) if rows is None else rows & (micros == NO_TIME)
     for row in np.flatnonzero(times.bad & is_missing).tolist():
         kind = kinds.kinds[row]
         if kind < 0 or all(field.name != name for field in plan.events[kind].fields):
@@ -82,8 +83,9 @@ def _filled(
 
 def _own_times(declared: NDArray[np.int64], plan: Plan, kinds: RowKinds, fields: FieldColumns) -> NDArray[np.int64]:
     """Source times, from the events' own fields where some query reads them there."""
-    times = declared.copy()
-    for name, source in plan.time_sources():
+    sources = list(plan.time_sources())
+    times = declared.copy() if sources else declared
+    for name, source in sources:
         rows = kinds.kinds == event_index(plan, name)
         if rows.any():
             own = microseconds(as_array(source, pa.table(dict(fields)), plan, plan.event(name)))
