@@ -27,6 +27,7 @@ def matches_in_order(
     members: Integers,
     definitive: Integers,
     records: Integers,
+    times: Integers,
     source_times: Integers,
     arrivals: Integers,
     keys: Sequence[pa.Array],
@@ -37,7 +38,7 @@ def matches_in_order(
     latest, members: positions, as in `runtime.matching.interface.Found`
     definitive: by match, µs
     records: by new record, its number in the call
-    source_times, arrivals: by row, µs
+    times, source_times, arrivals: by row, µs
     keys: by row, the key columns
     numbers: by row, its number among all records; empty = the row's own
     """
@@ -47,46 +48,49 @@ def matches_in_order(
         emitted, record, time, latest, lambda matches: taken(keys, latest_rows[matches].astype(np.int64))
     )
     rows = _rows_of(released, members, order)
-    numbered = rows if not len(numbers) else [_numbered(term, numbers) for term in rows]
-    latest_rows = latest_rows.take(order)
+    is_last = len(rows) > 0 and np.array_equal(members[:, -1], latest)
+    last: Integers = rows[-1] if is_last else latest_rows.take(order).astype(np.int64)
+    numbered = _numbered(rows, numbers) if len(numbers) else rows
     matched = Matched(
-        latest=numbers.take(latest_rows) if len(numbers) else latest_rows.astype(np.int64),
-        members=_by_term(numbered, len(order)),
+        latest=numbers.take(last) if len(numbers) else last,
+        members=numbered.T,
         time=time.take(order),
         definitive=definitive.take(order),
         emitted=emitted.take(order),
         waited=released.waited.take(latest).take(order),
         step=call_numbers(record.take(order), records),
         rank=latest.take(order),
-        times=_by_term([released.time.take(term).take(order) for term in members.T], len(order)),
-        source_times=_by_term([source_times.take(term) for term in rows], len(order)),
-        arrivals=_by_term([arrivals.take(term) for term in rows], len(order)),
+        times=_of_rows(times, rows),
+        source_times=_of_rows(source_times, rows),
+        arrivals=_of_rows(arrivals, rows),
         reasons=np.empty((len(order), 0), np.int8),
     )
     return matched, order
 
 
-def _rows_of(released: Released, members: Integers, order: Integers) -> list[Integers]:
-    """By term the rows of the members, in order; -1 = unset."""
-    rows = []
-    for term in members.T:
-        found = released.order.take(term)
-        if len(term) and term.min() < 0:
-            found[term < 0] = -1
-        rows.append(found.take(order).astype(np.int64))
+def _rows_of(released: Released, members: Integers, order: Integers) -> Integers:
+    """By (term, match) the rows of the members, in order; -1 = unset."""
+    rows = np.empty((members.shape[1], len(order)), np.int64)
+    for term, positions in enumerate(members.T):
+        found = released.order.take(positions)
+        if len(positions) and positions.min() < 0:
+            found[positions < 0] = -1
+        rows[term] = found.take(order)
     return rows
 
 
 def _numbered(rows: Integers, numbers: Integers) -> Integers:
-    found = numbers.take(rows)
-    if len(rows) and rows.min() < 0:
+    """The same with the numbers that rows have among all records."""
+    found = np.take(numbers, rows)
+    if rows.size and rows.min() < 0:
         found[rows < 0] = -1
     return found
 
 
-def _by_term(columns: Sequence[Integers], count: int) -> Integers:
-    """The columns as (match, term); those of a term are neighbours in memory."""
-    return np.array(columns, np.int64).reshape(len(columns), count).T
+def _of_rows(values: Integers, rows: Integers) -> Integers:
+    """By (match, term) the values of rows; those of a term are neighbours in memory."""
+    taken_values: Integers = np.take(values, rows)
+    return taken_values.T
 
 
 def call_numbers(record: Integers, records: Integers) -> Integers:

@@ -186,6 +186,7 @@ class QueryRunner:
             found.members[: len(latest)],
             definitive,
             records,
+            carry.admitted.times,
             rows.table.column("_source_time").to_numpy(),
             rows.table.column("_arrival").to_numpy(),
             rows.keys,

@@ -31,3 +31,12 @@ def test_matches_of_one_step_and_key_are_ordered_by_time_and_then_by_candidate()
 
 def test_matches_in_order_stay() -> None:
     assert order([1, 2, 3, 4, 5, 6], [0] * 6) == [0, 1, 2, 3, 4, 5]
+
+
+def test_matches_of_coarse_moments_are_ordered_by_step() -> None:
+    count = 40_000
+    random = np.random.default_rng(7)
+    emitted, step = random.integers(0, 9, count), random.permutation(count)
+    none = np.zeros(count, np.int64)
+    found = match_order(emitted, step, none, none, lambda _: [])
+    assert found.tolist() == np.lexsort((step, emitted)).tolist()
