@@ -22,6 +22,7 @@ from runtime.columns.expressions import as_array
 from runtime.columns.keys import key_columns, key_sources, substream_columns
 from runtime.columns.timestamps import microseconds
 from runtime.instants import NO_TIME
+from runtime.interpreter.context import event_numbers
 from runtime.policies.per_input import clock_inputs, is_by_substream, is_clocked, uses_source_time
 
 _BY_KIND = {kind: Outcome[kind.name] for kind in RecordKind}
@@ -56,7 +57,7 @@ class Selector:
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
-        numbers = {event.name: number for number, event in enumerate(plan.events)}
+        numbers = event_numbers(plan)
         self._time_from = [(numbers[event], source) for event, source in query.time_sources()]
         self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
         # by kind of record; kinds that are not events are negative, and index from the end
@@ -69,8 +70,20 @@ class Selector:
         self._exports = np.zeros(kinds, np.bool_)
         for other, meaning in _BY_KIND.items():
             self._outcome[other] = meaning
-        for kind, event in enumerate(plan.events):
-            self._add_role(kind, event.name)
+        for event in self._event_types():
+            if event in numbers:
+                self._add_role(numbers[event], event)
+
+    def _event_types(self) -> set[str]:
+        """Those that have a role: a plan may have ten thousand others."""
+        found = set(key_sources(self._query))
+        for item in self._query.inputs:
+            found.add(item.event)
+            if item.policy is not None and item.policy.imports is not None:
+                found.add(item.policy.imports)
+            if item.heartbeat is not None:
+                found.add(item.heartbeat.event)
+        return found
 
     def _add_role(self, kind: int, event: str) -> None:
         for index, item in enumerate(self._query.inputs):

@@ -21,6 +21,7 @@ from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array
 from runtime.compiled import kernel
+from runtime.interpreter.context import event_numbers
 
 NEAR = 8
 """Integer keys are numbered by a lookup table if it has at most so many entries per record."""
@@ -48,13 +49,12 @@ def key_identity(query: QueryPlan) -> list[list[Any]]:
 
 def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: QueryPlan) -> list[pa.Array]:
     """One column per key of the query; null on records without the key."""
-    sources = key_sources(query)
+    sources, numbers = key_sources(query), event_numbers(plan)
     columns = []
     for position, key in enumerate(query.keys):
         wanted: dict[Expression, list[int]] = {}
-        for kind, event in enumerate(plan.events):
-            if event.name in sources:
-                wanted.setdefault(sources[event.name][position], []).append(kind)
+        for kind in sorted(numbers[event] for event in sources if event in numbers):
+            wanted.setdefault(sources[plan.events[kind].name][position], []).append(kind)
         columns.append(_coalesce(table, kinds, plan, wanted, arrow_type(key.type, plan)))
     return columns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from querylang.plan.expression import Aggregate
 from querylang.plan.model import Action, EventType, Plan, QueryPlan
@@ -24,12 +24,11 @@ class PlanWorld:
     """The `World` of a plan, with the actions of one of its queries."""
 
     def __init__(self, plan: Plan, query: QueryPlan | None = None) -> None:
-        self._events = {event.name: event for event in plan.events}
-        self._actions: dict[tuple[str | None, str], Action] = {
-            (event.name, action.name): action for event in plan.events for action in event.actions
-        }
-        if query is not None:
-            self._actions |= {(None, action.name): action for action in query.actions}
+        known = _known(plan.events)
+        self._events, actions = known.types, known.actions
+        self._actions = (
+            actions if query is None else actions | {(None, action.name): action for action in query.actions}
+        )
 
     def event_type(self, name: str) -> EventType:
         """The event type of that name; KeyError if the plan has none."""
@@ -38,6 +37,36 @@ class PlanWorld:
     def action(self, event: str | None, name: str) -> Action:
         """An action of an event type, or (None) of the query; KeyError if there is none."""
         return self._actions[event, name]
+
+
+class _Known(NamedTuple):
+    events: tuple[EventType, ...]
+    types: dict[str, EventType]
+    actions: dict[tuple[str | None, str], Action]
+    numbers: dict[str, int]
+
+
+_KNOWN: dict[int, _Known] = {}
+"""By the identity of a plan's event types: they are asked for many times per batch."""
+
+_MOST_KNOWN = 64
+
+
+def _known(events: tuple[EventType, ...]) -> _Known:
+    known = _KNOWN.get(id(events))
+    if known is None or known.events is not events:
+        types = {event.name: event for event in events}
+        actions = {(event.name, action.name): action for event in events for action in event.actions}
+        known = _Known(events, types, actions, {event.name: number for number, event in enumerate(events)})
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[id(events)] = known
+    return known
+
+
+def event_numbers(plan: Plan) -> Mapping[str, int]:
+    """The places of the plan's event types, by name."""
+    return _known(plan.events).numbers
 
 
 EMPTY_WORLD: World = PlanWorld(Plan((), ()))
