@@ -21,6 +21,7 @@ from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.timestamps import parse_time
 from runtime.engine.engine import Engine
+from runtime.matching.choose import slow_queries
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import parse_orderings
 from runtime.replay.loading import files_to_read, plan_for_files
@@ -43,6 +44,7 @@ class Written:
     ledger: the accounts
     warnings: what is suspicious in the tables, a line each
     idle: queries without an instance
+    slow: queries that run on the reference matcher, a line each
     """
 
     rows: int = 0
@@ -53,6 +55,7 @@ class Written:
     ledger: pa.Table | None = None
     warnings: Sequence[str] = ()
     idle: Sequence[QueryPlan] = ()
+    slow: Sequence[str] = ()
 
     def add(self, results: Results, most: int) -> None:
         """Counts the results of a call; keeps the text of at most so many unreadable rows."""
@@ -98,7 +101,7 @@ def replay_to_file(
         with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
             written = run.with_pieces(lambda reading: reading.pieces_by_runs(Path(folder)))
     compile_for_next_time()
-    written.idle = idle_queries(template, plan)
+    written.idle, written.slow = idle_queries(template, plan), slow_queries(plan)
     return written
 
 

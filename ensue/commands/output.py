@@ -65,3 +65,9 @@ def print_idle_queries(queries: Iterable[QueryPlan]) -> None:
 
     for query in queries:
         print_error(one_line(missing(query)))
+
+
+def print_slow_queries(queries: Iterable[str]) -> None:
+    """Which queries run on the reference matcher."""
+    for line in queries:
+        print_error(one_line(line))

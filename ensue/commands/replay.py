@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
-from ensue.commands.output import print_error, print_idle_queries, print_json, print_text, print_warnings
+from ensue.commands.output import (
+    print_error,
+    print_idle_queries,
+    print_json,
+    print_slow_queries,
+    print_text,
+    print_warnings,
+)
 from ensue.commands.replay_out import replay_to
 from ensue.data_options import DataOptions
 
@@ -59,9 +66,11 @@ def replay(
         replay_to(file, events, data, out, until=until, flush=not no_flush, as_json=as_json)
         return
     from ensue import embedded
+    from runtime.matching.choose import slow_queries
 
     result = embedded.replay(file, events, data, until=until, flush=not no_flush)
     print_warnings(result)
+    print_slow_queries(slow_queries(result.plan))
     if as_json:
         print_json(_as_one_object(result))
     elif format_ is Format.TABLE:

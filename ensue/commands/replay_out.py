@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ensue.commands.output import print_error, print_idle_queries, print_json, print_line, print_text, print_warnings
+from ensue.commands.output import (
+    print_error,
+    print_idle_queries,
+    print_json,
+    print_line,
+    print_slow_queries,
+    print_text,
+    print_warnings,
+)
 from ensue.data_options import DataOptions
 from ensue.table_paths import table_paths
 
@@ -35,6 +43,7 @@ def replay_to(
     finally:
         line.close()
     print_warnings(written)
+    print_slow_queries(written.slow)
     if as_json:
         ledger = [] if written.ledger is None else written.ledger.to_pylist()
         print_json({"matches": written.matches, "path": str(out), "rows": written.rows, "ledger": ledger})

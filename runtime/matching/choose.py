@@ -35,6 +35,16 @@ def why_not_kernel(query: QueryPlan) -> str | None:
     return None
 
 
+def slow_queries(plan: Plan) -> list[str]:
+    """A line for each query of the plan that runs on the reference matcher; instances share it."""
+    reasons = {query.name: why_not_kernel(query) for query in plan.queries}
+    return [
+        f"query '{name}' runs on the reference matcher, several times slower than the kernel: {reason}"
+        for name, reason in reasons.items()
+        if reason is not None
+    ]
+
+
 def why_enumerated(query: QueryPlan) -> str | None:
     """Why the candidates of a `find every` are enumerated for each match; None if they are not."""
     if query.every is None:

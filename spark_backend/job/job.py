@@ -246,6 +246,14 @@ def _warn_of_single_tasks(plan: Plan) -> None:
             warn(f"query {query.title}: {order}, runs as one task")
 
 
+def _warn_of_slow_queries(plan: Plan) -> None:
+    """Say which queries run on the reference matcher, while Spark plans the first micro-batch."""
+    from runtime.matching.choose import slow_queries
+
+    for line in slow_queries(plan):
+        warn(line)
+
+
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """How a job runs.
@@ -295,4 +303,6 @@ def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
     reporter = Reporter()
     sources = [source.name for source in deployment.sources]
     batches = BatchWriter(program, deployment.sinks, sources, identity, job.folder, rows, report, reporter)
-    return Handle(job, writer.foreachBatch(batches.write).start(), run_settings, reporter, rows)
+    handle = Handle(job, writer.foreachBatch(batches.write).start(), run_settings, reporter, rows)
+    _warn_of_slow_queries(program.plan())
+    return handle

@@ -6,15 +6,14 @@ import math
 import random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import querylang
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.instants import NO_TIME
 from runtime.matching.choose import why_enumerated
+from tests.support.random_columns import random_events
 
 SEEDS = range(40)
 AGGREGATES = (
@@ -56,31 +55,6 @@ def random_query(chooser: random.Random) -> str:
     event A {{ {fields} }} event B {{ {fields} }}
     query Q {{ inputs {{ A() key k {window}; B() key k within 3 seconds; }} find every {pattern} {chooser.choice(WHERE)} {selects} }}
     """
-
-
-def random_events(chooser: random.Random, count: int, floats: tuple[float, ...]) -> pa.Table:
-    """Events of two types and two keys, with missing values; many are at the same time."""
-    seconds, times = 0, []
-    for _ in range(count):
-        seconds += chooser.choice((0, 0, 1, 1, 3))
-        times.append(seconds * 1_000_000)
-    missing = [chooser.randrange(5) == 0 for _ in range(count)]
-    integers = {name: [chooser.randrange(most) for _ in range(count)] for name, most in (("k", 2), ("v", 5), ("n", 9))}
-    return pa.table(
-        {
-            "_kind": pa.array([chooser.choice((0, 0, 1)) for _ in range(count)], pa.int16()),
-            "_arrival": pa.array(times),
-            "_source": pa.array(["t"] * count).dictionary_encode(),
-            "_partition": pa.array([0] * count, pa.int64()),
-            "_place": pa.array([0] * count, pa.int64()),
-            "_offset": pa.array(range(count)),
-            "_source_time": pa.array([NO_TIME] * count),
-            "k:integer": pa.array(integers["k"], pa.int64()),
-            "v:integer": pa.array(integers["v"], pa.int64()),
-            "n:integer": pa.array(integers["n"], pa.int64(), mask=np.array(missing)),
-            "f:float": pa.array([chooser.choice(floats) for _ in range(count)], pa.float64()),
-        }
-    )
 
 
 def found(text: str, table: pa.Table, matcher: str, cuts: list[int]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,8 @@ class Reader:
     def read(self, events: Ordered) -> tuple[LoadedProgram, NDArray[np.int32]]:
         """The program with its operands, and by (`without`, position) its events before that."""
         program, table = self._program, self._with_keys(events.table)
-        constants = program.integer_constants
         columns = [self._column(item, table) for item in program.integer_operands]
-        if program.strings or any(item.expression.type == Type.STRING for item in program.integer_operands):
-            columns, constants = _ranked(columns, program.strings, constants)
+        columns, constants = _ranked(program, columns)
         integers = self._operands(program.integer_operands, columns, events, np.int64)
         columns = [self._column(item, table) for item in program.float_operands]
         floats = self._operands(program.float_operands, columns, events, np.float64)
@@ -178,28 +177,40 @@ def _count(
     into[len(row)] = count
 
 
-def _ranked(
-    columns: Sequence[Column], strings: Sequence[tuple[int, str]], constants: Integers
-) -> tuple[list[Column], Integers]:
-    """Replaces strings by their rank among all strings of these columns and constants.
+def _ranked(program: KernelProgram, columns: Sequence[Column]) -> tuple[list[Column], Integers]:
+    """The columns of integer operands and the constants, with ranks in place of texts and decimals.
 
-    The order is that of code points. Ranks compare as the strings do, so the program compares
-    integers only.
+    A rank is that among all values of its type in these columns and constants, so ranks compare as
+    the values do, and the program compares integers only. The order of texts is that of code
+    points.
     """
-    texts = [index for index, column in enumerate(columns) if isinstance(column.values, pa.StringArray)]
-    parts = [columns[index].values for index in texts]
-    parts.append(pa.array([value for _, value in strings], pa.string()))
-    # One dictionary for all of them, so that equal strings have equal ranks in every column.
+    result, constants = list(columns), program.integer_constants.copy()
+    for type_, ranks_of in ((Type.STRING, _ranks_of_texts), (Type.DECIMAL, _ranks_of_decimals)):
+        kind = str if type_ == Type.STRING else Decimal
+        used = [index for index, item in enumerate(program.integer_operands) if item.expression.type == type_]
+        own = [(index, value) for index, value in program.ranked if isinstance(value, kind)]
+        if used or own:
+            # The ranks come back in the order of the parts: those of the columns first.
+            *ranks, last = ranks_of([columns[index].values for index in used], [value for _, value in own])
+            for index, values in zip(used, ranks, strict=True):
+                result[index] = Column(values, columns[index].valid)
+            constants[[index for index, _ in own]] = last
+    return result, constants
+
+
+def _ranks_of_texts(columns: Sequence[pa.Array], constants: Sequence[Any]) -> list[Integers]:
+    # One dictionary for all of them, so that equal texts have equal ranks in every column.
+    parts = [*columns, pa.array(constants, pa.string())]
     encoded = pa.concat_arrays(parts).dictionary_encode()
     rank = np.empty(len(encoded.dictionary), np.int64)
     rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
     ranks = rank[encoded.indices.fill_null(0).to_numpy()] if len(rank) else np.zeros(len(encoded), np.int64)
-    # The ranks come back in the order of the parts: those of the columns first, then the constants.
-    result, at = list(columns), 0
-    for index, part in zip(texts, parts, strict=False):
-        result[index] = Column(ranks[at : at + len(part)], columns[index].valid)
-        at += len(part)
-    constants = constants.copy()
-    for offset, (index, _) in enumerate(strings):
-        constants[index] = ranks[at + offset]
-    return result, constants
+    return np.split(ranks, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _ranks_of_decimals(columns: Sequence[Sequence[Any]], constants: Sequence[Any]) -> list[Integers]:
+    # Rows without a value have any rank, as it is never read.
+    parts = [*columns, constants]
+    values = {value for part in parts for value in part if isinstance(value, Decimal)}
+    rank = {value: place for place, value in enumerate(sorted(values))}
+    return [np.array([rank.get(value, 0) for value in part], np.int64) for part in parts]

@@ -154,7 +154,7 @@ def _argument(compiled: CompiledQuery, names: Names, at: int, operation: Operati
     if operation is Operation.CONSTANT_F:
         return literal_text(float(program.float_constants[first]))
     if operation is Operation.CONSTANT_I:
-        text = dict(program.strings).get(first)
+        text = dict(program.ranked).get(first)
         return str(program.integer_constants[first]) if text is None else f"rank of {literal_text(text)}"
     return f"to {at + first + 1}" if operation in _SKIPS else ""
 

@@ -38,6 +38,11 @@ from querylang.plan.value_types import SCALARS
 STACK = 64
 """The most values on a program's stacks."""
 
+RANKED = (Type.STRING, Type.DECIMAL)
+"""Types whose values are only compared: a rank among all values stands for each."""
+
+_STACKED = (*SCALARS, Type.DECIMAL)
+
 
 class NotForKernel(Exception):
     """Why a condition needs the reference matcher."""
@@ -108,8 +113,8 @@ class KernelProgram:
     ends: program p is `code[ends[p]:ends[p + 1]]`
     integer_constants, float_constants: what CONSTANT_I and CONSTANT_F push
     integer_operands, float_operands: what PUSH_I and PUSH_F push, numbered apart
-    strings: constants that are strings, each with its index in `integer_constants`, where its rank
-        goes
+    ranked: constants that are strings or decimals, each with its index in `integer_constants`,
+        where its rank goes
     """
 
     code: NDArray[np.int32]
@@ -118,7 +123,7 @@ class KernelProgram:
     float_constants: NDArray[np.float64]
     integer_operands: tuple[Operand, ...]
     float_operands: tuple[Operand, ...]
-    strings: tuple[tuple[int, str], ...]
+    ranked: tuple[tuple[int, str | Decimal], ...]
 
 
 def instructions(program: KernelProgram, number: int) -> list[tuple[Operation, int, int]]:
@@ -166,7 +171,7 @@ class _Builder:
     float_constants: list[float] = field(default_factory=list)
     integer_operands: list[Operand] = field(default_factory=list)
     float_operands: list[Operand] = field(default_factory=list)
-    strings: list[tuple[int, str]] = field(default_factory=list)
+    ranked: list[tuple[int, str | Decimal]] = field(default_factory=list)
     operand_numbers: dict[tuple[Expression, str | None], int] = field(default_factory=dict)
     events: tuple[str, ...] = ()
 
@@ -193,7 +198,7 @@ def build_program(parts: Sequence[tuple[Expression, Sequence[str]]]) -> KernelPr
         float_constants=np.array(builder.float_constants or [0.0], np.float64),
         integer_operands=tuple(builder.integer_operands),
         float_operands=tuple(builder.float_operands),
-        strings=tuple(builder.strings),
+        ranked=tuple(builder.ranked),
     )
 
 
@@ -210,8 +215,7 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
     match expression:
         case Unary(type=Type.INTEGER, operator="not") | Binary(type=Type.INTEGER, operator="and" | "or" | "xor"):
             raise NotForKernel("the bits of integers over several events")
-        case Literal(type=type_, value=value) if type_.is_scalar:
-            assert not isinstance(value, Decimal), "decimals are not scalars"
+        case Literal(type=type_, value=value) if type_ in _STACKED:
             _constant(builder, type_, value)
         case Unary(operator=operator, operand=operand) if operand.type in SCALARS:
             _emit(builder, operand, room)
@@ -219,7 +223,7 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
             builder.add(Operation.NOT if operator == "not" else Operation[f"NEGATE_{suffix}"])
         case Binary(operator="and" | "or"):
             _short_circuit(builder, expression, room)
-        case Binary(left=left) if left.type in SCALARS:
+        case Binary(left=left) if left.type in _STACKED:
             _binary(builder, expression, room)
         case Call(method="toFloat" | "toInteger", receiver=receiver) if receiver.type in (Type.INTEGER, Type.FLOAT):
             _emit(builder, receiver, room)
@@ -243,7 +247,7 @@ def _suffix(type_: Type | None) -> str:
 
 
 def _operand(builder: _Builder, expression: Expression, term: int) -> None:
-    if expression.type not in SCALARS:
+    if expression.type not in _STACKED:
         raise NotForKernel(f"a value of type {expression.type} in a condition")
     floating = expression.type == Type.FLOAT
     operands = builder.float_operands if floating else builder.integer_operands
@@ -259,15 +263,16 @@ def _operand(builder: _Builder, expression: Expression, term: int) -> None:
     builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, number, term)
 
 
-def _constant(builder: _Builder, type_: Type, value: bool | float | str) -> None:
+def _constant(builder: _Builder, type_: Type, value: bool | float | str | Decimal) -> None:
     if type_ == Type.FLOAT:
         builder.float_constants.append(float(value))
         builder.add(Operation.CONSTANT_F, len(builder.float_constants) - 1)
         return
-    # A string's rank is known per batch only: `runtime.matching.kernel.columns` fills it in.
-    if isinstance(value, str):
-        builder.strings.append((len(builder.integer_constants), value))
-    builder.integer_constants.append(0 if isinstance(value, str) else int(value))
+    # A rank is known per batch only: `runtime.matching.kernel.columns` fills it in.
+    is_ranked = isinstance(value, str | Decimal)
+    if isinstance(value, str | Decimal):
+        builder.ranked.append((len(builder.integer_constants), value))
+    builder.integer_constants.append(0 if is_ranked else int(value))
     builder.add(Operation.CONSTANT_I, len(builder.integer_constants) - 1)
 
 
@@ -284,8 +289,11 @@ def _short_circuit(builder: _Builder, expression: Binary, room: int) -> None:
 
 def _binary(builder: _Builder, expression: Binary, room: int) -> None:
     operator, type_ = expression.operator, expression.left.type
-    if type_ == Type.STRING and (operator == "+" or not _ranked(expression.left) or not _ranked(expression.right)):
-        raise NotForKernel("text put together from several events in a condition")
+    if type_ in RANKED and not (
+        _is_ranked(expression.left) and _is_ranked(expression.right) and operator in _COMPARISON
+    ):
+        text = "text put together" if type_ == Type.STRING else "decimals calculated"
+        raise NotForKernel(f"{text} from several events in a condition")
     # There is no "greater": the sides are swapped. Their order does not matter, as neither has an
     # effect.
     swapped = operator in (">", ">=")
@@ -299,8 +307,8 @@ def _binary(builder: _Builder, expression: Binary, room: int) -> None:
     builder.add(Operation[f"{name}_{_suffix(type_)}"])
 
 
-def _ranked(expression: Expression) -> bool:
-    """Whether a string is a column or a constant, so that its rank can represent it."""
+def _is_ranked(expression: Expression) -> bool:
+    """Whether a value is a column or a constant, so that its rank can represent it."""
     terms = terms_of(expression)
     return len(terms) == 1 or isinstance(expression, Literal) or _is_about_keys(expression, terms)
 
