@@ -56,7 +56,9 @@ def _known(events: tuple[EventType, ...]) -> _Known:
     known = _KNOWN.get(id(events))
     if known is None or known.events is not events:
         types = {event.name: event for event in events}
-        actions = {(event.name, action.name): action for event in events for action in event.actions}
+        actions: dict[tuple[str | None, str], Action] = {
+            (event.name, action.name): action for event in events for action in event.actions
+        }
         known = _Known(events, types, actions, {event.name: number for number, event in enumerate(events)})
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
