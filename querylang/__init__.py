@@ -12,7 +12,8 @@ from querylang.checker.checked import Checked
 from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
 from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
 from querylang.parameters.binding import InstanceError, bind, instances_of
-from querylang.plan.describe import describe, describe_plan, to_dot
+from querylang.plan.describe import describe, describe_plan
+from querylang.plan.graph import to_dot
 from querylang.plan.value_types import Type
 from querylang.source import Source, Span
 

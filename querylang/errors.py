@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache
 from heapq import nlargest
-from itertools import pairwise
+from itertools import islice, pairwise
+from pathlib import Path
 
+from querylang.paths import can_be, is_folder
 from querylang.printable import one_line
 from querylang.source import Span
 
@@ -103,6 +105,7 @@ class Mistake(Enum):
     UNKNOWN_HERE = "unknown-name", "unknown name '{name}'"
     UNKNOWN_UNIT = "unknown-unit", "unknown unit of time '{name}'"
     UNKNOWN_METHOD = "unknown-method", "{type} has no method '{name}'"
+    TIME_FORMAT = "time-format", "{problem}"
     UNKNOWN_CONSTANT = "unknown-name", "{type} has no constant '{name}'"
     UNKNOWN_ANNOTATION = "unknown-annotation", "unknown annotation '@{name}'"
     UNKNOWN_TYPE = "unknown-type", "unknown type '{name}'"
@@ -155,8 +158,40 @@ class Mistake(Enum):
     PARAMETER_TYPE = "parameter-type", "a parameter is integer, float, decimal, string or boolean, not {type}"
 
     # patterns
-    WAIT_PLACE = "wait-place", "a `wait` must be first or last in a pattern"
-    WAIT_JOINED = "wait-place", "a `wait` cannot be part of `{operator}`: it is joined to the whole pattern by `->`"
+    REPEAT_NEVER = "repeat", "`{text}` takes no event: a repeat takes at least one; `?` and `*` may take none"
+    REPEAT_BOUNDS = "repeat", "`{text}`: the first number must not be greater than the second"
+    REPEAT_INSIDE = (
+        "repeat",
+        "a repeated group is made of single events joined by `->`: {found} cannot be repeated as a part of it",
+    )
+    REPEAT_EVERY = "repeat", "`find every` cannot be used with repeats: use `find`, or a pattern without them"
+    TWO_RUNS = (
+        "repeat",
+        "a condition may be about each event of one run or group, not of {names}: use a fold, as in {hint}",
+    )
+    FOLD_NO_RUN = "fold", "`{name}(...)` takes the events of a repeated name, and none is named here"
+    FOLD_TWO_RUNS = "fold", "`{name}(...)` takes the events of one run, or of one repeated group, not of {names}"
+    FOLD_NESTED = "fold", "`{name}(...)` cannot be inside of another one"
+    FOLD_NAME = "fold", "`{name}(...)` takes the name of a run"
+    PREV_PLACE = "prev", "`prev(...)` can only be used in a `where`, and not inside of a fold"
+    PREV_ALONE = "prev", "`prev(...)` needs a field or `getTime()`: `prev(a).field`"
+    PREV_NAME = "prev", "`prev(...)` takes one name of the pattern"
+    PREV_TYPES = (
+        "prev",
+        "every event that can be before needs the field '{name}', with one type: {found}",
+    )
+    EMPTY_PATTERN = "repeat", "this pattern may be empty: at least one of its steps must take an event"
+    EMPTY_SIDE = (
+        "repeat",
+        "this side of the `or` may be empty: it must take an event",
+    )
+    WAIT_PLACE = "wait-place", "a `wait` cannot be first or last in brackets: it is before, between or after steps"
+    WAIT_ROW = "wait-place", "this `wait` comes directly after another: write one, with the sum of their times"
+    WAIT_EMPTY = "wait-place", "a `wait` cannot be beside a step that may be empty"
+    NEXT_TO_WAIT = "wait-place", "nothing comes directly before or after a `wait`: write `->` in place of `=>`"
+    WAIT_JOINED = "wait-place", "a `wait` cannot be part of `{operator}`: it is joined to steps by `->`"
+    WAIT_REPEAT = "wait-repeat", "a `wait` repeats as `{{1,n}}`, with n from 1 to {most}"
+    WAIT_REPEAT_PLACE = "wait-repeat", "only a `wait` at the end of the pattern repeats"
     NO_EVENT = "wait-place", "this pattern is only a `wait`: it needs an event"
     WITHOUT_NAME = "name-place", "'{name}' is a name of a `without`: only its own `where` may use it"
     WAIT_NAME = "name-place", "'{name}' is a `wait`, a point in time: only `between` may use it"
@@ -177,6 +212,12 @@ class Mistake(Enum):
     BOTH_SIDES = "or-sides", "'{name}' and '{other}' are on different sides of an `or`: write a `where` for each side"
     EVERY_ALONE = "every", "`find every` needs a `select` or a `having`"
     EVERY_MISSING = "every", "`{clause}` needs `find every`"
+    SELECT_IS_COLUMN = "select-name", "'{name}' is a column that every match has: this `select` needs another name"
+    SKIP_TWICE = "skip", "this pattern already has an `after match skip`"
+    SKIP_PLACE = "skip", "`after match skip` must be the last clause, behind conditions and `select`"
+    SKIP_EVERY = "skip", "a `find every` has no `after match skip`: it looks at all candidates together"
+    SKIP_WAIT = "skip", "a pattern that ends with a `wait` has no `after match skip`: its matches are found later"
+    SKIP_UNSET = "skip", "'{name}' may be unset or empty: name an event that every match has"
     EVERY_WAIT = "every", "a `find every` cannot end with a `wait`"
 
     # filters
@@ -251,13 +292,36 @@ class Mistake(Enum):
     AGGREGATE_TYPES = "type", "the aggregate `{name}` does not take {found}"
 
     # warnings
+    PREV_NEVER = "prev-never", "no event of this pattern can be before '{name}', so this condition is always ignored"
+    ALL_RUNS = "all-runs", "`find all` finds each choice of events of this repeat: add `consecutive`, or a limit"
+    LAST_EMPTY = "last-step", "the last step may be empty: the pattern matches without it before it can come"
     IDLE_HEARTBEAT = "idle-heartbeat", "@Heartbeat has no effect here: it applies only to types with @TimeFrom"
     UNSEEN_EVENT = "unseen-event", "the fields of '{name}' are not known: neither a definition nor the data gives them"
     IDLE_WHERE = "idle-where", "this `where` belongs to the `without` before it and does not mention its '{name}'"
     SHORT_WINDOW = "short-window", "this `wait` looks {wait} back, but '{event}' is kept for {within} only"
+    SHORT_AFTER_WAIT = (
+        "short-window",
+        "this `wait` takes {wait}, but '{event}' is kept for {within} only: what it looks for may be gone by then",
+    )
     IDLE_WITHIN = "idle-within", "this `within` has no effect: events are kept for {kept} at most"
     UNUSED_INPUT = "unused-input", "'{event}' is an input, but neither the pattern nor a `without` uses it"
     UNUSED_PARAMETER = "unused-parameter", "the parameter '{name}' is not used"
+    NEVER_KEPT = (
+        "never-matches",
+        "this never matches: it needs {needed} events of '{event}' together, but `retain` keeps {kept}",
+    )
+    NEVER_UNIQUE = (
+        "never-matches",
+        "this never matches: it needs {needed} events of '{event}' together, but `with unique` keeps one per key",
+    )
+    NEVER_WITHIN = "never-matches", "this never matches: the `wait` in this range alone takes {wait}"
+    NEVER_AFTER_WAIT = (
+        "never-matches",
+        "this never matches: the `wait` takes {wait}, but '{event}' is kept for {within} only",
+    )
+    NEVER_TRUE = "never-matches", "this never matches: the condition is always false"
+    NEVER_OTHER_KEY = "never-matches", "this never matches: all events of a match have the same key"
+    NEVER_TOGETHER = "never-matches", "this never matches: no value fulfils this and what is asked of it before"
     KEPT_KEYS = (
         "kept-keys",
         "`retain` without `within` keeps '{event}' of every key for ever; add a `within`, or set `forget_keys`",
@@ -311,6 +375,12 @@ MOST_COMPARISONS = 300_000
 _CLOSELY_COMPARED = 10
 """How many of many names are compared letter by letter."""
 
+_LEAST_LIKENESS = 0.5
+"""Of the names that are compared letter by letter: of two letters one may differ."""
+
+_FEWEST_LETTERS = 3
+"""Of a name that is found inside of longer ones."""
+
 _comparisons_left: ContextVar[int | None] = ContextVar("_comparisons_left", default=None)
 
 
@@ -337,9 +407,40 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         _comparisons_left.set(left - len(choices))
     folded = {choice.casefold()[:MOST_LETTERS]: choice for choice in reversed(choices)}
     wanted = name.casefold()[:MOST_LETTERS]
-    likeness = 0.5 if len(name) <= 2 else 0.6  # of two letters one may differ: `w3` and `w2`
-    found = difflib.get_close_matches(wanted, _like(wanted, list(folded)), n=1, cutoff=likeness)
-    return folded[found[0]] if found else None
+    found = difflib.get_close_matches(wanted, _like(wanted, list(folded)), n=_CLOSELY_COMPARED, cutoff=_LEAST_LIKENESS)
+    near = [choice for choice in found if _is_near(wanted, choice)]
+    return folded[min(near, key=lambda choice: _distance(wanted, choice))] if near else None
+
+
+def _is_near(name: str, choice: str) -> bool:
+    """Whether two fifths of the letters differ at most, or one name is short for the other.
+
+    `avg` is short for `average`, `card` for `card_id`, and `time` for `event_time`.
+    """
+    shorter, longer = sorted((name, choice), key=len)
+    if _distance(name, choice) <= max(1, 2 * len(longer) // 5):
+        return True
+    return (len(shorter) >= _FEWEST_LETTERS and shorter in longer) or _abbreviates(shorter, longer)
+
+
+def _abbreviates(shorter: str, longer: str) -> bool:
+    """Whether a word has the first letter of another one and some of its later ones, in order."""
+    letters = iter(longer)
+    return shorter[:1] == longer[:1] and all(letter in letters for letter in shorter)
+
+
+def _distance(name: str, choice: str) -> int:
+    """How many letters must be added, removed, replaced or swapped with the next one."""
+    before: list[int] = []
+    row = list(range(len(choice) + 1))
+    for place, letter in enumerate(name, 1):
+        before, above, row = row, before, [place]
+        for other, wanted in enumerate(choice, 1):
+            cost = min(before[other] + 1, row[other - 1] + 1, before[other - 1] + (letter != wanted))
+            if above and other > 1 and letter == choice[other - 2] and wanted == name[place - 2]:
+                cost = min(cost, above[other - 2] + 1)
+            row.append(cost)
+    return row[-1]
 
 
 MOST_LETTERS = 80
@@ -365,6 +466,24 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or nothing if no known name is near."""
     meant = nearest(name, known)
     return f"; did you mean '{meant}'?" if meant is not None else ""
+
+
+_MOST_FILES = 1000
+"""Files of a folder whose names are compared."""
+
+
+def near_file(path: str | Path) -> str:
+    """The same for a file that does not exist, and one beside it: name or suffix are another's."""
+    wanted = Path(path)
+    if not can_be(path) or not is_folder(wanted.parent):
+        return ""
+    with suppress(OSError):
+        beside = list(islice(wanted.parent.iterdir(), _MOST_FILES))
+        stem = nearest(wanted.stem, [entry.stem for entry in beside if entry.suffix == wanted.suffix])
+        if stem is not None:
+            return f"; did you mean '{stem}{wanted.suffix}'?"
+        return did_you_mean(wanted.name, [entry.name for entry in beside if entry.stem == wanted.stem])
+    return ""
 
 
 def counted(count: int, one: str, many: str | None = None, zero: str = "0") -> str:

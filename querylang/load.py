@@ -6,8 +6,10 @@ is an `InputError`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike
 from pathlib import Path, PurePath
 
@@ -16,7 +18,7 @@ from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.catalogue import Catalogue
 from querylang.checker.query.check_query import check_query
 from querylang.compiler import compile_checked
-from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints
+from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.value_types import Type
@@ -27,10 +29,18 @@ from querylang.syntax.parser import parse
 
 QUERY_SUFFIXES = (".query", ".qry")
 DEFINITION_SUFFIX = ".mon"
+_TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+PATH_SUFFIXES = (*QUERY_SUFFIXES, DEFINITION_SUFFIX, ".yaml")
+"""A text that ends so is a path."""
 MOST_EVENT_TYPES = 30_000
 """Event types of a plan; the engine numbers them with 16 bits."""
 NAMELESS = "query"
 """The name of a bare query body whose text has no path."""
+STANDARD_INPUT = "-"
+"""The path of a query text on standard input."""
+
+Given = str | PathLike[str] | Source
+"""A file, a folder, or a text with the path that messages show for it."""
 
 Schemas = Mapping[str, Mapping[str, Type]]
 """Event type to its fields in order, for types that come with data."""
@@ -42,6 +52,14 @@ class Compiled:
 
     plan: Plan
     warnings: tuple[QueryError, ...]
+
+
+_ONLY_IN_TEXT = frozenset("{<(\n")
+
+
+def is_query_text(text: str) -> bool:
+    """Whether a text has signs that queries have, and is not the name of a file that exists."""
+    return bool(_ONLY_IN_TEXT & set(text)) and not text.endswith(PATH_SUFFIXES) and not exists(text)
 
 
 def check_text(
@@ -60,54 +78,79 @@ def compile_text(
     return _compiled(_check([source], definitions, schemas, [_folder(source)] if definitions else [], is_final=True))
 
 
-def check_paths(paths: Iterable[str | PathLike[str]], schemas: Schemas | None = None) -> Checked:
-    """Check files and folders as one set. Raises QueryErrors, InputError."""
+def check_paths(paths: Iterable[Given], schemas: Schemas | None = None) -> Checked:
+    """Check files, folders and texts as one set. Raises QueryErrors, InputError."""
     sources, definitions = read_sources(paths)
     return _check(sources, definitions, schemas, map(_folder, definitions), is_final=False)
 
 
-def compile_paths(paths: Iterable[str | PathLike[str]], schemas: Schemas | None = None) -> Compiled:
-    """Compile files and folders as one set. Raises QueryErrors, InputError."""
+def compile_paths(paths: Iterable[Given], schemas: Schemas | None = None) -> Compiled:
+    """Compile files, folders and texts as one set. Raises QueryErrors, InputError."""
     sources, definitions = read_sources(paths)
     return _compiled(_check(sources, definitions, schemas, map(_folder, definitions), is_final=True))
 
 
-def read_sources(paths: Iterable[str | PathLike[str]]) -> tuple[list[Source], list[Source]]:
+def read_sources(paths: Iterable[Given]) -> tuple[list[Source], list[Source]]:
     """The query files under these paths, and the definition files in their folders; each file once.
+
+    Texts are taken as they are.
 
     Raises InputError.
     """
     queries: dict[Path, Source] = {}
     definitions: dict[Path, Source] = {}
     for given in paths:
+        if isinstance(given, Source):
+            queries[Path(given.path)] = given
+            continue
         for path in _files(Path(given)):
             if path.suffix == DEFINITION_SUFFIX:
                 definitions.setdefault(path, _read(path))
                 continue
             queries.setdefault(path, _read(path))
+            if str(path) == STANDARD_INPUT:  # nothing is beside it
+                continue
             for beside in sorted(path.parent.glob(f"*{DEFINITION_SUFFIX}")):
                 definitions.setdefault(beside, _read(beside))
     return list(queries.values()), list(definitions.values())
 
 
+def query_files(folder: Path) -> list[Path]:
+    """The query files below a folder, in order of name; InputError if there are none."""
+    found = [item for item in sorted(folder.rglob("*")) if item.suffix in QUERY_SUFFIXES and item.is_file()]
+    if not found:
+        raise InputError(f"{folder}: no query files in this folder")
+    return found
+
+
 def _files(path: Path) -> list[Path]:
     if is_folder(path):
-        found = [item for item in sorted(path.rglob("*")) if item.suffix in QUERY_SUFFIXES and item.is_file()]
-        if not found:
-            raise InputError(f"{path}: no query files in this folder")
-        return found
-    if not exists(path):
-        raise InputError(f"{path}: no such file or folder")
+        return query_files(path)
+    if str(path) != STANDARD_INPUT and not exists(path):
+        raise InputError(f"{path}: no such file or folder{near_file(path)}")
     return [path]
 
 
 def _read(path: Path) -> Source:
+    if path.suffix in (*_TABLE_SUFFIXES, ".yaml", ".yml"):
+        what = "a table of events" if path.suffix in _TABLE_SUFFIXES else "a YAML file"
+        raise InputError(
+            f"{path}: is {what}, not a query file; expected one that ends in {' or '.join(QUERY_SUFFIXES)}"
+        )
     try:
-        return Source(str(path), path.read_text(encoding="utf-8-sig"))  # without a byte order mark
+        is_piped = str(path) == STANDARD_INPUT
+        text = _standard_input() if is_piped else path.read_text(encoding="utf-8-sig")  # without a byte order mark
+        return Source(str(path), text)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start + 1})") from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
+
+
+@cache
+def _standard_input() -> str:
+    """What standard input brings: queries are read again when they are compiled for data."""
+    return sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def _compiled(checked: Checked) -> Compiled:
@@ -176,6 +219,7 @@ def _folder(source: Source) -> str:
 def _named(source: Source, query: ast.Query, places: dict[str, Span], diagnostics: Diagnostics) -> str:
     """The query's name, or the file's stem for a bare body; reports a duplicate."""
     name = query.name.text if query.name is not None else PurePath(source.path).stem
+    name = NAMELESS if name == STANDARD_INPUT else name
     span = query.name.span if query.name is not None else query.span
     first = places.setdefault(name, span)
     if first is not span:

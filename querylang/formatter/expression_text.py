@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import assert_never
 
 from querylang.formatter.line_breaking import MARK
+from querylang.plan.names import written_name
 from querylang.syntax import ast
 from querylang.syntax.lexer import ESCAPES
 from querylang.syntax.tokens import KEYWORDS, SOFT_KEYWORDS, TYPE_KEYWORDS
@@ -33,9 +34,12 @@ _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]+")
 
 
 def name(node: ast.Name) -> str:
-    """A single name; with `#` if it is a keyword that cannot be a name by itself."""
+    """A single name; with `#` if it is a keyword that cannot be a name by itself.
+
+    In backquotes if it is not one word.
+    """
     is_hard = node.text in KEYWORDS and KEYWORDS[node.text] not in SOFT_KEYWORDS
-    return f"#{node.text}" if is_hard else node.text
+    return f"#{node.text}" if is_hard else written_name(node.text)
 
 
 def qualified(node: ast.Name) -> str:
@@ -129,7 +133,7 @@ def _postfix(node: ast.Expression) -> str:
     while True:
         match node:
             case ast.Member(receiver=receiver, name=member):
-                reversed_parts.append(f".{member.text}")
+                reversed_parts.append(f".{written_name(member.text)}")
                 node = receiver
             case ast.Index(receiver=receiver, index=index):
                 reversed_parts.append(f"[{expression(index)}]")
@@ -160,7 +164,12 @@ def _literal(node: ast.Expression) -> str:
 
 
 def _means(written: str, value: float | Decimal) -> bool:
-    """Whether a number's spelling in the text, which is kept, has this value."""
+    """Whether a number's spelling in the text, which is kept, has this value.
+
+    Without its brackets, a word may follow `1.`, and then the point would be that of a member.
+    """
+    if written.endswith("."):
+        return False
     if _HEXADECIMAL.fullmatch(written):
         return int(written, 16) == value
     return _DECIMAL_NUMBER.fullmatch(written) is not None and type(value)(written.removesuffix("d")) == value

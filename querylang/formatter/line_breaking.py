@@ -22,7 +22,7 @@ _LISTED = 1
 """The looseness of a mark after a comma."""
 _LOOSENESS = {
     **dict.fromkeys(_CLAUSES, 0),
-    "->": 2,
+    **dict.fromkeys(("->", "=>"), 2),
     "or": 3,
     "xor": 4,
     "and": 5,

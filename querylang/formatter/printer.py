@@ -6,9 +6,7 @@ under their `find`, `as` precedes names, and brackets that change nothing are le
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import assert_never
 
@@ -26,9 +24,12 @@ from querylang.formatter.expression_text import (
     type_name,
 )
 from querylang.formatter.line_breaking import INDENT, MARK, wrapped
+from querylang.plan.text import repeat_text
+from querylang.recursion import room_for
 from querylang.syntax import ast
 
 _FRAMES = 2_500
+"""Enough for all that the checker allows: 200 levels of calls in 50 of statements."""
 
 
 def printed(file: ast.File) -> str:
@@ -41,23 +42,12 @@ def printed(file: ast.File) -> str:
     for item in file.items:
         lines += [""] if lines else []
         try:
-            with _deep_stack():
+            with room_for(_FRAMES):
                 item_lines = list(_event_type(item) if isinstance(item, ast.EventDefinition) else _query(item))
         except RecursionError:
             raise QueryErrors([QueryError.of(Mistake.LAYOUT_TOO_DEEP, item.span)]) from None
         lines += [part for line in item_lines for part in wrapped(line)]
     return "\n".join(lines) + "\n" if lines else ""
-
-
-@contextmanager
-def _deep_stack() -> Iterator[None]:
-    """Enough stack for all that the checker allows: 200 levels of calls in 50 of statements."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _FRAMES))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def refusals(file: ast.File) -> list[QueryError]:
@@ -197,7 +187,7 @@ _TIGHTNESS = {"->": 0, "or": 1, "and": 2}
 
 def _find(find: ast.Find) -> list[str]:
     assert not isinstance(find.pattern, ast.Broken), "a text with mistakes has no canonical layout"
-    word = "find every" if find.is_every else "find"
+    word = "find every" if find.is_every else "find all" if find.is_all else "find"
     lines = [f"{word} {_pattern(find.pattern, 0)}"]
     lines += [f"{INDENT}{_clause(clause)}" for clause in find.clauses]
     if find.block is None:
@@ -214,11 +204,18 @@ def _pattern(pattern: ast.Pattern, tightness: int) -> str:
             return f"{qualified(pattern.event)} as {name(pattern.name)}"
         case ast.PatternWait():
             coassigned = "" if pattern.name is None else f" as {name(pattern.name)}"
-            return f"wait({duration(pattern.duration)}){coassigned}"
+            repeat = "" if pattern.most == 1 else f" {{1,{pattern.most}}}"
+            return f"wait({duration(pattern.duration)}){coassigned}{repeat}"
         case ast.PatternJoin():
             inner = _TIGHTNESS[pattern.operator]
-            text = f"{MARK}{pattern.operator} ".join(_pattern(part, inner + 1) for part in pattern.parts)
+            first, *others = (_pattern(part, inner + 1) for part in pattern.parts)
+            text = first + "".join(f"{MARK}{link} {part}" for link, part in zip(pattern.links, others, strict=True))
             return f"({text})" if inner < tightness else text
+        case ast.PatternRepeat(inside=inside):
+            is_group = isinstance(inside, ast.PatternJoin | ast.PatternRepeat)
+            text = f"({_pattern(inside, 0)})" if is_group else _pattern(inside, 0)
+            behind = repeat_text(pattern.least, pattern.most, pattern.sign, is_consecutive=pattern.is_consecutive)
+            return text + behind
         case _:
             assert_never(pattern)
 
@@ -236,6 +233,9 @@ def _clause(clause: ast.Clause) -> str:
             return f"select {expression(clause.value)} as {name(clause.name)}"
         case ast.Having():
             return f"having {expression(clause.condition)}"
+        case ast.Skip():
+            target = "past last event" if clause.name is None else f"to {clause.to} {name(clause.name)}"
+            return f"after match skip {target}"
         case ast.Broken():
             raise AssertionError("a text with mistakes has no canonical layout")
         case _:

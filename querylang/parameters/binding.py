@@ -221,9 +221,10 @@ def _with_numbers(query: QueryPlan, where: str, hidden: Mapping[str, str]) -> Qu
         )
 
     def of_condition(condition: plans.Condition) -> plans.Condition:
-        if not isinstance(condition, Within):
+        if isinstance(condition, plans.Where | plans.Without):
             return condition
-        return replace(condition, duration=number(condition.duration, "`within` of the pattern", microseconds_of))
+        what = "`within` of the pattern" if isinstance(condition, Within) else "a `wait` between steps of the pattern"
+        return replace(condition, duration=number(condition.duration, what, microseconds_of))
 
     return replace(
         query,

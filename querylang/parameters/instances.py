@@ -20,7 +20,7 @@ from querylang.parameters.binding import InstanceError, StoppedError, bind
 from querylang.parameters.given_values import NOTHING, Given, Path
 from querylang.plan.model import Plan, QueryPlan, Stopped
 
-_NAME = re.compile(r"[\w-][\w.-]*")
+INSTANCE_NAME = re.compile(r"[\w-][\w.-]*")
 """The name of an instance; it is part of names of folders."""
 
 
@@ -107,7 +107,7 @@ def _instances(query: str, value: Any, mistakes: Mistakes) -> list[Instance]:
         path = (query, str(name))
         if not isinstance(inner, Mapping):
             mistakes.append((path, f"'{name}' must be an instance with values, as those beside it are"))
-        elif not _NAME.fullmatch(str(name)):
+        elif not INSTANCE_NAME.fullmatch(str(name)):
             mistakes.append((path, f"'{name}' is not a name of an instance; use letters, digits, _, - and dots"))
         else:
             found.append((path, str(name), inner))

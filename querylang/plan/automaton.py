@@ -15,12 +15,16 @@ ACCEPT = -1
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Binds one event of `input` to the terms `binds`, if `checks` (indexes of conditions) hold."""
+    """Binds one event of `input` to the terms `binds`, if `checks` (indexes of conditions) hold.
+
+    `follows`: only the event directly before the one that was bound last, in the key's total order.
+    """
 
     input: int
     binds: tuple[int, ...]
     checks: tuple[int, ...]
     target: int
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,13 @@ class State:
     """What may be bound next, going back in time.
 
     For the same event earlier transitions are preferred.
+
+    `accepts`: None: the candidate is not complete. Else it may end here if these conditions hold;
+    more events are preferred to the end.
     """
 
     transitions: tuple[Transition, ...]
+    accepts: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

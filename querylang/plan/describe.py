@@ -1,4 +1,4 @@
-"""A query's plan as text for people, and as a graph."""
+"""A query's plan as text for people."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from querylang.plan.expression import Expression, FieldOf
 from querylang.plan.model import (
     Between,
     Condition,
+    Gap,
     Input,
     Parameter,
     Plan,
     QueryPlan,
+    Skip,
     TimelineKind,
     TimePolicy,
     Wait,
@@ -21,6 +23,7 @@ from querylang.plan.model import (
     Within,
     Without,
 )
+from querylang.plan.names import written_name
 from querylang.plan.text import (
     INPUT_NAMES,
     Names,
@@ -30,6 +33,7 @@ from querylang.plan.text import (
     expression_text,
     literal_text,
     statement_lines,
+    wait_text,
 )
 from querylang.printable import one_line
 
@@ -52,36 +56,15 @@ def describe(query: QueryPlan) -> str:
         _section("automaton, read backwards from the latest event", _automaton(query)),
         _section("conditions", _conditions(query, names)),
         _section("for all matches in the windows together", list(_every(query, names))),
-        _section("for each match" if query.every is None else "then", block or ["output"]),
+        _section(
+            "for each match" if query.every is None else "then", [*_selects(query, names), *(block or ["output"])]
+        ),
+        _section("after a match", _skip(query)),
         *(_section(action_text(item), statement_lines(item.body, names)) for item in query.actions),
         _section("state", list(_bounds(query))),
+        _section("events that a `=>` or `consecutive` counts", _counted(query)),
     ]
     return "\n".join(section for section in sections if section)
-
-
-def to_dot(query: QueryPlan) -> str:
-    """The automaton as a graph for graphviz: states are circles, transitions say what they bind."""
-    names = Names.of(query)
-    lines = [
-        f"digraph {_quoted(query.title)} {{",
-        "  rankdir=LR;",
-        '  node [shape=circle, fontname="sans-serif"];',
-        '  edge [fontname="sans-serif"];',
-        *(f"  {number};" for number in range(len(query.automaton.states))),
-        "  match [shape=doublecircle];",
-    ]
-    late = [condition_text(query.conditions[index], query, names) for index in query.decided_late]
-    if late:
-        head = "when the trailing wait ends:"
-        lines.insert(1, f"  label={_quoted(chr(10).join([head, *late]))};")
-    for number, state in enumerate(query.automaton.states):
-        for transition in state.transitions:
-            bound = ", ".join(names.terms[term] for term in transition.binds)
-            label = [f"{bound} ← {query.inputs[transition.input].event}"]
-            label += [condition_text(query.conditions[check], query, names) for check in transition.checks]
-            target = "match" if transition.target == ACCEPT else str(transition.target)
-            lines.append(f"  {number} -> {target} [label={_quoted(chr(10).join(label))}];")
-    return "\n".join([*lines, "}"])
 
 
 def condition_text(condition: Condition, query: QueryPlan, names: Names) -> str:
@@ -95,6 +78,9 @@ def condition_text(condition: Condition, query: QueryPlan, names: Names) -> str:
             head = f"without {query.inputs[number].event} as {name}"
             where = "" if expression is None else f" where {expression_text(expression, names.with_term(name))}"
             return f"{head}{where}{_between(between, query)}"
+        case Gap(duration=duration, name=name, before=before, after=after):
+            earlier, later = (", ".join(query.terms[term].name for term in terms) for terms in (before, after))
+            return f"{wait_text(duration, name, names)} from {earlier} to {later}"
     assert_never(condition)
 
 
@@ -130,7 +116,8 @@ def _input(item: Input, query: QueryPlan) -> list[str]:
 
 def _key(name: str, expression: Expression) -> str:
     is_plain = isinstance(expression, FieldOf) and expression.field == name
-    return name if is_plain else f"{expression_text(expression, INPUT_NAMES)} as {name}"
+    written = written_name(name)
+    return written if is_plain else f"{expression_text(expression, INPUT_NAMES)} as {written}"
 
 
 def _comma_separated(expressions: tuple[Expression, ...]) -> str:
@@ -188,14 +175,15 @@ def _pace(policy: TimePolicy) -> str:
 
 def _pattern(query: QueryPlan) -> str:
     parts = [_wait(query.leading), query.pattern, _wait(query.trailing)]
-    return " -> ".join(part for part in parts if part)
+    word = "all of: " if query.finds_all else ""
+    return word + " -> ".join(part for part in parts if part)
 
 
 def _wait(wait: Wait | None) -> str:
     if wait is None:
         return ""
-    name = f" as {wait.name}" if wait.name is not None else ""
-    return f"wait({duration_text(wait.duration)}){name}"
+    repeat = "" if wait.most == 1 else f" {{1,{wait.most}}}"
+    return wait_text(wait.duration, wait.name) + repeat
 
 
 def _automaton(query: QueryPlan) -> list[str]:
@@ -203,17 +191,25 @@ def _automaton(query: QueryPlan) -> list[str]:
     for number, state in enumerate(query.automaton.states):
         for transition in state.transitions:
             bound = ", ".join(query.terms[term].name for term in transition.binds)
-            checks = ", ".join(str(check + 1) for check in transition.checks) or "-"
+            event = query.inputs[transition.input].event
             target = "match" if transition.target == ACCEPT else str(transition.target)
-            rows.append((str(number), query.inputs[transition.input].event, bound, checks, target))
+            consumed = f"{event}, directly before" if transition.follows else event
+            rows.append((str(number), consumed, bound, _numbers(transition.checks), target))
+        if state.accepts is not None:
+            rows.append((str(number), "nothing more", "-", _numbers(state.accepts), "match"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _numbers(checks: Sequence[int]) -> str:
+    return ", ".join(str(check + 1) for check in checks) or "-"
 
 
 def _conditions(query: QueryPlan, names: Names) -> list[str]:
     places: dict[int, list[int]] = {index: [] for index in range(len(query.conditions))}
     for number, state in enumerate(query.automaton.states):
-        for check in sorted({check for transition in state.transitions for check in transition.checks}):
+        at_end = state.accepts or ()
+        for check in sorted({*at_end, *(check for item in state.transitions for check in item.checks)}):
             places[check].append(number)
     return [
         f"{index + 1}  {condition_text(condition, query, names)}, {_place(places[index], index in query.decided_late)}"
@@ -234,8 +230,27 @@ def _between(between: Between | None, query: QueryPlan) -> str:
         return ""
     waits = [(query.leading, between.leading), (query.trailing, between.trailing)]
     leading, trailing = ([wait.name or "wait"] if wait is not None and named else [] for wait, named in waits)
-    names = [*leading, *(query.terms[term].name for term in between.terms), *trailing]
+    middle = [query.gaps[number].name or "wait" for number in between.middle]
+    names = [*leading, *(query.terms[term].name for term in between.terms), *middle, *trailing]
     return f" between ({' '.join(names)})"
+
+
+def _selects(query: QueryPlan, names: Names) -> list[str]:
+    """What each match of a query without `every` selects."""
+    return [f"select {expression_text(item.value, names)} as {item.name}" for item in query.selects]
+
+
+def _skip(query: QueryPlan) -> list[str]:
+    """From which event on a later match may begin."""
+    match query.skip:
+        case None:
+            return []
+        case Skip(term=None):
+            return ["skip past last event: events up to its latest one are not bound again"]
+        case Skip(to=end, term=term):
+            assert term is not None
+            name = query.terms[term].name
+            return [f"skip to {end} {name}: events before {name} are not bound again"]
 
 
 def _every(query: QueryPlan, names: Names) -> Iterator[str]:
@@ -255,7 +270,14 @@ def _bounds(query: QueryPlan) -> Iterator[str]:
         longer = "; longer while a match waits for its end" if index in late else ""
         yield f"{item.event}: at most {_window(item)}{per_key}{longer}{held}"
     if query.trailing is not None:
-        yield f"matches that wait for their end: at most those of {_length(query.trailing.duration)}{per_key}"
+        rounds = "" if query.trailing.most == 1 else f"{query.trailing.most} times "
+        yield f"matches that wait for their end: at most those of {rounds}{_length(query.trailing.duration)}{per_key}"
+
+
+def _counted(query: QueryPlan) -> list[str]:
+    """The inputs whose events may not be between two that directly follow each other."""
+    has_nexts = any(item.follows for state in query.automaton.states for item in state.transitions)
+    return [", ".join(item.event for item in query.inputs)] if has_nexts else []
 
 
 def _reaches_end(condition: Without, query: QueryPlan) -> bool:
@@ -274,8 +296,3 @@ def _window(item: Input) -> str:
 def _length(duration: int | Expression) -> str:
     text = duration_text(duration)
     return text if isinstance(duration, int) else f"{text} seconds"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

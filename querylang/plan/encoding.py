@@ -2,12 +2,15 @@
 
 An object becomes a dictionary with the class's name under `is`. Tuples become lists; floats that
 JSON cannot express, decimals and types become text. Only the listed classes are ever constructed.
+
+Fields that a later version added are left out where they have their defaults. So data that does not
+use them is the same as before, and data of earlier versions can be read.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -16,12 +19,16 @@ from querylang.plan.value_types import Type
 
 
 class Codec:
-    """Encodes and decodes nested instances of `classes`, and of nothing else."""
+    """Encodes and decodes nested instances of `classes`, and of nothing else.
 
-    def __init__(self, classes: Iterable[type]) -> None:
+    added: by class the fields that may be left out, each with its default
+    """
+
+    def __init__(self, classes: Iterable[type], added: Mapping[type, Mapping[str, Any]]) -> None:
         self._fields: dict[type, tuple[str, ...]] = {
             kind: tuple(item.name for item in dataclasses.fields(kind)) for kind in classes
         }
+        self._added = added
         self._kinds = {kind.__name__: kind for kind in self._fields}
 
     def encode(self, value: Any) -> Any:
@@ -40,7 +47,9 @@ class Codec:
             case tuple():
                 return [self.encode(item) for item in value]
         fields = self._fields[type(value)]
-        return {"is": type(value).__name__, **{name: self.encode(getattr(value, name)) for name in fields}}
+        added = self._added.get(type(value), {})
+        written = (name for name in fields if name not in added or getattr(value, name) != added[name])
+        return {"is": type(value).__name__, **{name: self.encode(getattr(value, name)) for name in written}}
 
     def decode(self, data: Any) -> Any:
         """The inverse of `encode`; raises ValueError for data that this version does not know."""
@@ -61,7 +70,7 @@ class Codec:
 
     def _made(self, name: str, values: dict[str, Any]) -> Any:
         kind = self._kinds.get(name)
-        if kind is None or values.keys() != set(self._fields[kind]):
+        if kind is None or values.keys() | self._added.get(kind, {}).keys() != set(self._fields[kind]):
             raise ValueError(
                 f"a {name!r} with {', '.join(values) or 'nothing'} is not of a kind that this version knows"
             )

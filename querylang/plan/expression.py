@@ -19,9 +19,11 @@ __all__ = [
     "Aggregate",
     "Binary",
     "Call",
+    "EndOf",
     "EventOf",
     "Expression",
     "FieldOf",
+    "Fold",
     "IndexOf",
     "Invoke",
     "Items",
@@ -31,10 +33,12 @@ __all__ = [
     "MemberOf",
     "New",
     "ParameterOf",
+    "PrevOf",
     "SelectOf",
     "Type",
     "Unary",
     "children",
+    "each_terms_of",
     "rewritten",
     "terms_of",
     "type_of",
@@ -194,6 +198,41 @@ class Aggregate:
     arguments: tuple[Expression, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PrevOf:
+    """A field of the candidate's event directly before the one that is bound to a term.
+
+    `field` empty: its time in seconds.
+    """
+
+    type: Type
+    term: int
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndOf:
+    """The first or the last event of a run; in a block an optional if the run may be empty."""
+
+    type: Type
+    function: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """`sum(a.v)`: over the events of a run, or over runs of one group in pairs.
+
+    In `argument` a run's term is one of its events. `terms`: the runs. In a block it is an optional
+    if it may have no value.
+    """
+
+    type: Type
+    function: str
+    argument: Expression
+    terms: tuple[int, ...]
+
+
 Expression = (
     Literal
     | ParameterOf
@@ -211,11 +250,14 @@ Expression = (
     | New
     | Items
     | Aggregate
+    | PrevOf
+    | EndOf
+    | Fold
 )
 
 NODES: tuple[type, ...] = (
     *(Literal, ParameterOf, KeyOf, FieldOf, EventOf, SelectOf, LocalOf, MemberOf, IndexOf, Unary, Binary, Call),
-    *(Invoke, New, Items, Aggregate),
+    *(Invoke, New, Items, Aggregate, PrevOf, EndOf, Fold),
 )
 
 
@@ -240,6 +282,8 @@ def children(node: Expression) -> tuple[Expression, ...]:
             return (receiver, *arguments)
         case Invoke(receiver=receiver, arguments=arguments):
             return arguments if receiver is None else (receiver, *arguments)
+        case Fold(argument=argument):
+            return (argument,)
         case New(arguments=inner) | Items(items=inner) | Aggregate(arguments=inner):
             return inner
         case _:
@@ -255,7 +299,16 @@ def walk(node: Expression) -> Iterator[Expression]:
 
 def terms_of(node: Expression) -> frozenset[int]:
     """The indexes of the terms that the expression mentions."""
-    return frozenset(item.term for item in walk(node) if isinstance(item, FieldOf | EventOf))
+    return frozenset(item.term for item in walk(node) if isinstance(item, FieldOf | EventOf | PrevOf | EndOf))
+
+
+def each_terms_of(node: Expression) -> frozenset[int]:
+    """The indexes of the terms that the expression mentions outside of folds, one event each."""
+    if isinstance(node, FieldOf | EventOf | PrevOf):
+        return frozenset((node.term,))
+    if isinstance(node, Fold):
+        return frozenset()
+    return frozenset().union(*map(each_terms_of, children(node)))
 
 
 def rewritten(node: Expression, change: Callable[[Expression], Expression]) -> Expression:

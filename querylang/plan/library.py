@@ -273,6 +273,22 @@ STATIC_METHODS: tuple[Method, ...] = (
 )
 """Methods of types: `integer.parse("7")`."""
 
+TIME_FORMAT = "com.apama.correlator.timeformat.TimeFormat"
+"""The type whose methods write and read times; in a plan their names begin with it."""
+
+TIME_FORMAT_METHODS: tuple[Method, ...] = (
+    _row("event", "format(float string) string", "A time as text by a pattern, in UTC."),
+    _row("event", "formatUTC(float string) string", "As `format`."),
+    _row("event", "formatWithTimeZone(float string string) string", "As `format`, in a time zone."),
+    _row("event", "parseTime(string string) float", "The time in a text by a pattern; UTC unless it names a zone."),
+    _row("event", "parseTimeUTC(string string) float", "As `parseTime`."),
+    _row("event", "parseTimeWithTimeZone(string string string) float", "As `parseTime`, in a time zone."),
+    _row("event", "parse(string string) float", "As `parseTime`."),
+    _row("event", "parseUTC(string string) float", "As `parseTime`."),
+    _row("event", "parseWithTimeZone(string string string) float", "As `parseTimeWithTimeZone`."),
+)
+"""Methods of TimeFormat itself; a value of it has them too."""
+
 
 def _by_kind(methods: Sequence[Method]) -> dict[Kind, dict[str, Method]]:
     return {kind: {method.name: method for method in methods if kind in method.kinds} for kind in Kind}

@@ -8,16 +8,20 @@ integer microseconds. A duration that uses a parameter is an expression in secon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, assert_never
 
 from querylang.plan import expression as expressions
 from querylang.plan.automaton import Automaton, State, Transition
 from querylang.plan.encoding import Codec
-from querylang.plan.expression import Expression, Literal, Type, terms_of
+from querylang.plan.expression import Aggregate, EndOf, EventOf, Expression, Literal, SelectOf, Type, terms_of
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
+"""Of a plan that uses fields of `ADDED`; other plans are written as `FIRST_VERSION`, as before."""
+
+FIRST_VERSION = 3
+"""The earliest version that can be read."""
 
 
 class PlanVersionError(ValueError):
@@ -314,28 +318,46 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A named event of the pattern. `input`: an index. `is_optional`: it is under an `or`."""
+    """A named event of the pattern, or a run of events.
+
+    - `input`: an index.
+    - `is_optional`: it may be unset: it is under an `or`, or a `?` follows it.
+    - `sides`: of a `find all`: each `or` above it, by number, and on which side of it it is.
+    - `group`: None: it is one event. Else it is a run; the terms of one repeated group have the
+      same number.
+    - `may_be_empty`: of a run: it may have no event.
+    - `side`: of a run under an `or`: all terms of its side. It is unset if none of them is bound.
+    """
 
     name: str
     input: int
     is_optional: bool = False
+    sides: tuple[tuple[int, int], ...] = ()
+    group: int | None = None
+    may_be_empty: bool = False
+    side: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`wait(duration) as name` before or after a pattern."""
+    """`wait(duration) as name` before or after a pattern; `most`: how often it is due at most."""
 
     duration: Duration
     name: str | None
+    most: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The names of a range: terms by index, the leading and the trailing wait by a flag each."""
+    """The names of a range: terms by index, the leading and the trailing wait by a flag each.
+
+    `middle`: the waits between steps, by the index of their `Gap` in the conditions.
+    """
 
     terms: tuple[int, ...]
     leading: bool = False
     trailing: bool = False
+    middle: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +394,22 @@ class Without:
     between: Between | None
 
 
-Condition = Where | Within | Without
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """`-> wait(duration) as name ->`: what follows the wait is not earlier than its point.
+
+    The point is `duration` after the latest event of the terms `before`.
+
+    - `after`: the terms of what follows directly.
+    """
+
+    duration: Duration
+    name: str | None
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+Condition = Where | Within | Without | Gap
 
 
 def mentioned_terms(condition: Condition, count: int) -> set[int]:
@@ -382,6 +419,8 @@ def mentioned_terms(condition: Condition, count: int) -> set[int]:
             return set(mentions)
         case Within(between=between):
             return set(between.terms) if between is not None else set()
+        case Gap():  # it is about those that are bound
+            return set()
         case Without(condition=expression, between=between):
             named = set(between.terms) if between is not None else set()
             return named | (set() if expression is None else set(terms_of(expression) - {count}))
@@ -390,7 +429,7 @@ def mentioned_terms(condition: Condition, count: int) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """`select value as name`; `value` mentions terms in aggregates only."""
+    """`select value as name`; under `find every` `value` mentions terms in aggregates only."""
 
     name: str
     value: Expression
@@ -403,6 +442,33 @@ class Every:
     selects: tuple[Select, ...]
     having: tuple[Expression, ...]
 
+    @property
+    def event_terms(self) -> dict[str, int]:
+        """By name of a select that is an event, in text order: the term of the event."""
+        terms = {select.name: self.term_of(select.value) for select in self.selects}
+        return {name: term for name, term in terms.items() if term is not None}
+
+    def term_of(self, expression: Expression) -> int | None:
+        """The term whose event an expression is, as in `first(a)`; None = it is another value."""
+        match expression:
+            case Aggregate(function="first" | "last" | "nth", arguments=(EventOf(term=term), *_)):
+                return term
+            case SelectOf(index=index):
+                return self.term_of(self.selects[index].value)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """`after match skip`: no later match of the partition binds an event before a place.
+
+    `to`: `first` or `last`, of the events of `term`; empty, and `term` None: the place is behind
+    the latest event of the match.
+    """
+
+    to: str = ""
+    term: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -410,6 +476,15 @@ class Key:
 
     name: str
     type: Type
+
+
+EDITION = "#"
+"""Between a title and the edition of the text; no name has it."""
+
+
+def public_title(title: str) -> str:
+    """A title as users see it: without its edition."""
+    return title.partition(EDITION)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +499,11 @@ class QueryPlan:
     - `pattern`: the pattern without its waits, as text for people.
     - `forget_keys`: how long after its last arrival a key is forgotten, in microseconds; None: it
       never is.
+    - `selects`: of a query that is not a `find every`.
+    - `finds_all`: each candidate with the latest event is a match, not only the most recent one.
+    - `edition`: tells the texts apart that a query of this name has had one after the other.
+    - `starts`, `ends`: in microseconds, from which and until before which moment a match must be to
+      be given out; None: there is no such limit. They are set while one text hands over to another.
     """
 
     name: str
@@ -444,10 +524,33 @@ class QueryPlan:
     instance: str = ""
     pattern: str = ""
     forget_keys: int | None = None
+    selects: tuple[Select, ...] = ()
+    skip: Skip | None = None
+    finds_all: bool = False
+    edition: int = 0
+    starts: int | None = None
+    ends: int | None = None
+
+    @property
+    def selected(self) -> tuple[Select, ...]:
+        """What each match selects, in text order."""
+        return self.selects if self.every is None else self.every.selects
+
+    @property
+    def selected_events(self) -> dict[str, int]:
+        """By name of a select that is an event, in text order: the term of the event."""
+        if self.every is not None:
+            return self.every.event_terms
+        return {item.name: item.value.term for item in self.selects if isinstance(item.value, EventOf | EndOf)}
 
     @property
     def title(self) -> str:
-        """The name, and after a slash the instance's name if it has one; unique in a plan."""
+        """The public title, and the edition if it is not the first; unique in a plan."""
+        return f"{self.public_title}{EDITION}{self.edition}" if self.edition else self.public_title
+
+    @property
+    def public_title(self) -> str:
+        """The name, and after a slash the instance's name if it has one: all that users see."""
         return f"{self.name}/{self.instance}" if self.instance else self.name
 
     @property
@@ -455,6 +558,19 @@ class QueryPlan:
         """The shortest `within` over the whole pattern in microseconds; None: no limit."""
         whole = [item.duration for item in self.conditions if isinstance(item, Within) and item.between is None]
         return min((known(duration) for duration in whole), default=None)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The waits between steps; they are the first conditions."""
+        return tuple(item for item in self.conditions if isinstance(item, Gap))
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether the pattern has repeats, optional steps or `=>`."""
+        states = self.automaton.states
+        has_ends = any(state.accepts is not None for state in states)
+        has_nexts = any(item.follows for state in states for item in state.transitions)
+        return has_ends or has_nexts or any(term.group is not None for term in self.terms)
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -535,6 +651,16 @@ def plain_field(expression: Expression | None) -> str | None:
     return expression.field if isinstance(expression, expressions.FieldOf) else None
 
 
+ADDED: Mapping[type, Mapping[str, Any]] = {
+    QueryPlan: {"selects": (), "skip": None, "finds_all": False, "edition": 0, "starts": None, "ends": None},
+    Wait: {"most": 1},
+    Term: {"sides": (), "group": None, "may_be_empty": False, "side": ()},
+    Between: {"middle": ()},
+    State: {"accepts": None},
+    Transition: {"follows": False},
+}
+"""By class, the fields that version 4 has added, with their defaults."""
+
 _CODEC = Codec(
     (
         *expressions.NODES,
@@ -553,15 +679,34 @@ _CODEC = Codec(
             Where,
             Within,
             Without,
+            Gap,
         ),
-        *(Select, Every, Key, QueryPlan, Stopped, Plan, Automaton, State, Transition),
-    )
+        *(Select, Skip, Every, Key, QueryPlan, Stopped, Plan, Automaton, State, Transition),
+    ),
+    ADDED,
 )
 
 
 def to_dict(plan: Plan) -> dict[str, Any]:
-    """Plain data that JSON can hold."""
-    return {"version": PLAN_VERSION, "plan": _CODEC.encode(plan)}
+    """Plain data that JSON can hold.
+
+    Checkpoints compare it, so a plan without additions has to stay as it was.
+    """
+    version = PLAN_VERSION if any(map(_uses_additions, plan.queries)) else FIRST_VERSION
+    return {"version": version, "plan": _CODEC.encode(plan)}
+
+
+def _uses_additions(part: Any) -> bool:
+    """Whether a part of a plan is a `Gap`, or has a field of `ADDED` that is not the default."""
+    if isinstance(part, tuple):
+        return any(map(_uses_additions, part))
+    if not is_dataclass(part) or isinstance(part, Type):
+        return False
+    if isinstance(part, Gap):
+        return True
+    added = ADDED.get(type(part), {})
+    values = ((item.name, getattr(part, item.name)) for item in fields(part))
+    return any(added[name] != value if name in added else _uses_additions(value) for name, value in values)
 
 
 def from_dict(data: Mapping[str, Any]) -> Plan:
@@ -569,8 +714,9 @@ def from_dict(data: Mapping[str, Any]) -> Plan:
 
     Raises PlanVersionError for a plan of another version, ValueError for a damaged one.
     """
-    if data.get("version") != PLAN_VERSION:
-        raise PlanVersionError(f"plan of version {data.get('version')!r}; this release reads version {PLAN_VERSION}")
+    if data.get("version") not in range(FIRST_VERSION, PLAN_VERSION + 1):
+        known = f"versions {FIRST_VERSION} to {PLAN_VERSION}"
+        raise PlanVersionError(f"plan of version {data.get('version')!r}; this release reads {known}")
     plan: Plan = _CODEC.decode(data["plan"])
     return plan
 

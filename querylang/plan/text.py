@@ -17,9 +17,11 @@ from querylang.plan.expression import (
     Aggregate,
     Binary,
     Call,
+    EndOf,
     EventOf,
     Expression,
     FieldOf,
+    Fold,
     IndexOf,
     Invoke,
     Items,
@@ -29,11 +31,13 @@ from querylang.plan.expression import (
     MemberOf,
     New,
     ParameterOf,
+    PrevOf,
     SelectOf,
     Unary,
 )
-from querylang.plan.library import EQUALITY, ORDER
+from querylang.plan.library import EQUALITY, ORDER, TIME_FORMAT
 from querylang.plan.model import QueryPlan, Statement
+from querylang.plan.names import written_name
 from querylang.plan.value_types import Kind, Type
 
 _BINDING = {
@@ -61,7 +65,7 @@ class Names:
     @classmethod
     def of(cls, query: QueryPlan) -> Names:
         """The names in a query's conditions and block."""
-        selects = () if query.every is None else tuple(item.name for item in query.every.selects)
+        selects = tuple(item.name for item in query.selected)
         return cls(tuple(term.name for term in query.terms), query.key_names, selects)
 
     def with_term(self, name: str) -> Names:
@@ -196,8 +200,14 @@ def _text(node: Expression, names: Names, outer: int) -> str:
             return _member(names.terms[term], field)
         case EventOf(term=term):
             return names.terms[term] or "this event"
+        case PrevOf(term=term, field=field):
+            return f"prev({names.terms[term]}).{written_name(field) if field else 'getTime()'}"
+        case EndOf(function=function, term=term):
+            return f"{function}({names.terms[term]})"
+        case Fold(function=function, argument=argument):
+            return f"{function}({_text(argument, names, 0)})"
         case MemberOf(receiver=receiver, field=field):
-            return f"{_text(receiver, names, _TIGHTEST)}.{field}"
+            return f"{_text(receiver, names, _TIGHTEST)}.{written_name(field)}"
         case IndexOf(receiver=receiver, index=index_):
             return f"{_text(receiver, names, _TIGHTEST)}[{_text(index_, names, 0)}]"
         case Call() | Invoke() | New() | Items() | Aggregate():
@@ -218,7 +228,8 @@ def _call(node: Call | Invoke | New | Items | Aggregate, names: Names) -> str:
     """What has its parts in brackets."""
     match node:
         case Call(method=method, receiver=receiver, arguments=arguments) if "." in method:
-            return f"{method}({_comma_separated((receiver, *arguments), names)})"
+            shown = method.removeprefix(TIME_FORMAT.removesuffix("TimeFormat"))
+            return f"{shown}({_comma_separated((receiver, *arguments), names)})"
         case Call(method=method, receiver=receiver, arguments=arguments):
             return f"{_receiver(receiver, method, names)}({_comma_separated(arguments, names)})"
         case Invoke(action=action, receiver=None, arguments=arguments):
@@ -247,7 +258,7 @@ def _receiver(receiver: Expression, method: str, names: Names) -> str:
 
 
 def _member(term: str, name: str) -> str:
-    return f"{term}.{name}" if term else name
+    return f"{term}.{written_name(name)}" if term else written_name(name)
 
 
 def _comma_separated(nodes: tuple[Expression, ...], names: Names) -> str:
@@ -256,3 +267,14 @@ def _comma_separated(nodes: tuple[Expression, ...], names: Names) -> str:
 
 def _grouped(before: str, after: str, binding: int, outer: int) -> str:
     return f"({before}{after})" if binding < outer else f"{before}{after}"
+
+
+def wait_text(duration: plan.Duration, name: str | None, names: Names = INPUT_NAMES) -> str:
+    """`wait(5 seconds) as t`, without a repeat."""
+    return f"wait({duration_text(duration, names)})" + (f" as {name}" if name is not None else "")
+
+
+def repeat_text(least: int, most: int | None, sign: str, *, is_consecutive: bool) -> str:
+    """A repeat behind a step: ` {2,3} consecutive`, `+`."""
+    numbers = f"{least}" if most == least else f"{least},{'' if most is None else most}"
+    return (sign or f" {{{numbers}}}") + (" consecutive" if is_consecutive else "")

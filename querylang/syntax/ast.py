@@ -580,27 +580,61 @@ class PatternTerm:
 
 @dataclass(frozen=True, slots=True)
 class PatternWait:
-    """`wait(duration) as name`."""
+    """`wait(duration) as name`, or `wait(duration) as name {1,3}`.
+
+    `most`: how often it is due.
+    """
 
     span: Span = field(compare=False)
     duration: Duration
     name: Name | None
+    most: int = 1
 
 
 MOST_TERMS = 1000
 """Events of a pattern."""
 
+MOST_ROUNDS = 10_000
+"""How often a wait at the end may be due."""
+
 
 @dataclass(frozen=True, slots=True)
 class PatternJoin:
-    """Two or more parts joined by `->`, `and` or `or`."""
+    """Two or more parts joined by `->`, `and` or `or`.
+
+    `nexts`: of `->`, by link between two parts, whether `=>` is in its place; empty: nowhere.
+    """
 
     span: Span = field(compare=False)
     operator: str
     parts: tuple[Pattern, ...]
+    nexts: tuple[bool, ...] = ()
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """What is written between the parts."""
+        return tuple("=>" if is_next else self.operator for is_next in self.nexts) or (self.operator,) * (
+            len(self.parts) - 1
+        )
 
 
-Pattern = PatternTerm | PatternWait | PatternJoin
+@dataclass(frozen=True, slots=True)
+class PatternRepeat:
+    """`A as a {2,3} consecutive`, `(A as a -> B as b)+`.
+
+    - `least`, `most`: numbers of repeats; `most` None: any number.
+    - `sign`: `+`, `*` or `?` if it is written so; else empty.
+    """
+
+    span: Span = field(compare=False)
+    inside: Pattern
+    least: int
+    most: int | None
+    sign: str
+    is_consecutive: bool
+
+
+Pattern = PatternTerm | PatternWait | PatternJoin | PatternRepeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -656,18 +690,34 @@ class Having:
     condition: Expression
 
 
-Clause = Where | Within | Without | Select | Having | Broken
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """`after match skip past last event`, or `... to first name`, `... to last name`.
+
+    `to`: `first` or `last`; empty, and `name` None: past the last event.
+    """
+
+    span: Span = field(compare=False)
+    to: str
+    name: Name | None
+
+
+Clause = Where | Within | Without | Select | Having | Skip | Broken
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """`find [every] pattern clauses block`; `span`: of these words. `block` None: without one."""
+    """`find [every | all] pattern clauses block`; `span`: of these words.
+
+    `block` None: without one.
+    """
 
     span: Span = field(compare=False)
     is_every: bool
     pattern: Pattern | Broken
     clauses: tuple[Clause, ...]
     block: Block | None
+    is_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)

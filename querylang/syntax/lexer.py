@@ -16,6 +16,7 @@ from ply import lex
 from querylang.errors import Mistake, QueryError
 from querylang.source import Source
 from querylang.syntax.ast import Comment
+from querylang.syntax.soft_words import with_soft_words
 from querylang.syntax.tokens import FOREIGN_OPERATORS, KEYWORDS, KINDS, SYMBOLS, Token
 
 MOST_MISTAKES = 1000
@@ -100,6 +101,11 @@ class _Rules:
             _report(t, Mistake.RESERVED_NAME, len(t.value), name=t.value)
         return t
 
+    def t_quoted_name(self, t: Any) -> Any:
+        r"`[^`\n\r]+`"
+        t.type, t.value = "NAME", t.value[1:-1]
+        return t
+
     def t_SYMBOL(self, t: Any) -> Any:
         t.type = SYMBOLS[t.value]
         return t
@@ -139,7 +145,7 @@ def tokenize(source: Source) -> Lexed:
         kind = "NAME" if before == "DOT" and item.type in _KEYWORD_KINDS else item.type
         tokens.append(Token(kind, item.value, source, item.lexpos, lexer.lexpos))
         before = kind
-    return Lexed(tokens, lexer.comments, lexer.mistakes)
+    return Lexed(with_soft_words(tokens), lexer.comments, lexer.mistakes)
 
 
 def _report(t: Any, mistake: Mistake, length: int, **facts: str) -> None:

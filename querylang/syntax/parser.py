@@ -18,6 +18,7 @@ from querylang.syntax.grammar import Grammar, QueryParts, Section
 from querylang.syntax.grammar.vendor import offsets
 from querylang.syntax.lexer import tokenize
 from querylang.syntax.recovery import FORGOTTEN, PAIRS, Part, end_of, may_be_forgotten, paired
+from querylang.syntax.repeat_tokens import with_repeats
 from querylang.syntax.tokens import Token
 from querylang.syntax.unexpected_token import is_meant_as_name, unexpected
 
@@ -35,7 +36,7 @@ def parse_tokens(
     source: Source, tokens: Iterable[Token], mistakes: list[QueryError], comments: Iterable[ast.Comment] = ()
 ) -> tuple[ast.File, list[QueryError]]:
     """The tree of these tokens of a text; its mistakes are added to those of the lexer."""
-    parser = Parser(source, folded(list(tokens)), mistakes)
+    parser = Parser(source, with_repeats(folded(list(tokens))), mistakes)
     parser.run()
     items = _items(parser)
     if not parser.items and not parser.mistakes:

@@ -17,7 +17,7 @@ from querylang.syntax.tokens import Token
 
 _SECTIONS = frozenset({"METADATA", "PARAMETERS", "INPUTS", "FIND", "ACTION"})
 _STRUCTURE = _SECTIONS | {"QUERY", "EVENT", "PACKAGE", "USING", "SIGN"}
-_CLAUSES = frozenset({"WHERE", "WITHIN", "WITHOUT", "SELECT", "HAVING"})
+_CLAUSES = frozenset({"WHERE", "WITHIN", "WITHOUT", "SELECT", "HAVING", "AFTER"})
 _STATEMENTS = frozenset(
     {"PRINT", "LOG", "SEND", "EMIT", "ROUTE", "IF", "IFPRESENT", "WHILE", "FOR", "BREAK", "CONTINUE", "RETURN"}
 )

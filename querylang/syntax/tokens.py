@@ -54,6 +54,11 @@ SOFT_KEYWORDS: tuple[str, ...] = (
 )
 """Kinds of keywords that may also be names where that is unambiguous."""
 
+SOFT_WORDS: dict[str, str] = {word: word.upper() for word in ("all", "after", "match", "skip", "past", "first", "last")}
+"""Word to token kind, of words that are names wherever the grammar does not have them
+(`querylang.syntax.soft_words`).
+"""
+
 TYPE_KEYWORDS: tuple[str, ...] = (
     *("boolean", "integer", "float", "decimal", "string", "location", "sequence", "dictionary", "optional"),
 )
@@ -61,6 +66,7 @@ TYPE_KEYWORDS: tuple[str, ...] = (
 
 SYMBOLS: dict[str, str] = {
     "->": "ARROW",
+    "=>": "NEXT",
     ":=": "ASSIGN",
     "<=": "LE",
     ">=": "GE",
@@ -84,6 +90,7 @@ SYMBOLS: dict[str, str] = {
     "{": "LBRACE",
     "}": "RBRACE",
     "@": "SIGN",
+    "?": "QUESTION",
 }
 """Symbol to token kind; longer ones come before their prefixes."""
 
@@ -97,14 +104,15 @@ KINDS: tuple[str, ...] = (
     "DECIMAL_LITERAL",
     "STRING_LITERAL",
     *KEYWORDS.values(),
+    *SOFT_WORDS.values(),
     *SYMBOLS.values(),
 )
 
-PSEUDO_KINDS: tuple[str, ...] = ("REFUSED", "REFUSED_VALUE", "ONLY_EXPRESSION")
-"""Kinds without a word: a foreign statement or value, the start of a single expression."""
+PSEUDO_KINDS: tuple[str, ...] = ("REFUSED", "REFUSED_VALUE", "ONLY_EXPRESSION", "REPEAT")
+"""Kinds without a word: a foreign statement or value, the start of a single expression, `{2,3}`."""
 
 SPELLING: dict[str, str] = {
-    **{kind: word for word, kind in KEYWORDS.items()},
+    **{kind: word for word, kind in (KEYWORDS | SOFT_WORDS).items()},
     **{kind: symbol for symbol, kind in SYMBOLS.items()},
 }
 """The spelling of each token kind that has only one."""

@@ -5,6 +5,7 @@ Long lists of expected tokens are shortened to what a reader calls them: a name,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from querylang.errors import Mistake, QueryError, listed, nearest
@@ -18,6 +19,9 @@ _TYPE = frozenset({"SEQUENCE", "OPTIONAL", "DICTIONARY", "LOCATION"})
 _COMPARISON = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 _ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"})
 _STRUCTURE = ("QUERY", "INPUTS", "FIND", "EVENT", "SIGN", "PACKAGE", "USING", "METADATA", "PARAMETERS", "ACTION")
+_MEMBER = re.compile(r"\s*(\w+)")
+_AFTER_INPUT_NAME = frozenset({"WITHIN", "RETAIN", "WAIT"})
+"""Keywords that may follow the names in `key`, `with unique` and `time from`."""
 _BEFORE_OPERAND = (
     frozenset(
         {
@@ -42,6 +46,9 @@ _BEFORE_OPERAND = (
 """Keywords and signs that need an expression or name; a keyword after them is the next part's."""
 _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", "break", "continue")
 _MOST_NAMED = 6
+_RARE = frozenset({"ALL", "AFTER"})
+"""Words that are never named among what is expected: they would push out the usual ones."""
+_SKIPS = "write `after match skip past last event`, `after match skip to first name` or `... to last name`"
 
 
 def unexpected(
@@ -52,7 +59,7 @@ def unexpected(
     `before`: the tokens before it, of which the last two count. `is_name`: a keyword meant as a
     name.
     """
-    kinds = [kind for kind in expected if kind not in {"$end", *PSEUDO_KINDS}]
+    kinds = [kind for kind in expected if kind not in {"$end", *PSEUDO_KINDS, *_RARE}]
     if token is None:
         place = source.span(before[-1].span.end - 1, before[-1].span.end) if before else source.span(0, 0)
         return QueryError.of(Mistake.UNEXPECTED, place, found="end of the text", expected=_in_words(kinds))
@@ -66,9 +73,27 @@ def unexpected(
         return misspelt
     mistake = QueryError.of(Mistake.UNEXPECTED, token.span, found=_found(token), expected=_in_words(kinds))
     if token.type != "NAME":
-        return mistake
+        return mistake.with_hint(_hint_of_members(token, frozenset(kinds), before))
+    if token.content == "after" and "WHERE" in kinds:
+        return mistake.with_hint(_SKIPS)
     keyword = nearest(token.content, [SPELLING[kind] for kind in kinds if kind in KEYWORDS.values()])
     return mistake.with_hint(None if keyword is None else f"did you mean `{keyword}`?")
+
+
+def _hint_of_members(token: Token, expected: frozenset[str], before: Sequence[Token]) -> str | None:
+    """What to write where `user.id` is not possible: in keys, times and filters of an input."""
+    match before[-2:]:
+        case [Token(), Token(type="NAME") as name] if token.type == "DOT" and expected & _AFTER_INPUT_NAME:
+            found = _MEMBER.match(token.source.text, token.end)
+            member = found[1] if found is not None else "member"
+            return (
+                f"expected a field or an action of the event; define `action {member}() returns string"
+                f" {{ return {name.content}.{member}; }}` in the event and write `{member}() as {member}`"
+            )
+        case [Token(type="DOT"), Token(type="NAME")] if token.type in _COMPARISON and expected >= {"COMMA", "RPAREN"}:
+            return "a filter names fields of the event; compare their members in a `where`"
+        case _:
+            return None
 
 
 def is_meant_as_name(token: Token, before: Sequence[Token]) -> bool:
@@ -109,6 +134,8 @@ def _found(token: Token) -> str:
             return "string"
         case "INTEGER_LITERAL" | "FLOAT_LITERAL" | "DECIMAL_LITERAL":
             return "number"
+        case "REPEAT":
+            return f"`{{{token.content}}}`"
         case kind:
             return f"`{SPELLING[kind]}`"
 
@@ -120,6 +147,7 @@ def _in_words(kinds: list[str]) -> str:
     """
     left = set(kinds)
     left -= set() if left >= _ARITHMETIC else {"PLUS"}
+    left -= {"STAR", "QUESTION"} if "QUESTION" in left else set()
     words: list[str] = []
     if left >= _STATEMENT:
         words.append("a statement")

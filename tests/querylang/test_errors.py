@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from querylang import QueryError, QueryErrors, Source, compile_text
-from querylang.errors import EnsueError, InputError, Mistake
+from querylang.errors import EnsueError, InputError, Mistake, nearest
 
 FOLDER = Path(__file__).parent / "errors"
 
@@ -285,3 +285,21 @@ def test_half_a_character_in_a_string_is_a_mistake() -> None:
     assert [(mistake.code, mistake.span.start) for mistake in raised.value.errors] == [
         ("character", text.index("\ud83d"))
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "wanted"),
+    [
+        ("country", ["amount"], None),
+        ("name", ["time"], None),
+        ("w3", ["w1", "w2"], "w2"),
+        ("ab", ["ba"], "ba"),
+        ("amnt", ["amount", "country"], "amount"),
+        ("duratoin_", ["duration", "ration"], "duration"),
+        ("card", ["card_id"], "card_id"),
+        ("toUpperCase", ["toUpper", "toLower"], "toUpper"),
+        ("AMOUNT", ["amount"], "amount"),
+    ],
+)
+def test_a_name_is_suggested_if_few_of_its_letters_differ(name: str, known: list[str], wanted: str | None) -> None:
+    assert nearest(name, known) == wanted

@@ -94,7 +94,9 @@ def test_definitions_make_unknown_types_of_their_folder_a_mistake(tmp_path: Path
     write(tmp_path, {"without/b.query": "inputs { B() within 3; } find B as b"})
     with pytest.raises(QueryErrors) as caught:
         compile_paths([tmp_path])
-    assert messages(caught, tmp_path) == ["with/a.query:1:10: unknown-event: unknown event type 'B'"]
+    assert messages(caught, tmp_path) == [
+        "with/a.query:1:10: unknown-event: unknown event type 'B'; define it: where some event types are defined, all have to be"
+    ]
 
 
 MONITOR = """

@@ -17,7 +17,7 @@ from querylang.checker.names.namespaces import EventTypes, Namespace
 from querylang.checker.names.schema import EventSchema
 from querylang.errors import Mistake, QueryError
 from querylang.plan.model import EventType
-from querylang.plan.value_types import Type
+from querylang.plan.value_types import Kind, Type
 from querylang.syntax import ast
 
 Data = Mapping[str, Mapping[str, Type]]
@@ -172,7 +172,11 @@ class Catalogue:
 
     def _used(self) -> dict[str, None]:
         """The plan's names of the types that queries use, directly or through other types."""
-        spoken_of = {item.plan_name: item.namespace.used for item in reversed(self._definitions)}
+        spoken_of: dict[str, Iterable[str]] = {
+            name: [event for type_ in fields.values() for event in _events_in(type_)]
+            for name, fields in self.data.items()
+        }
+        spoken_of |= {item.plan_name: item.namespace.used for item in reversed(self._definitions)}
         return _reached((name for namespace in self._namespaces for name in namespace.used), spoken_of)
 
     def _unusable(self) -> dict[str, None]:
@@ -194,6 +198,12 @@ def _reached(first: Iterable[str], following: Mapping[str, Iterable[str]]) -> di
             found[name] = None
             waiting.extend(following.get(name, ()))
     return found
+
+
+def _events_in(type_: Type) -> list[str]:
+    """The event types that a type contains."""
+    inner = [event for part in type_.of for event in _events_in(part)]
+    return [type_.name, *inner] if type_.kind is Kind.EVENT else inner
 
 
 def _without_foreign_members(node: ast.EventDefinition) -> ast.EventDefinition:

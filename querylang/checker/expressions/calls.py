@@ -10,15 +10,18 @@ import re
 from collections.abc import Sequence
 
 from querylang.checker.expressions.aggregates import aggregate, is_aggregate
+from querylang.checker.expressions.folds import fold, is_fold, is_prev, prev_member
 from querylang.checker.expressions.inference_context import Inferring, arguments_of, check_untyped, type_of
 from querylang.checker.expressions.inlining import applied
 from querylang.checker.expressions.members import receiver_of, type_path, unknown_type
+from querylang.checker.expressions.time_format import time_format_call
 from querylang.checker.names.schema import ActionSignature, EventSchema
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import Call, EventOf, Expression, Invoke, Items, New
 from querylang.plan.library import (
     AGGREGATES,
     LOCATION_FIELDS,
+    TIME_FORMAT,
     Signature,
     method_of,
     methods_of,
@@ -38,6 +41,8 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
     """
     if node.receiver is None:
         return _function(inferring, node, is_statement=is_statement)
+    if isinstance(node.receiver, ast.Call) and is_prev(inferring, node.receiver):
+        return prev_member(inferring, node.receiver, node.name, is_called=True)
     whole = ast.Member(node.span, node.receiver, node.name)
     path = type_path(inferring, whole)
     if path is not None:
@@ -45,6 +50,8 @@ def call(inferring: Inferring, node: ast.Call, *, is_statement: bool = False) ->
     if is_aggregate(inferring, node):
         return aggregate(inferring, node)
     type_name = type_path(inferring, node.receiver)
+    if type_name is not None and inferring.namespace.is_time_format(type_name.text):
+        return time_format_call(inferring, node.name, node.arguments)
     if type_name is not None:
         schema = inferring.namespace.find(type_name)
         return None if schema is None else _of_type(inferring, schema.type, node.name, node.arguments)
@@ -125,6 +132,10 @@ def _function(inferring: Inferring, node: ast.Call, *, is_statement: bool) -> Ex
     if name.text in scope.actions:
         signature = scope.actions[name.text]
         return invoked(inferring, node, signature, scope.owner, is_statement=is_statement)
+    if is_fold(inferring, node):
+        return fold(inferring, node)
+    if is_prev(inferring, node):
+        return inferring.report(QueryError.of(Mistake.PREV_ALONE, node.span))
     if is_aggregate(inferring, node):
         return aggregate(inferring, node)
     is_type = bool(inferring.namespace.candidates(name.text))
@@ -172,6 +183,8 @@ def _of_type(inferring: Inferring, type_: Type, name: ast.Name, nodes: Sequence[
 def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_statement: bool) -> Expression | None:
     """Check a method of a value; an action of its event type has precedence."""
     type_, name = type_of(receiver), node.name.text
+    if type_.name == TIME_FORMAT:
+        return time_format_call(inferring, node.name, node.arguments)
     schema = inferring.namespace.of(type_) if type_.kind is Kind.EVENT else None
     action = None if schema is None else schema.action(name)
     if action is not None:
@@ -182,7 +195,7 @@ def _of_value(inferring: Inferring, node: ast.Call, receiver: Expression, *, is_
             check_untyped(inferring, argument)
         return None
     if signature is None:
-        return inferring.report(_no_method(type_, schema, node.name))
+        return inferring.report(_no_method(type_, schema, node.name).with_hint(_hint_of_run(inferring, node, receiver)))
     arguments = _built_in_arguments(inferring, node.name, node.arguments, signature)
     if arguments is None:
         return None
@@ -200,6 +213,14 @@ def _built_in_arguments(
     what = "the argument" if len(signature.parameters) == 1 else "an argument"
     parameters = [(f"{what} of '{name.text}'", type_) for type_ in signature.parameters]
     return arguments_of(inferring, name, nodes, parameters, signature.required)
+
+
+def _hint_of_run(inferring: Inferring, node: ast.Call, receiver: Expression) -> str | None:
+    """In a condition a repeated name means each of its events."""
+    repeats = inferring.scope.repeats
+    run = repeats.run_of(receiver.term) if repeats is not None and isinstance(receiver, EventOf) else None
+    is_size = run is not None and node.name.text in ("size", "length", "count")
+    return f"in a condition `{run.name}` is each of its events; write `count({run.name})`" if run and is_size else None
 
 
 def _no_method(type_: Type, schema: EventSchema | None, name: ast.Name) -> QueryError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from querylang.checker.expressions.folds import is_prev, prev_member
 from querylang.checker.expressions.inference_context import Inferring, type_of
 from querylang.checker.names.namespaces import path_of
 from querylang.checker.names.schema import EventSchema
@@ -36,7 +37,7 @@ def name(inferring: Inferring, node: ast.Name, near: Iterable[str] = ()) -> Expr
 def receiver_of(inferring: Inferring, node: ast.Expression) -> Expression | None:
     """Check the receiver before a dot, which must be a value; suggest event types too."""
     if isinstance(node, ast.NameUse) and node.name.text not in inferring.scope.names:
-        return name(inferring, node.name, inferring.namespace.types.names)
+        return name(inferring, node.name, inferring.namespace.types.suggested)
     return inferring.typed(node)
 
 
@@ -73,6 +74,8 @@ def unknown_type(inferring: Inferring, node: ast.Expression) -> QueryError | Non
 
 def member(inferring: Inferring, node: ast.Member) -> Expression | None:
     """Check `receiver.name`: a field, or a constant of an event type."""
+    if isinstance(node.receiver, ast.Call) and is_prev(inferring, node.receiver):
+        return prev_member(inferring, node.receiver, node.name, is_called=False)
     path = type_path(inferring, node.receiver, is_plain_type=node.name.text.isupper())
     if path is not None:
         return _type_constant(inferring, path, node.name)

@@ -6,12 +6,13 @@ packages, then anywhere. A leading dot searches only outside of packages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.names.schema import EventSchema
 from querylang.errors import Mistake, QueryError, nearest
+from querylang.plan.library import TIME_FORMAT
 from querylang.plan.model import Field
 from querylang.plan.value_types import SIMPLE, Kind, Type
 from querylang.syntax import ast
@@ -21,6 +22,11 @@ DEEPEST_TYPE = 20
 
 _WORDS = {str(type_): type_ for type_ in SIMPLE}
 _GENERIC = {str(Kind.SEQUENCE): 1, str(Kind.DICTIONARY): 2, str(Kind.OPTIONAL): 1}
+
+_SHORT_TIME_FORMAT = TIME_FORMAT.rpartition(".")[2]
+
+
+_DEFINE = "define it: where some event types are defined, all have to be"
 
 
 @dataclass(slots=True)
@@ -40,10 +46,17 @@ class EventTypes:
     names: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Add the types of the data; a definition of the same name will replace one."""
+        """Add TimeFormat and the types of the data; a definition of the same name replaces one."""
+        self.plan_names[TIME_FORMAT] = TIME_FORMAT
+        self.schemas[TIME_FORMAT] = EventSchema(TIME_FORMAT)
         for name, fields in self.data.items():
             self.name(name, name)
             self.schemas[name] = EventSchema(name, tuple(Field(item, type_) for item, type_ in fields.items()))
+
+    @property
+    def suggested(self) -> Sequence[str]:
+        """The names to suggest for a misspelt one."""
+        return [*self.names, _SHORT_TIME_FORMAT]
 
     def name(self, qualified: str, plan_name: str) -> None:
         """Make a type known under its qualified name; its schema follows."""
@@ -96,7 +109,9 @@ class Namespace:
 
     def unknown(self, name: ast.Name) -> QueryError:
         """The mistake of a name that no event type has."""
-        return QueryError.of(Mistake.UNKNOWN_EVENT, name.span, name=name.text).suggesting(name.text, self.types.names)
+        plain = QueryError.of(Mistake.UNKNOWN_EVENT, name.span, name=name.text)
+        found = plain.suggesting(name.text, self.types.names)
+        return plain.with_hint(_DEFINE) if found.message == plain.message and self.types.names else found
 
     def candidates(self, text: str) -> list[str]:
         """The qualified names that a name may mean: one, none, or several with equal precedence."""
@@ -113,11 +128,16 @@ class Namespace:
             [_joined(package, text) for package in packages],
             [text],
             self.types.by_short_name.get(text, []),
+            [TIME_FORMAT] if text == _SHORT_TIME_FORMAT else [],
         ):
             found = [name for name in dict.fromkeys(near) if name in known]
             if found:
                 return found
         return []
+
+    def is_time_format(self, text: str) -> bool:
+        """Whether a name means TimeFormat, and not a type that a text defines under that name."""
+        return [self.types.plan_names[name] for name in self.candidates(text)] == [TIME_FORMAT]
 
     def type_of(self, node: ast.TypeName) -> Type | None:
         """The written type; None if there is no such type, which is reported."""
@@ -149,7 +169,7 @@ class Namespace:
     def _event(self, node: ast.TypeName) -> Type | None:
         name = ast.Name(node.word, node.span)
         if not self.candidates(node.word) and (self.is_strict or _is_misspelt(node.word)):
-            known = [*_WORDS, *_GENERIC, *self.types.names]
+            known = [*_WORDS, *_GENERIC, *self.types.suggested]
             mistake = QueryError.of(Mistake.UNKNOWN_TYPE, node.span, name=node.word)
             self.diagnostics.add(mistake.suggesting(node.word, known))
             return None

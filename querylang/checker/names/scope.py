@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from querylang.checker.names.repeats import Repeats
 from querylang.checker.names.schema import ActionSignature
 from querylang.errors import Mistake, QueryError
 from querylang.plan.expression import Expression
@@ -31,6 +32,7 @@ class Scope:
     - `unknown`: the mistake of a name that does not exist. `is_whole` False: part of the text could
       not be parsed and may declare names, so unknown names are not reported. `ignored`: unknown
       names that are not reported.
+    - `repeats`: what folds and `prev` mean; None: nothing.
     """
 
     names: Mapping[str, Expression | None]
@@ -41,6 +43,7 @@ class Scope:
     unknown: Mistake = Mistake.UNKNOWN_NAME
     is_whole: bool = True
     ignored: frozenset[str] = frozenset()
+    repeats: Repeats | None = None
 
     def missing(self, name: ast.Name, near: Iterable[str] = ()) -> QueryError | None:
         """The mistake of a name that `names` does not have; None: it is not reported.

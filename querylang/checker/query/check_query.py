@@ -11,17 +11,21 @@ from dataclasses import dataclass, replace
 
 from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.names.namespaces import Namespace
+from querylang.checker.names.repeats import Repeats, Run
 from querylang.checker.names.schema import ActionSignature
 from querylang.checker.names.scope import Scope
 from querylang.checker.query import automaton_builder
 from querylang.checker.query.clauses import Clauses
 from querylang.checker.query.durations import Constants
-from querylang.checker.query.find_every import CheckedEvery, check_every, select_names
+from querylang.checker.query.find_every import check_every, select_names
 from querylang.checker.query.inputs import CheckedInputs, check_inputs
 from querylang.checker.query.lint import warn_of_unused
+from querylang.checker.query.never import warn_of_no_match
 from querylang.checker.query.parameters import check_metadata, check_parameters
-from querylang.checker.query.pattern_tree import pattern_text
+from querylang.checker.query.pattern_tree import Sequence, may_be_empty, pattern_text
 from querylang.checker.query.patterns import CheckedPattern, check_pattern, parts_of
+from querylang.checker.query.predecessors import Predecessors
+from querylang.checker.query.selects import CheckedSelects, check_selects, check_skip
 from querylang.checker.statements.actions import check_actions, signatures
 from querylang.checker.statements.blocks import CheckedBlock, check_block
 from querylang.errors import Mistake
@@ -45,9 +49,16 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
     _refuse_clashes(scopes, namespace.diagnostics)
     conditions = Clauses(pattern, inputs, constants, scopes.where).conditions(clauses)
     every = None if find is None else check_every(find, pattern, scopes.where, constants)
+    selects = CheckedSelects()
+    if find is not None and not find.is_every:
+        selects = check_selects(find, pattern, scopes.select, constants)
+    skip = None if find is None else check_skip(find, pattern, scopes.where, namespace.diagnostics)
+    if find is not None:
+        _check_repeats(find, pattern, namespace.diagnostics)
     block = CheckedBlock((), 0)
     if find is not None and find.block is not None:
-        block = check_block(find.block, scopes.block(every), namespace)
+        names = selects.names if every is None else every.names
+        block = check_block(find.block, scopes.block(names, is_every=every is not None), namespace)
     actions = check_actions(query.actions, scopes.signatures, scopes.actions, namespace)
     metadata = _metadata(query, namespace)
     if not section.is_clean or find is None or pattern.tree is None or not pattern.has_all_inputs:
@@ -60,7 +71,7 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
         name=name,
         keys=inputs.keys,
         inputs=inputs.plan_inputs,
-        terms=pattern.plan_terms,
+        terms=pattern.terms_of_all if find.is_all else pattern.plan_terms,
         automaton=automaton,
         conditions=conditions,
         block=block.statements,
@@ -72,10 +83,35 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
         every=None if every is None else every.plan,
         parameters=parameters,
         metadata=metadata,
+        selects=selects.plan,
+        skip=skip,
+        finds_all=find.is_all,
         pattern=pattern_text(pattern.tree, pattern.plan_terms, inputs.plan_inputs),
     )
     warn_of_unused(query, plan, namespace.diagnostics)
+    warn_of_no_match(find, plan, namespace.diagnostics)
     return plan
+
+
+def _check_repeats(find: ast.Find, pattern: CheckedPattern, diagnostics: Diagnostics) -> None:
+    """Refuse repeats under `find every`, and warn of a last step that may be empty."""
+    if find.is_every:
+        for part in parts_of(find.pattern):
+            if isinstance(part, ast.PatternRepeat):
+                diagnostics.report(Mistake.REPEAT_EVERY, part.span)
+                return
+    if find.is_all:
+        _warn_of_all_runs(find, diagnostics)
+    if isinstance(pattern.tree, Sequence) and may_be_empty(pattern.tree.parts[-1]):
+        last = list(parts_of(find.pattern))[-1]
+        diagnostics.warn(Mistake.LAST_EMPTY, last.span)
+
+
+def _warn_of_all_runs(find: ast.Find, diagnostics: Diagnostics) -> None:
+    """Under `find all` each part of an open run is a match."""
+    for part in parts_of(find.pattern):
+        if isinstance(part, ast.PatternRepeat) and part.most is None and not part.is_consecutive:
+            diagnostics.warn(Mistake.ALL_RUNS, part.span)
 
 
 def _automaton(
@@ -112,17 +148,39 @@ class _Scopes:
         """The scope of conditions, with the names of the pattern."""
         selected = {} if self.find is None else select_names(self.find)
         forbidden = {**self._forbidden, **dict.fromkeys(selected, Mistake.SELECT_NAME)}
-        return self._scope({**self._everywhere, **self.pattern.events()}, forbidden, Mistake.UNKNOWN_NAME)
+        scope = self._scope({**self._everywhere, **self.pattern.events()}, forbidden, Mistake.UNKNOWN_NAME)
+        return replace(scope, repeats=self._repeats(is_block=False))
 
-    def block(self, every: CheckedEvery | None) -> Scope:
-        """The scope of the block, with the pattern's names, or with `every` the selected names."""
+    @property
+    def select(self) -> Scope:
+        """The scope of `select` without `every`: as in a condition, but a run is all events."""
+        names = self.pattern.events(with_optionals=True)
+        runs = {term.name.text: names[term.name.text] for term in self.pattern.terms if term.repeat.is_run}
+        return replace(self.where.with_names(runs), repeats=self._repeats(is_block=True))
+
+    def _repeats(self, *, is_block: bool) -> Repeats | None:
+        """What folds mean; None under `find every`, whose aggregates have their names."""
+        if self.find is None or self.find.is_every:
+            return None
+        runs = {
+            term.name.text: Run(term.name.text, index, term.repeat.group, term.repeat.may_be_empty or bool(term.sides))
+            for index, term in enumerate(self.pattern.terms)
+            if term.repeat.group is not None
+        }
+        names = tuple(None if term.schema is None else term.schema.name for term in self.pattern.terms)
+        before = Predecessors(self.pattern).before
+        return Repeats(runs, self.pattern.events(), is_block, not is_block, before, names)
+
+    def block(self, selected: Mapping[str, Expression | None], *, is_every: bool) -> Scope:
+        """The scope of the block: selected names, and without `every` those of the pattern."""
         forbidden = self._forbidden
-        if every is None:
-            names = {**self._everywhere, **self.pattern.events(with_optionals=True)}
-        else:
+        names = {**self._everywhere, **selected}
+        if is_every:
             forbidden = {**forbidden, **dict.fromkeys(self.pattern.events(), Mistake.EVERY_NAME)}
-            names = {**self._everywhere, **every.names}
+        else:
+            names |= self.pattern.events(with_optionals=True)
         scope = self._scope(names, forbidden, Mistake.UNKNOWN_HERE)
+        scope = replace(scope, repeats=self._repeats(is_block=True))
         if self.find is not None and any(isinstance(clause, ast.Broken) for clause in self.find.clauses):
             scope = replace(scope, is_whole=False)
         return scope
@@ -180,7 +238,7 @@ def _refuse_clashes(scopes: _Scopes, diagnostics: Diagnostics) -> None:
     for name in scopes.without_names.values():
         refuse(name, "the `without`")
     seen.update(scopes.without_names)
-    if scopes.find is not None and scopes.find.is_every:
+    if scopes.find is not None:
         for name in select_names(scopes.find).values():
             refuse(name, "the `select`")
 

@@ -7,15 +7,26 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import assert_never
 
-from querylang.checker.expressions.inference import Inference
+from querylang.checker.expressions.inference import Inference, conjuncts
 from querylang.checker.expressions.inference import parts_of as expressions_in
 from querylang.checker.names.scope import Scope
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs
 from querylang.checker.query.patterns import CheckedPattern
-from querylang.errors import Mistake, QueryError
-from querylang.plan.expression import Binary, EventOf, Expression
-from querylang.plan.model import Between, Condition, Where, Within, Without
+from querylang.checker.query.repeats import NO_REPEAT
+from querylang.errors import Mistake, QueryError, listed
+from querylang.plan.expression import (
+    Binary,
+    EndOf,
+    EventOf,
+    Expression,
+    Fold,
+    PrevOf,
+    each_terms_of,
+    terms_of,
+    walk,
+)
+from querylang.plan.model import Between, Condition, Gap, Where, Within, Without
 from querylang.plan.text import duration_text
 from querylang.plan.value_types import Type
 from querylang.source import Span
@@ -34,7 +45,8 @@ class Clauses:
 
     def conditions(self, clauses: tuple[ast.Clause, ...]) -> tuple[Condition, ...]:
         """The conditions in text order."""
-        found: list[Condition] = []
+        found: list[Condition] = [gap for gap, _ in self.pattern.gaps]
+        self._warn_of_gone()
         for clause in clauses:
             match clause:
                 case ast.Where(condition=node):
@@ -43,7 +55,7 @@ class Clauses:
                     found += self._within(clause)
                 case ast.Without():
                     found += self._without(clause)
-                case ast.Select() | ast.Having() | ast.Broken():
+                case ast.Select() | ast.Having() | ast.Skip() | ast.Broken():
                     pass
                 case _:
                     assert_never(clause)
@@ -54,12 +66,44 @@ class Clauses:
 
         All are ignored if one of the names is unset.
         """
-        names = list(names_in(node))
-        self._refuse_both_sides(names)
-        indexes = {self.pattern.index_of(name.text) for name in names}
-        mentions = tuple(sorted(index for index in indexes if index is not None))
-        for condition in Inference(self.scope, self.constants.namespace).conditions(node):
-            yield Where(condition, mentions)
+        inference = Inference(self.scope, self.constants.namespace)
+        parts = [(part, inference.conditions(part)) for part in conjuncts(node)]
+        found = [(part, condition) for part, conditions in parts for condition in conditions]
+        if not any(self._is_addition(condition) for _, condition in found):
+            self._refuse_both_sides(list(names_in(node)))
+            mentions = self._mentions(node)
+            for _, condition in found:
+                yield Where(condition, mentions)
+            return
+        for part, condition in found:
+            self._refuse_both_sides(list(names_in(part)))
+            self._check_runs(part, condition)
+            yield Where(condition, self._mentions(part))
+
+    def _mentions(self, node: ast.Expression) -> tuple[int, ...]:
+        """The terms that an expression names."""
+        indexes = {self.pattern.index_of(name.text) for name in names_in(node)}
+        return tuple(sorted(index for index in indexes if index is not None))
+
+    def _is_addition(self, condition: Expression) -> bool:
+        """Whether a condition uses repeats, folds or `prev`: then each part is asked on its own."""
+        terms = self.pattern.terms
+        if any(isinstance(node, PrevOf | EndOf | Fold) for node in walk(condition)):
+            return True
+        return any(terms[term].repeat is not NO_REPEAT for term in terms_of(condition) if term < len(terms))
+
+    def _check_runs(self, node: ast.Expression, condition: Expression) -> None:
+        """Refuse conditions about each event of two runs, warn of a `prev` that does not exist."""
+        terms = self.pattern.terms
+        each = [terms[index] for index in sorted(each_terms_of(condition)) if index < len(terms)]
+        runs = {term.repeat.group: term.name.text for term in each if term.repeat.is_run}
+        if len(runs) > 1:
+            names = listed(f"'{name}'" for name in runs.values())
+            self._report(Mistake.TWO_RUNS, node_span(node), names=names, hint=f"`max({list(runs.values())[-1]}.field)`")
+        repeats = self.scope.repeats
+        for item in walk(condition):
+            if isinstance(item, PrevOf) and repeats is not None and repeats.before(item.term) == frozenset():
+                self._warn(Mistake.PREV_NEVER, node_span(node), name=terms[item.term].name.text)
 
     def _within(self, node: ast.Within) -> Iterator[Condition]:
         duration = self.constants.duration(node.duration, "`within`")
@@ -82,6 +126,8 @@ class Clauses:
             names = list(names_in(written))
             self._refuse_both_sides(names)
             condition = _all(Inference(scope, self.constants.namespace).conditions(written))
+            if condition is not None:
+                self._check_runs(written, condition)
             if node.name.text not in {name.text for name in names}:
                 self._warn(Mistake.IDLE_WHERE, node.where.span, name=node.name.text)
         between = self._between(node.between)
@@ -106,11 +152,22 @@ class Clauses:
                 self._report_unknown(name)
             named.add(name.text)
         if len(node.names) < 2:
-            self._report(Mistake.BETWEEN_COUNT, node.span)
+            self._report_count(node)
         leading, trailing = (
             wait is not None and wait.name in named for wait in (self.pattern.leading, self.pattern.trailing)
         )
-        return Between(tuple(sorted(terms)), leading, trailing)
+        middle = tuple(number for number, (gap, _) in enumerate(self.pattern.gaps) if gap.name in named)
+        return Between(tuple(sorted(terms)), leading, trailing, middle)
+
+    def _report_count(self, node: ast.Between) -> None:
+        """Too few names; of a run the time that it takes is meant."""
+        mistake = QueryError.of(Mistake.BETWEEN_COUNT, node.span)
+        repeats = self.scope.repeats
+        runs = [name.text for name in node.names if repeats is not None and name.text in repeats.runs]
+        hint = (
+            f"the time that a run takes is `last({runs[0]}).getTime() - first({runs[0]}).getTime()`" if runs else None
+        )
+        self.constants.diagnostics.add(mistake.with_hint(hint))
 
     def _report_unknown(self, name: ast.Name) -> None:
         if self.scope.forbidden.get(name.text) is Mistake.WITHOUT_NAME:
@@ -140,7 +197,9 @@ class Clauses:
             self._warn(Mistake.IDLE_WITHIN, node.span, kept=duration_text(max(known)))
 
     def _warn_of_short_window(self, index: int, between: Between | None) -> None:
-        """Warn of a leading wait that looks further back than the events are kept."""
+        """Warn of a wait that looks further back than the events are kept."""
+        for number in () if between is None else between.middle:
+            self._warn_of_kept(Mistake.SHORT_AFTER_WAIT, *self.pattern.gaps[number], index)
         leading, item = self.pattern.leading, self.inputs.items[index].input
         if leading is None or not (between is None or between.leading):
             return
@@ -148,11 +207,32 @@ class Clauses:
             facts = {"wait": duration_text(leading.duration), "within": duration_text(item.within)}
             self._warn(Mistake.SHORT_WINDOW, self.pattern.waits[0].span, event=item.event, **facts)
 
+    def _warn_of_gone(self) -> None:
+        """Warn of a wait between steps after which an event before it has left its window."""
+        for gap, node in self.pattern.gaps:
+            for term in gap.before:
+                named = self.pattern.terms[term]
+                if named.input is not None and not named.is_optional:
+                    self._warn_of_kept(Mistake.NEVER_AFTER_WAIT, gap, node, named.input)
+
+    def _warn_of_kept(self, mistake: Mistake, gap: Gap, node: ast.PatternWait, index: int) -> None:
+        """Warn if the events of an input are not kept for longer than a wait takes."""
+        item = self.inputs.items[index].input
+        if isinstance(gap.duration, int) and isinstance(item.within, int) and item.within <= gap.duration:
+            facts = {"wait": duration_text(gap.duration), "within": duration_text(item.within)}
+            self._warn(mistake, node.span, event=item.event, **facts)
+
     def _report(self, mistake: Mistake, span: Span, **facts: str) -> None:
         self.constants.diagnostics.report(mistake, span, **facts)
 
     def _warn(self, mistake: Mistake, span: Span, **facts: str) -> None:
         self.constants.diagnostics.warn(mistake, span, **facts)
+
+
+def node_span(node: ast.Expression) -> Span:
+    """The place of an expression."""
+    span: Span = node.span
+    return span
 
 
 def names_in(node: ast.Expression) -> Iterator[ast.Name]:

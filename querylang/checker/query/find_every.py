@@ -23,15 +23,15 @@ class CheckedEvery:
 
 
 def check_every(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants: Constants) -> CheckedEvery | None:
-    """The selects and conditions; None for a plain `find`, which must have none.
+    """The selects and conditions; None for another `find`, which must not have `having`.
 
     `scope`: the scope of a `where`.
     """
     clauses = [clause for clause in find.clauses if isinstance(clause, ast.Select | ast.Having)]
     if not find.is_every:
         for clause in clauses:
-            word = "select" if isinstance(clause, ast.Select) else "having"
-            constants.diagnostics.report(Mistake.EVERY_MISSING, clause.span, clause=word)
+            if isinstance(clause, ast.Having):
+                constants.diagnostics.report(Mistake.EVERY_MISSING, clause.span, clause="having")
         return None
     if not clauses and not any(isinstance(clause, ast.Broken) for clause in find.clauses):
         constants.diagnostics.report(Mistake.EVERY_ALONE, find.span)

@@ -35,6 +35,9 @@ def _warn_of_kept_keys(query: ast.Query, plan: QueryPlan, diagnostics: Diagnosti
 
 
 def _warn_of_unused_inputs(query: ast.Query, plan: QueryPlan, diagnostics: Diagnostics) -> None:
+    """Inputs that matter nowhere; those of a pattern with `=>` count between its events."""
+    if any(item.follows for state in plan.automaton.states for item in state.transitions):
+        return
     used = {term.input for term in plan.terms}
     used |= {item.input for item in plan.conditions if isinstance(item, Without)}
     nodes = query.inputs.items if isinstance(query.inputs, ast.Inputs) else ()

@@ -17,6 +17,7 @@ from querylang.syntax.grammar.files import FileRules
 from querylang.syntax.grammar.inputs import InputRules
 from querylang.syntax.grammar.patterns import PatternRules
 from querylang.syntax.grammar.queries import QueryRules
+from querylang.syntax.grammar.repeats import RepeatRules
 from querylang.syntax.grammar.statements import StatementRules
 from querylang.syntax.grammar.vendor import VendorRules
 
@@ -27,7 +28,7 @@ START = "text"
 PRECEDENCE: tuple[tuple[str, ...], ...] = (
     ("nonassoc", "NOTHING_MORE"),
     ("nonassoc", "WHERE"),
-    ("left", "ARROW"),
+    ("left", "ARROW", "NEXT"),
     ("left", "OR"),
     ("left", "XOR"),
     ("left", "AND"),
@@ -45,6 +46,7 @@ class Grammar(
     QueryRules,
     InputRules,
     PatternRules,
+    RepeatRules,
     StatementRules,
     VendorRules,
     ExpressionRules,

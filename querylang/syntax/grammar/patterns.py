@@ -3,25 +3,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from querylang.errors import Mistake
+from querylang.source import Span
 from querylang.syntax import ast
 from querylang.syntax.grammar.base import Parts, Rules, grown
 
 
+def _joined(span: Span, left: ast.Pattern, link: str, right: ast.Pattern) -> ast.PatternJoin:
+    """Two patterns as one join, without brackets that change nothing.
+
+    Brackets behind a `=>`, or around one, do: the first event in them may be any of theirs.
+    """
+    operator = "->" if link == "=>" else link
+    parts: list[ast.Pattern] = []
+    links: list[str] = []
+    for side, is_flat in ((left, True), (right, link != "=>")):
+        links += [link] if parts else []
+        if (
+            isinstance(side, ast.PatternJoin)
+            and side.operator == operator
+            and is_flat
+            and not (parts and any(side.nexts))
+        ):
+            parts += side.parts
+            links += side.links
+        else:
+            parts.append(side)
+    nexts = tuple(item == "=>" for item in links)
+    return ast.PatternJoin(span, operator, tuple(parts), nexts if any(nexts) else ())
+
+
+def _at_edges(left: ast.Pattern, operator: str, right: ast.Pattern) -> Iterator[ast.PatternWait]:
+    """The waits at the inner edges of brackets that are not kept."""
+    if operator in {"->", "=>"} and isinstance(left, ast.PatternJoin):
+        last = left.parts[-1]
+        if isinstance(last, ast.PatternWait) and left.span.end > last.span.end:
+            yield last
+    if operator == "->" and isinstance(right, ast.PatternJoin) and not any(right.nexts):
+        first = right.parts[0]  # behind an arrow a chain is in brackets
+        if isinstance(first, ast.PatternWait):
+            yield first
+
+
 class PatternRules(Rules):
-    """`find [every] pattern clauses block`."""
+    """`find [every | all] pattern clauses block`."""
 
     def p_find(self, p: Parts) -> None:
-        """find : FIND every pattern clauses ending"""
-        span = p[1].span if p[2] is None else p[1].span.until(p[2])
-        p[0] = ast.Find(span, p[2] is not None, p[3], tuple(p[4]), p[5])
+        """find : FIND extent pattern clauses ending"""
+        word = "" if p[2] is None else p[2].content
+        span = p[1].span if p[2] is None else p[1].span.until(p[2].span)
+        p[0] = ast.Find(span, word == "every", p[3], tuple(p[4]), p[5], is_all=word == "all")
 
-    def p_every(self, p: Parts) -> None:
-        """every : EVERY
+    def p_extent(self, p: Parts) -> None:
+        """extent : EVERY
+        | ALL
         |"""
-        p[0] = p[1].span if len(p) == 2 else None
+        p[0] = p[1] if len(p) == 2 else None
 
     def p_ending(self, p: Parts) -> None:
         """ending : block
@@ -33,23 +73,20 @@ class PatternRules(Rules):
 
     def p_pattern(self, p: Parts) -> None:
         """pattern : pattern ARROW pattern
+        | pattern NEXT pattern
         | pattern OR pattern
         | pattern AND pattern"""
         if isinstance(p[1], ast.Broken) or isinstance(p[3], ast.Broken):
             p[0] = ast.Broken(p[1].span.until(p[3].span))
             return
-        operator = p[2].content
-        parts = [
-            part
-            for side in (p[1], p[3])
-            for part in (side.parts if isinstance(side, ast.PatternJoin) and side.operator == operator else (side,))
-        ]
-        span = p[1].span.until(p[3].span)
-        if len(parts) > ast.MOST_TERMS + 2:  # at either end may be a `wait`
-            self.report(Mistake.PATTERN_TOO_LONG, span, limit=ast.MOST_TERMS)
-            p[0] = ast.Broken(span)
+        for wait in _at_edges(p[1], p[2].content, p[3]):
+            self.report(Mistake.WAIT_PLACE, wait.span)
+        joined = _joined(p[1].span.until(p[3].span), p[1], p[2].content, p[3])
+        if len(joined.parts) > 2 * ast.MOST_TERMS + 1:  # before, between and after them may be `wait`s
+            self.report(Mistake.PATTERN_TOO_LONG, joined.span, limit=ast.MOST_TERMS)
+            p[0] = ast.Broken(joined.span)
             return
-        p[0] = ast.PatternJoin(span, operator, tuple(parts))
+        p[0] = joined
 
     def p_same_pattern(self, p: Parts) -> None:
         """pattern : pattern_part"""
@@ -126,3 +163,12 @@ class PatternRules(Rules):
     def p_clause_having(self, p: Parts) -> None:
         """clause : HAVING expression"""
         p[0] = ast.Having(p[1].span, p[2])
+
+    def p_clause_skip_past(self, p: Parts) -> None:
+        """clause : AFTER MATCH SKIP PAST LAST EVENT"""
+        p[0] = ast.Skip(p[1].span.until(p[6].span), "", None)
+
+    def p_clause_skip_to(self, p: Parts) -> None:
+        """clause : AFTER MATCH SKIP TO FIRST name
+        | AFTER MATCH SKIP TO LAST name"""
+        p[0] = ast.Skip(p[1].span.until(p[6].span), p[5].content, p[6])

@@ -55,7 +55,7 @@ def test_any_text_keeps_its_tree_its_comments_and_its_layout(seed: int, size: in
 def test_random_texts_are_long_enough_to_be_broken_everywhere() -> None:
     layouts = "\n".join(format_text(Texts(Random(seed), 4).text(with_comments=False)) for seed in range(60))
     begun = {line.split()[0] for line in layouts.splitlines() if line.startswith("    ")}
-    assert begun >= {"->", "and", "or", "+", "*", "=", "where", "key", "to", ")", "]"}
+    assert begun >= {"->", "=>", "and", "or", "+", "*", "=", "where", "key", "to", ")", "]"}
 
 
 DEEPEST = 199
@@ -189,3 +189,10 @@ def test_what_queries_refuse_has_no_layout() -> None:
 def test_a_text_of_comments_alone_is_no_query() -> None:
     with pytest.raises(QueryErrors):
         format_text("// nothing\n")
+
+
+def test_a_point_without_digits_behind_it_never_comes_before_a_word() -> None:
+    text = "event A { float x; }\ninputs { A() within 3; }\nfind A as a where (a.x + 1.) > 2 where a.x > (2.) select (a.x - 1.) as m;"
+    once = format_text(text)
+    assert "a.x + 1.0 > 2" in once
+    assert format_text(once) == once

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -52,13 +51,6 @@ def test_an_altered_expectation_fails(tmp_path: Path, suffix: str, found: str, a
     path.with_suffix(suffix).write_text(expected.replace(found, altered), encoding="utf-8")
     with pytest.raises(AssertionError):
         check(path, suffix)
-
-
-@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
-@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
-def test_graphviz_reads_the_graphs(path: Path) -> None:
-    for query in plan_of(path).queries:
-        subprocess.run(["dot", "-Tsvg"], input=to_dot(query).encode(), check=True, capture_output=True)
 
 
 def test_an_instance_shows_its_numbers() -> None:

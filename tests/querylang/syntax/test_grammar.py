@@ -156,7 +156,7 @@ def test_long_lists_are_read_in_linear_time() -> None:
         parse(source)
         return time.process_time() - start
 
-    assert min(seconds(20_000) for _ in range(2)) < 25 * min(seconds(2_000) for _ in range(3))
+    assert min(seconds(20_000) for _ in range(2)) < 50 * min(seconds(2_000) for _ in range(3))  # not 100 times
 
 
 def test_an_unfinished_string_that_holds_a_query_is_broken() -> None:

@@ -116,6 +116,16 @@ PATTERNS = {
     "{ (A as a and B as b) -> wait(1) as w }": "False PatternJoin('->' [PatternJoin('and' [PatternTerm(A a) PatternTerm(B b)]) PatternWait(1 w)])",
     "every A as a": "True PatternTerm(A a)",
     "A as a;": "False PatternTerm(A a)",
+    "A as a -> B as b => C as c": "False PatternJoin('->' [PatternTerm(A a) PatternTerm(B b) PatternTerm(C c)] [False True])",
+    "A as a => B as b or C as c": "False PatternJoin('->' [PatternTerm(A a) PatternJoin('or' [PatternTerm(B b) PatternTerm(C c)])] [True])",
+    "(A as a => B as b) -> C as c": "False PatternJoin('->' [PatternTerm(A a) PatternTerm(B b) PatternTerm(C c)] [True False])",
+    "A as a => (B as b -> C as c)": "False PatternJoin('->' [PatternTerm(A a) PatternJoin('->' [PatternTerm(B b) PatternTerm(C c)])] [True])",
+    "A as a -> (B as b => C as c)": "False PatternJoin('->' [PatternTerm(A a) PatternJoin('->' [PatternTerm(B b) PatternTerm(C c)] [True])])",
+    "A as a+": "False PatternRepeat(PatternTerm(A a) 1 - '+' False)",
+    "A() as a {2,} consecutive": "False PatternRepeat(PatternTerm(A a) 2 - '' True)",
+    "A as a {2} -> B as b ?": "False PatternJoin('->' [PatternRepeat(PatternTerm(A a) 2 2 '' False) PatternRepeat(PatternTerm(B b) 0 1 '?' False)])",
+    "(A as a -> B as b) {2,0x3} ;": "False PatternRepeat(PatternJoin('->' [PatternTerm(A a) PatternTerm(B b)]) 2 3 '' False)",
+    "A as consecutive * consecutive": "False PatternRepeat(PatternTerm(A consecutive) 0 - '*' True)",
 }
 
 CLAUSES = {
@@ -171,7 +181,7 @@ STATEMENTS = {
     "{ print a; }": "Block([Print(a)])",
     "{ }": "Block([])",
     '%send("eventType":"p.A", "title":"t", "channel":"\\"c\\"", "fields":{"x":"a.x + 1", "y":"\\"q\\""});': "VendorSend(p.A 'c' [[x Binary('+' Member(a x) 1)] [y 'q']] [['title' 't']])",
-    '%send("eventType":"A");': "VendorSend(A - [] [])",
+    '%send("eventType":"A");': "VendorSend(A - [])",
     '%custom("title":"t", "description":"d") { print a; }': "VendorCustom([['title' 't'] ['description' 'd']] Block([Print(a)]))",
     "%custom() { }": "VendorCustom([] Block([]))",
 }
@@ -276,7 +286,8 @@ def short(node: object) -> str:
         case str():
             return repr(node)
         case _ if is_dataclass(node):
-            inner = " ".join(short(getattr(node, item.name)) for item in fields(node) if item.compare)
+            given = [item for item in fields(node) if item.compare and getattr(node, item.name) != item.default]
+            inner = " ".join(short(getattr(node, item.name)) for item in given)
             return f"{type(node).__name__}({inner})"
         case _:
             return str(node)

@@ -1,0 +1,270 @@
+"""Do a change: from the queries that run before it to those that run after it.
+
+A wrong change changes nothing, and its outcome says all that is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from querylang.changes.reach import keeps_state, reach_of, settled_after
+from querylang.changes.running import LIVE, Running, RunningQuery, Version
+from querylang.changes.texts import ChangeError, Infer, compiled, nothing_inferred
+from querylang.errors import InputError, did_you_mean, listed
+from querylang.parameters.binding import InstanceError
+from querylang.parameters.instances import INSTANCE_NAME, needed
+from querylang.plan.changes import (
+    Change,
+    DeployQuery,
+    Outcome,
+    RemoveInstance,
+    ReplaceQuery,
+    SetParameters,
+    UndeployQuery,
+)
+from querylang.plan.model import Plan, QueryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where a change takes place.
+
+    place: arrival, µs
+    furthest: the furthest source time that has been seen there, µs
+    """
+
+    place: int
+    furthest: int
+
+    @property
+    def reached(self) -> int:
+        """The later of both."""
+        return max(self.place, self.furthest)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A change that is done, or refused.
+
+    heirs: by title of an instance, the title of the one whose state it takes over; those with the
+        same title take it over anyway
+    outcomes: one per query instance that is concerned; a refused change has one `error`
+    """
+
+    running: Running
+    outcomes: tuple[Outcome, ...]
+    heirs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing has changed."""
+        return any(item.kind == "error" for item in self.outcomes)
+
+
+Check = Callable[[Plan], None]
+"""Raises InputError if a plan cannot run here: for want of a source, or because of its ordering."""
+
+
+def _anything(_plan: Plan) -> None:
+    pass
+
+
+def apply(
+    change: Change, running: Running, moment: Moment, *, infer: Infer = nothing_inferred, check: Check = _anything
+) -> Applied:
+    """What runs after a change, and what became of it."""
+    try:
+        applied = _applied(change, running, moment, infer)
+        check(applied.running.plan())
+    except (ChangeError, InputError) as error:
+        return Applied(running, (refusal(change, str(error)),))
+    return applied
+
+
+def refusal(change: Change, reason: str) -> Outcome:
+    """The outcome of a change that is not done."""
+    query = change.query if isinstance(change, SetParameters | RemoveInstance) else ""
+    query = change.name if isinstance(change, UndeployQuery) else query
+    instance = change.instance if isinstance(change, SetParameters | RemoveInstance) else ""
+    return Outcome("error", query, instance, f"{type(change).__name__}: {' '.join(reason.split())}")
+
+
+def _applied(change: Change, running: Running, moment: Moment, infer: Infer) -> Applied:
+    match change:
+        case DeployQuery():
+            return _deployed(change, running, infer)
+        case ReplaceQuery():
+            return _replaced(change, running, moment, infer)
+        case UndeployQuery():
+            return undeployed(Applied(running, ()), _known(change.name, running))
+        case SetParameters():
+            return _set(change, running)
+        case RemoveInstance():
+            return _removed(change, running)
+
+
+def undeployed(before: Applied, query: RunningQuery) -> Applied:
+    """What runs without a query."""
+    outcomes = [Outcome("undeployed", query.name, name, f"'{query.name}' is undeployed") for name in _own(query)]
+    return Applied(before.running.without(query.name), (*before.outcomes, *outcomes), before.heirs)
+
+
+def _own(query: RunningQuery) -> list[str]:
+    """The names of its instances; an idle query has one outcome, too."""
+    return list(query.instances) or [""]
+
+
+def _deployed(change: DeployQuery, running: Running, infer: Infer) -> Applied:
+    plan, events = compiled(change.text, running.events, infer)
+    taken = [query.name for query in plan.queries if query.name in running.queries]
+    if taken:
+        names = listed(f"'{name}'" for name in taken)
+        raise ChangeError(f"{names} {'runs' if len(taken) == 1 else 'run'} already; replace or undeploy first")
+    applied = Applied(replace(running, events=events), ())
+    for query in plan.queries:
+        instances: dict[str, Mapping[str, Any]] = {} if needed(query) else {"": {}}
+        applied = deployed(applied, RunningQuery((Version(query),), instances, LIVE, dict.fromkeys(instances, LIVE)))
+    return applied
+
+
+def deployed(before: Applied, query: RunningQuery) -> Applied:
+    """What runs with a query more; raises ChangeError if its values are wrong."""
+    running, name = before.running, query.name
+    edition = running.editions.get(name, 0)
+    new = replace(query, versions=(Version(replace(query.current.template, edition=edition)),))
+    bound(new)
+    running = replace(running.with_query(new), editions={**running.editions, name: edition + 1})
+    waits = "" if query.instances else "; it runs once an instance has values for its parameters"
+    outcome = Outcome("deployed", name, "", f"'{name}' is deployed{waits}")
+    return Applied(running, (*before.outcomes, outcome), before.heirs)
+
+
+def _replaced(change: ReplaceQuery, running: Running, moment: Moment, infer: Infer) -> Applied:
+    plan, events = compiled(change.text, running.events, infer)
+    applied = Applied(replace(running, events=events), ())
+    for template in plan.queries:
+        old = _known(template.name, running)
+        if is_same_text(template, old.current.template):
+            raise ChangeError(f"'{template.name}' has this text already")
+        applied = replaced(applied, replace(old, origin=LIVE), template, moment, now=change.now)
+    return applied
+
+
+def is_same_text(one: QueryPlan, other: QueryPlan) -> bool:
+    """Whether two texts of a query mean the same."""
+    return replace(one, edition=other.edition) == other
+
+
+def replaced(
+    before: Applied, query: RunningQuery, template: QueryPlan, moment: Moment, *, now: bool = False
+) -> Applied:
+    """What runs with another text of a query that runs; raises ChangeError if its values are wrong.
+
+    query: as it is to run, but with its old text
+    now: the new text begins at once, with empty windows
+    """
+    running, old = before.running, query.current
+    edition = running.editions[template.name]
+    new = Version(replace(template, edition=edition))
+    heirs = dict(before.heirs)
+    details: dict[str, str | int]
+    if keeps_state(old.template, template):
+        after = replace(query, versions=(*query.versions[:-1], replace(new, starts=old.starts)))
+        pairs = zip(bound(after), bound(query), strict=True)
+        heirs |= {own.title: was.title for own, was in pairs}
+        details = {"state": "kept"}
+    else:
+        bound(replace(query, versions=(new,)))
+        after, details = _handed_over(query, new, moment, now=now)
+        bound(after)
+    running = replace(running.with_query(after), editions={**running.editions, template.name: edition + 1})
+    text = f"'{template.name}' is replaced"
+    outcomes = [Outcome("replaced", template.name, name, text, details) for name in _own(after)]
+    return Applied(running, (*before.outcomes, *outcomes), heirs)
+
+
+def _handed_over(
+    old: RunningQuery, new: Version, moment: Moment, *, now: bool
+) -> tuple[RunningQuery, dict[str, str | int]]:
+    """The query while its old text hands over to a new one.
+
+    Where the new one begins at once, the old one has ended.
+    """
+    alone = replace(old, versions=(new,))
+    plans = list(alone.plans())
+    reaches = [reach_of(plan) for plan in plans]
+    if now or None in reaches or not plans:
+        return alone, {"handover": moment.reached, "state": "new"}
+    handover = moment.reached + max(reach for reach in reaches if reach is not None)
+    versions = []
+    for version in old.versions:
+        ends = handover if version.ends is None else min(version.ends, handover)
+        if version.starts is not None and version.starts >= ends:
+            continue
+        versions.append(replace(version, ends=ends, done=_done(version, old, ends)))
+    return replace(alone, versions=(*versions, replace(new, starts=handover))), {"handover": handover, "state": "new"}
+
+
+def _done(version: Version, query: RunningQuery, ends: int) -> int | None:
+    """The last arrival at which a version can still find a match before its end."""
+    own = [settled_after(version.instance(name, values)) for name, values in query.instances.items()]
+    if any(length is None for length in own):
+        return None
+    return ends - 1 + max((length for length in own if length is not None), default=0)
+
+
+def _set(change: SetParameters, running: Running) -> Applied:
+    query = _known(change.query, running)
+    if not query.current.template.parameters:
+        raise ChangeError(f"query '{query.name}' has no parameters")
+    if change.instance and not INSTANCE_NAME.fullmatch(change.instance):
+        raise ChangeError(f"'{change.instance}' is not a name of an instance; use letters, digits, _, - and dots")
+    known = [parameter.name for parameter in query.current.template.parameters]
+    for name in change.values:
+        if name not in known:
+            raise ChangeError(f"query '{query.name}': unknown parameter '{name}'{did_you_mean(name, known)}")
+    before = query.instances.get(change.instance)
+    values = {**(before or {}), **change.values}
+    instances = {**query.instances, change.instance: values}
+    changed = replace(query, instances=instances, value_origins={**query.value_origins, change.instance: LIVE})
+    bound(changed)
+    outcome = set_outcome(query.name, change.instance, change.values, is_new=before is None)
+    return Applied(running.with_query(changed), (outcome,))
+
+
+def set_outcome(query: str, instance: str, values: Mapping[str, Any], *, is_new: bool) -> Outcome:
+    """The outcome for an instance that has got values."""
+    shown = ", ".join(f"{name}={value}" for name, value in values.items()) or "defaults"
+    text = f"instance '{instance}' of '{query}' has {shown}"
+    return Outcome("deployed" if is_new else "set", query, instance, text)
+
+
+def _removed(change: RemoveInstance, running: Running) -> Applied:
+    query = _known(change.query, running)
+    if change.instance not in query.instances:
+        hint = did_you_mean(change.instance, query.instances)
+        raise ChangeError(f"query '{query.name}' has no instance '{change.instance}'{hint}")
+    left = {name: values for name, values in query.instances.items() if name != change.instance}
+    return Applied(running.with_query(replace(query, instances=left)), (removed_outcome(query.name, change.instance),))
+
+
+def removed_outcome(query: str, instance: str) -> Outcome:
+    """The outcome for an instance that has ended."""
+    return Outcome("removed", query, instance, f"instance '{instance}' of '{query}' is removed")
+
+
+def _known(name: str, running: Running) -> RunningQuery:
+    query = running.queries.get(name)
+    if query is None:
+        raise ChangeError(f"there is no query '{name}'{did_you_mean(name, running.queries)}")
+    return query
+
+
+def bound(query: RunningQuery) -> list[QueryPlan]:
+    """The plans of a query; raises ChangeError if its values are wrong."""
+    try:
+        return list(query.plans())
+    except InstanceError as error:
+        raise ChangeError(str(error)) from None

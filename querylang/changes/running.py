@@ -1,0 +1,135 @@
+"""The queries that run at a moment: their texts, their instances, and the plan of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from querylang.parameters.binding import bind
+from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
+
+FILE, LIVE = "file", "live"
+"""Where a text or a value comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A text of a query.
+
+    template: its plan, whose parameters have no values; its edition tells texts of one name apart
+    starts: event time, µs, of its first matches; None = there is no such limit
+    ends: event time, µs, from which on the next version gives the matches
+    done: arrival, µs, from which on it has nothing to give; None = it is not known
+    """
+
+    template: QueryPlan
+    starts: int | None = None
+    ends: int | None = None
+    done: int | None = None
+
+    def instance(self, name: str, values: Mapping[str, Any]) -> QueryPlan:
+        """The plan of an instance; raises InstanceError."""
+        own = {key: value for key, value in values.items() if key in _parameters(self.template)}
+        bound = bind(self.template, own, name)
+        return replace(bound, edition=self.template.edition, starts=self.starts, ends=self.ends)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """A query that runs.
+
+    versions: oldest first; more than one while one hands over to the next
+    instances: values by name of the instance
+    origin: of its text
+    value_origins: by instance, where its values come from
+    """
+
+    versions: tuple[Version, ...]
+    instances: Mapping[str, Mapping[str, Any]]
+    origin: str = FILE
+    value_origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def current(self) -> Version:
+        """The latest version."""
+        return self.versions[-1]
+
+    @property
+    def name(self) -> str:
+        """The name of the query."""
+        return self.current.template.name
+
+    def plans(self) -> Iterator[QueryPlan]:
+        """The plans of all instances, by version; raises InstanceError."""
+        for version in self.versions:
+            for name, values in self.instances.items():
+                yield version.instance(name, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The queries that run, by name.
+
+    events: all event types that are or were known; a new one comes behind all others
+    editions: by name, how many texts there have been
+    stopped: instances of the start that do not run
+    """
+
+    events: tuple[EventType, ...]
+    queries: Mapping[str, RunningQuery]
+    editions: Mapping[str, int]
+    stopped: tuple[Stopped, ...] = ()
+
+    @staticmethod
+    def of(template: Plan, instances: Plan) -> Running:
+        """The queries of a start; `instances`: the same plan with values for all parameters."""
+        queries = {}
+        for query in template.queries:
+            own = [item for item in instances.queries if item.name == query.name]
+            values = {item.instance: _values(item) if item.instance else _changed(query, item) for item in own}
+            queries[query.name] = RunningQuery((Version(query),), values)
+        return Running(template.events, queries, dict.fromkeys(queries, 1), instances.stopped)
+
+    def plan(self) -> Plan:
+        """The plan of all instances; raises InstanceError."""
+        queries = tuple(plan for query in self.queries.values() for plan in query.plans())
+        return Plan(self.events, queries, self.stopped)
+
+    def with_query(self, query: RunningQuery) -> Running:
+        """The same with this query, in its place or behind all others."""
+        return replace(self, queries={**self.queries, query.name: query})
+
+    def without(self, name: str) -> Running:
+        """The same without a query."""
+        return replace(self, queries={key: query for key, query in self.queries.items() if key != name})
+
+    def next_done(self) -> int | None:
+        """The arrival at which the next version that hands over is done; None = none is."""
+        times = [old.done for query in self.queries.values() for old in query.versions[:-1] if old.done is not None]
+        return min(times, default=None)
+
+    def without_done(self, moment: int) -> tuple[Running, Sequence[str]]:
+        """The same without versions that are done at a moment; and the names of their queries."""
+        queries, names = dict(self.queries), []
+        for name, query in self.queries.items():
+            left = tuple(item for item in query.versions[:-1] if item.done is None or item.done > moment)
+            if len(left) < len(query.versions) - 1:
+                queries[name] = replace(query, versions=(*left, query.current))
+                names.append(name)
+        return replace(self, queries=queries), names
+
+
+def _parameters(query: QueryPlan) -> set[str]:
+    return {parameter.name for parameter in query.parameters}
+
+
+def _values(instance: QueryPlan) -> dict[str, Any]:
+    """The values that an instance has."""
+    return {item.name: item.default.value for item in instance.parameters if item.default is not None}
+
+
+def _changed(template: QueryPlan, instance: QueryPlan) -> dict[str, Any]:
+    """The values that are not the defaults of the text."""
+    own = _values(template)
+    return {name: value for name, value in _values(instance).items() if own.get(name) != value}

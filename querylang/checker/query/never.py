@@ -1,0 +1,209 @@
+"""Warnings about queries that certainly never match: too few events kept, a false condition.
+
+Only what holds for all data is reported. A condition that mentions a name of an `or` is left out,
+because it is ignored where that name is unset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from querylang.checker.diagnostics import Diagnostics
+from querylang.checker.expressions.inference import conjuncts
+from querylang.errors import Mistake
+from querylang.plan.automaton import ACCEPT, Automaton
+from querylang.plan.constant_folding import NoValueError, is_constant, value_of
+from querylang.plan.expression import Binary, EndOf, Expression, FieldOf, Fold, KeyOf, PrevOf, walk
+from querylang.plan.model import Between, Duration, Gap, QueryPlan, Where, Within
+from querylang.plan.text import duration_text
+from querylang.plan.value_types import Type
+from querylang.source import Span
+from querylang.syntax import ast
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def warn_of_no_match(find: ast.Find, plan: QueryPlan, diagnostics: Diagnostics) -> None:
+    """Warn where a query without mistakes can never match."""
+    _warn_of_few_events(find, plan, diagnostics)
+    _warn_of_long_waits(find, plan, diagnostics)
+    _warn_of_false_conditions(find, plan, diagnostics)
+
+
+def _warn_of_few_events(find: ast.Find, plan: QueryPlan, diagnostics: Diagnostics) -> None:
+    """The pattern needs more events of an input at once than are kept."""
+    for index, item in enumerate(plan.inputs):
+        needed = _fewest(plan.automaton, index)
+        facts: dict[str, str | int] = {"needed": needed, "event": item.event}
+        if item.unique and set(item.unique) <= set(item.keys) and needed > 1:
+            diagnostics.warn(Mistake.NEVER_UNIQUE, find.pattern.span, **facts)
+        elif isinstance(item.retain, int) and needed > item.retain:
+            diagnostics.warn(Mistake.NEVER_KEPT, find.pattern.span, **facts, kept=item.retain)
+
+
+def _fewest(automaton: Automaton, item: int) -> int:
+    """The least number of events of an input that a match has."""
+    fewest = {0: 0}
+    waiting = [0]
+    while waiting:
+        state = waiting.pop()
+        for transition in automaton.states[state].transitions if state != ACCEPT else ():
+            count = fewest[state] + (transition.input == item)
+            if count < fewest.get(transition.target, count + 1):
+                fewest[transition.target] = count
+                waiting.append(transition.target)
+    ends = [state for state in fewest if state == ACCEPT or automaton.states[state].accepts is not None]
+    return min((fewest[state] for state in ends), default=0)
+
+
+def _warn_of_long_waits(find: ast.Find, plan: QueryPlan, diagnostics: Diagnostics) -> None:
+    """A `within` whose range has a `wait` in it that takes as long, or longer."""
+    nodes = [clause for clause in find.clauses if isinstance(clause, ast.Within)]
+    conditions = [item for item in plan.conditions if isinstance(item, Within)]
+    if len(nodes) != len(conditions):  # the lengths of some are not known
+        return
+    for node, item in zip(nodes, conditions, strict=True):
+        for wait, is_inside in (
+            (plan.leading, item.between is not None and item.between.leading),
+            (plan.trailing, item.between is not None and item.between.trailing),
+        ):
+            if wait is None or not is_inside:
+                continue
+            _warn_of_long_wait(wait.duration, item, node, diagnostics)
+        for number, gap in enumerate(plan.gaps):
+            if _is_across(gap, number, item.between, plan):
+                _warn_of_long_wait(gap.duration, item, node, diagnostics)
+
+
+def _warn_of_long_wait(wait: Duration, item: Within, node: ast.Within, diagnostics: Diagnostics) -> None:
+    if isinstance(wait, int) and isinstance(item.duration, int) and wait >= item.duration:
+        diagnostics.warn(Mistake.NEVER_WITHIN, node.span, wait=duration_text(wait))
+
+
+def _is_across(gap: Gap, number: int, between: Between | None, plan: QueryPlan) -> bool:
+    """Whether a range always has what is before a wait in it, and its point or what is after it."""
+    if any(plan.terms[term].is_optional for term in (*gap.before, *gap.after)):
+        return False
+    if between is None:
+        return True
+    return bool(set(gap.before) & set(between.terms)) and (
+        number in between.middle or bool(set(gap.after) & set(between.terms))
+    )
+
+
+def _warn_of_false_conditions(find: ast.Find, plan: QueryPlan, diagnostics: Diagnostics) -> None:
+    nodes = [part for clause in find.clauses if isinstance(clause, ast.Where) for part in conjuncts(clause.condition)]
+    conditions = [item for item in plan.conditions if isinstance(item, Where)]
+    if len(nodes) != len(conditions):  # the types of some are not known
+        return
+    limits: dict[tuple[int, str], _Limits] = {}
+    for term, named in enumerate(plan.terms):
+        for part in _parts(plan.inputs[named.input].filter):
+            _add(limits, part, term)
+    for node, item in zip(nodes, conditions, strict=True):
+        terms = [plan.terms[term] for term in item.mentions]
+        is_addition = any(isinstance(part, PrevOf | EndOf | Fold) for part in walk(item.condition))
+        if is_addition or any(term.is_optional or term.group is not None for term in terms):
+            continue
+        mistake = _mistake(item.condition, plan, limits)
+        if mistake is not None:
+            diagnostics.warn(mistake, _span(node))
+
+
+def _span(node: Any) -> Span:
+    span: Span = node.span
+    return span
+
+
+def _mistake(part: Expression, plan: QueryPlan, limits: dict[tuple[int, str], _Limits]) -> Mistake | None:
+    """Why a condition never holds, beside those before it; None = it may."""
+    if is_constant(part):
+        try:
+            return None if value_of(part) else Mistake.NEVER_TRUE
+        except NoValueError:
+            return Mistake.NEVER_TRUE
+    if _compares_keys(part, plan):
+        return Mistake.NEVER_OTHER_KEY
+    return None if _add(limits, part) else Mistake.NEVER_TOGETHER
+
+
+def _compares_keys(part: Expression, plan: QueryPlan) -> bool:
+    """Whether it says that two events of a match have different keys."""
+    if not isinstance(part, Binary) or part.operator not in ("!=", "<", ">"):
+        return False
+    keys = [_key(side, plan) for side in (part.left, part.right)]
+    return keys[0] is not None and keys[0] == keys[1] and part.left.type is not Type.FLOAT  # NaN is not itself
+
+
+def _key(side: Expression, plan: QueryPlan) -> int | None:
+    """The key that an expression is; None = it is something else."""
+    match side:
+        case KeyOf(index=index):
+            return index
+        case FieldOf(type=type_, term=term, field=name):
+            keys = plan.inputs[plan.terms[term].input].keys
+            own = FieldOf(type_, 0, name)
+            return keys.index(own) if own in keys else None
+    return None
+
+
+@dataclass(slots=True)
+class _Limits:
+    """What conditions leave of the values of a field: at least `low`, at most `high`.
+
+    Each with whether the value itself is left out; None: there is no such limit.
+    """
+
+    low: tuple[Any, bool] | None = None
+    high: tuple[Any, bool] | None = None
+
+    def add(self, operator: str, value: Any) -> bool:
+        """Add a comparison; False = no value is left."""
+        if operator in (">", ">=", "="):
+            new = (value, operator == ">")
+            self.low = new if self.low is None or new > self.low else self.low
+        if operator in ("<", "<=", "="):
+            new = (value, operator == "<")
+            is_tighter = self.high is None or (value, not new[1]) < (self.high[0], not self.high[1])
+            self.high = new if is_tighter else self.high
+        if self.low is None or self.high is None:
+            return True
+        (low, is_above), (high, is_below) = self.low, self.high
+        return not (low > high or (low == high and (is_above or is_below)))
+
+
+def _add(limits: dict[tuple[int, str], _Limits], part: Expression, term: int | None = None) -> bool:
+    """Note what a comparison of a field with a constant says; False = nothing is left.
+
+    term: of the event, where the condition is a filter
+    """
+    if not isinstance(part, Binary) or part.operator not in _MIRRORED:
+        return True
+    for one, other, sign in (
+        (part.left, part.right, part.operator),
+        (part.right, part.left, _MIRRORED[part.operator]),
+    ):
+        if isinstance(one, FieldOf) and is_constant(other) and one.type == other.type:
+            try:
+                value: Any = value_of(other)
+            except NoValueError:
+                return True
+            of_field = limits.setdefault((one.term if term is None else term, one.field), _Limits())
+            if one.type == Type.INTEGER and sign in ("<", ">"):
+                return of_field.add(f"{sign}=", value + (1 if sign == ">" else -1))
+            return of_field.add(sign, value)
+    return True
+
+
+def _parts(condition: Expression | None) -> Iterator[Expression]:
+    """The parts between the `and`s of a filter."""
+    match condition:
+        case None:
+            return
+        case Binary(operator="and", left=left, right=right):
+            yield from _parts(left)
+            yield from _parts(right)
+        case _:
+            yield condition

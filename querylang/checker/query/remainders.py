@@ -1,0 +1,260 @@
+"""What is left of a pattern while it is read backwards from the latest event.
+
+A remainder is a pattern, or what reading has made of it. `steps` are the ways to bind its newest
+event; `may_end` says whether nothing more is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from querylang.checker.query.pattern_tree import Both, Either, Repeated, Sequence, TermOf
+from querylang.plan.model import Term
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The parts of a sequence that are left; of the last one an event is bound if `is_begun`.
+
+    `is_cold`: since its last event was bound, another part of an `and` has bound an older one. So
+    the part before a `=>` cannot come directly before it any more.
+    """
+
+    parts: tuple[Remainder, ...]
+    nexts: tuple[bool, ...]
+    is_begun: bool = False
+    is_cold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """Its next event is the one directly before the event that was bound last, or it has none."""
+
+    part: Remainder
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Remainders of two sides of an `or` that have bound the same events, and must end together."""
+
+    left: Remainder
+    right: Remainder
+
+
+Remainder = (
+    TermOf
+    | Sequence["Remainder"]
+    | Both["Remainder"]
+    | Either["Remainder"]
+    | Repeated["Remainder"]
+    | Chain
+    | Hot
+    | Paired
+)
+"""The part of a pattern that is still to be found further back."""
+
+
+class Step(NamedTuple):
+    """One event of `input` is bound to the terms `binds`.
+
+    - `remainder` None: nothing is left.
+    - `follows`: the event is directly before the one that was bound last.
+    """
+
+    input: int
+    binds: frozenset[int]
+    remainder: Remainder | None
+    follows: bool = False
+
+
+class DeadError(Exception):
+    """A remainder that cannot be completed any more."""
+
+
+@lru_cache(maxsize=10_000)
+def may_end(remainder: Remainder) -> bool:
+    """Whether the pattern is complete without any of it."""
+    match remainder:
+        case TermOf():
+            return False
+        case Repeated(least=least):
+            return least == 0
+        case Hot(part=part):
+            return may_end(part)
+        case Paired(left=left, right=right):
+            return may_end(left) and may_end(right)
+        case Either(parts=parts):
+            return any(map(may_end, parts))
+        case Sequence(parts=parts) | Both(parts=parts) | Chain(parts=parts):
+            return all(map(may_end, parts))
+    raise AssertionError("every kind of remainder is known")
+
+
+@lru_cache(maxsize=10_000)
+def terms_left(remainder: Remainder) -> frozenset[int]:
+    """The terms that may still be bound."""
+    match remainder:
+        case TermOf(index=index):
+            return frozenset((index,))
+        case Repeated(inside=part) | Hot(part=part):
+            return terms_left(part)
+        case Paired(left=left, right=right):
+            return terms_left(left) | terms_left(right)
+        case Sequence(parts=parts) | Both(parts=parts) | Either(parts=parts) | Chain(parts=parts):
+            return frozenset().union(*map(terms_left, parts))
+    raise AssertionError("every kind of remainder is known")
+
+
+def steps(remainder: Remainder, terms: tuple[Term, ...]) -> Iterator[Step]:
+    """All ways in which the newest event of the remainder can be bound, each once."""
+    match remainder:
+        case TermOf(index=index):
+            yield Step(terms[index].input, frozenset((index,)), None)
+        case Sequence(parts=parts, nexts=nexts):
+            yield from _of_chain(Chain(parts, nexts), terms)
+        case Chain():
+            yield from _of_chain(remainder, terms)
+        case Repeated():
+            yield from _of_repeat(remainder, terms)
+        case Hot(part=part):
+            yield from (step._replace(follows=True) for step in steps(part, terms))
+        case Both(parts=(first, *others)):
+            yield from _of_both(first, _both(tuple(others)), terms)
+        case Either(parts=(first, *others)):
+            left, right = list(steps(first, terms)), list(steps(_either(tuple(others)), terms))
+            yield from left
+            yield from right
+            yield from _paired(left, right)
+        case Paired(left=one, right=two):
+            yield from _paired(list(steps(one, terms)), list(steps(two, terms)))
+        case _:
+            raise AssertionError("a join has parts")
+
+
+def _of_chain(chain: Chain, terms: tuple[Term, ...]) -> Iterator[Step]:
+    """The last part is read first; if it may be empty, or has all it needs, also the one before."""
+    *earlier, last = chain.parts
+    is_next = bool(chain.nexts) and chain.nexts[-1]
+    for step in steps(last, terms):
+        if step.remainder is not None:
+            left: Remainder | None = Chain((*earlier, step.remainder), chain.nexts, is_begun=True)
+        else:
+            left = _rest(chain, is_hot=is_next)
+        yield step._replace(remainder=left)
+    if earlier and may_end(last) and not (is_next and chain.is_cold):
+        rest = _rest(chain, is_hot=is_next and chain.is_begun)
+        assert rest is not None, "there are earlier parts"
+        yield from steps(rest, terms)
+
+
+def _rest(chain: Chain, *, is_hot: bool) -> Remainder | None:
+    """What is left without the last part."""
+    if len(chain.parts) == 1:
+        return None
+    rest = chain.parts[0] if len(chain.parts) == 2 else Chain(chain.parts[:-1], chain.nexts[:-1])
+    return _hot(rest) if is_hot else rest
+
+
+def _hot(remainder: Remainder) -> Remainder:
+    return remainder if isinstance(remainder, Hot) else Hot(remainder)
+
+
+def _of_repeat(repeat: Repeated[Remainder], terms: tuple[Term, ...]) -> Iterator[Step]:
+    """The last repeat is read first, then what is left of the number of repeats."""
+    rest: Remainder | None = None
+    if repeat.most is None or repeat.most > 1:
+        most = None if repeat.most is None else repeat.most - 1
+        rest = Repeated(repeat.inside, max(repeat.least - 1, 0), most, "", repeat.is_consecutive)
+    for step in steps(repeat.inside, terms):
+        if rest is None:
+            yield step
+        elif step.remainder is not None:
+            left: Remainder = Chain((rest, step.remainder), (repeat.is_consecutive,), is_begun=True)
+            yield step._replace(remainder=left)
+        else:
+            yield step._replace(remainder=_hot(rest) if repeat.is_consecutive else rest)
+
+
+def _of_both(first: Remainder, other: Remainder, terms: tuple[Term, ...]) -> Iterator[Step]:
+    """An event of one side, or one that serves names of both."""
+    left, right = list(steps(first, terms)), list(steps(other, terms))
+    for sides, beside in ((left, other), (right, first)):
+        try:
+            left_over = cooled(beside)
+        except DeadError:
+            continue
+        for step in sides:
+            pair = (step.remainder, left_over) if beside is other else (left_over, step.remainder)
+            yield step._replace(remainder=_joined(*pair))
+    yield from (_merged(a, b, _joined(a.remainder, b.remainder)) for a in left for b in right if a.input == b.input)
+
+
+def cooled(remainder: Remainder) -> Remainder | None:
+    """What is left after another part has bound an older event; raises DeadError.
+
+    None: it is complete, and can take no more.
+    """
+    match remainder:
+        case Hot(part=part):
+            if may_end(part):
+                return None
+            raise DeadError
+        case Both(parts=(first, *others)):
+            return _joined(cooled(first), cooled(_both(tuple(others))))
+        case Paired(left=left, right=right):
+            return _ended_together(cooled(left), cooled(right))
+        case Chain():
+            return _cooled_chain(remainder)
+    return remainder
+
+
+def _cooled_chain(chain: Chain) -> Remainder | None:
+    is_next = chain.is_begun and bool(chain.nexts) and chain.nexts[-1]
+    last = cooled(chain.parts[-1])
+    if last is None:
+        rest = _rest(chain, is_hot=is_next)
+        return None if rest is None else cooled(rest)
+    return Chain((*chain.parts[:-1], last), chain.nexts, chain.is_begun, is_cold=is_next)
+
+
+def _paired(left: list[Step], right: list[Step]) -> Iterator[Step]:
+    """The ways in which both sides of an `or` bind one event; the sides end together."""
+    for a in left:
+        for b in right:
+            if a.input != b.input:
+                continue
+            try:
+                yield _merged(a, b, _ended_together(a.remainder, b.remainder))
+            except DeadError:
+                continue
+
+
+def _ended_together(left: Remainder | None, right: Remainder | None) -> Remainder | None:
+    """What is left of two sides that must bind the same events; raises DeadError."""
+    if left is not None and right is not None:
+        return Paired(left, right)
+    longer = right if left is None else left
+    if longer is not None and not may_end(longer):
+        raise DeadError
+    return None
+
+
+def _merged(left: Step, right: Step, remainder: Remainder | None) -> Step:
+    return Step(left.input, left.binds | right.binds, remainder, left.follows or right.follows)
+
+
+def _joined(left: Remainder | None, right: Remainder | None) -> Remainder | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return Both((left, right))
+
+
+def _both(parts: tuple[Remainder, ...]) -> Remainder:
+    return parts[0] if len(parts) == 1 else Both(parts)
+
+
+def _either(parts: tuple[Remainder, ...]) -> Remainder:
+    return parts[0] if len(parts) == 1 else Either(parts)

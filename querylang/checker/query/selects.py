@@ -1,0 +1,104 @@
+"""Check the `select` clauses of a query that is not a `find every`, and `after match skip`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from querylang.checker.diagnostics import Diagnostics
+from querylang.checker.expressions.inference import Inference
+from querylang.checker.names.scope import Scope
+from querylang.checker.query.durations import Constants
+from querylang.checker.query.find_every import select_names
+from querylang.checker.query.patterns import CheckedPattern
+from querylang.errors import Mistake
+from querylang.plan.expression import Expression, SelectOf, type_of, walk
+from querylang.plan.model import Select, Skip
+from querylang.plan.names import MATCH_COLUMNS
+from querylang.plan.value_types import Kind, Type
+from querylang.syntax import ast
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSelects:
+    """What each match selects.
+
+    `names`: what the names mean in the block; None: the value has a mistake.
+    """
+
+    plan: tuple[Select, ...] = ()
+    names: dict[str, Expression | None] = field(default_factory=dict)
+
+
+def check_selects(find: ast.Find, pattern: CheckedPattern, scope: Scope, constants: Constants) -> CheckedSelects:
+    """The `select` clauses of a query without `every`; each may use those before it.
+
+    `scope`: the scope of a `where`, but for runs.
+    """
+    open_scope = scope.forbidding(select_names(find).keys() - scope.names.keys(), Mistake.SELECTED_LATER)
+    values: dict[str, Expression | None] = {}
+    plan: list[Select] = []
+    names: dict[str, Expression | None] = {}
+    for clause in find.clauses:
+        if not isinstance(clause, ast.Select):
+            continue
+        name = clause.name.text
+        value = Inference(open_scope.with_names(values), constants.namespace).value(clause.value)
+        if name in values:
+            constants.diagnostics.report(Mistake.DUPLICATE_SELECT, clause.name.span, name=name)
+            continue
+        if name.casefold() in MATCH_COLUMNS:
+            constants.diagnostics.report(Mistake.SELECT_IS_COLUMN, clause.name.span, name=name)
+        if name in scope.names:  # of the pattern, a parameter or a key: that was reported
+            continue
+        values[name], names[name] = value, None
+        if value is not None and value.type is not None:
+            names[name] = SelectOf(_type_in_block(value, pattern), len(plan))
+            plan.append(Select(name, value))
+    return CheckedSelects(tuple(plan), names)
+
+
+def _type_in_block(value: Expression, pattern: CheckedPattern) -> Type:
+    """The type of a selected value in the block: an optional if it may be unset."""
+    type_ = type_of(value)
+    terms = {term for node in walk(value) if (term := getattr(node, "term", None)) is not None}
+    may_be_unset = any(pattern.terms[term].is_optional for term in terms)
+    return Type.optional(type_) if may_be_unset and type_.kind is not Kind.OPTIONAL else type_
+
+
+def check_skip(find: ast.Find, pattern: CheckedPattern, scope: Scope, diagnostics: Diagnostics) -> Skip | None:
+    """What `after match skip` says; None: there is none, or it has a mistake, which is reported."""
+    found = [clause for clause in find.clauses if isinstance(clause, ast.Skip)]
+    for clause in found[1:]:
+        diagnostics.report(Mistake.SKIP_TWICE, clause.span)
+    if not found:
+        return None
+    clause = found[0]
+    if not isinstance(find.clauses[-1], ast.Skip | ast.Broken):
+        diagnostics.report(Mistake.SKIP_PLACE, clause.span)
+    if find.is_every:
+        diagnostics.report(Mistake.SKIP_EVERY, clause.span)
+    if pattern.trailing is not None:
+        diagnostics.report(Mistake.SKIP_WAIT, clause.span)
+    if clause.name is None:
+        return Skip()
+    index = pattern.index_of(clause.name.text)
+    if index is None:
+        _report_unknown(clause.name, pattern, scope, diagnostics)
+    elif pattern.terms[index].is_optional or pattern.terms[index].repeat.may_be_empty:
+        diagnostics.report(Mistake.SKIP_UNSET, clause.name.span, name=clause.name.text)
+    return Skip(clause.to, index)
+
+
+def _report_unknown(name: ast.Name, pattern: CheckedPattern, scope: Scope, diagnostics: Diagnostics) -> None:
+    """A name that is not one of the pattern's events."""
+    if name.text in scope.names:  # a parameter or a key
+        diagnostics.report(Mistake.UNKNOWN_NAME, name.span, name=name.text)
+        return
+    mistake = scope.missing(name, near=_names(pattern))
+    if mistake is not None:
+        diagnostics.add(mistake)
+
+
+def _names(pattern: CheckedPattern) -> Iterable[str]:
+    return (term.name.text for term in pattern.terms)
