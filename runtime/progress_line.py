@@ -23,8 +23,9 @@ class ProgressLine:
         unit: str,
         total: int | None = None,
         clock: Callable[[], float] = monotonic,
+        began: float | None = None,
     ) -> None:
-        """A line for work that begins now.
+        """A line for work that begins now, or began at a moment of the clock.
 
         what: what is being done: `replay`
         unit: what is counted: `rows`
@@ -32,8 +33,9 @@ class ProgressLine:
         """
         self._out, self._what, self._unit, self._clock = out, what, unit, clock
         self._is_watched = out.isatty()
-        self._began = clock()
-        self._shown = self._began - EVERY
+        now = clock()
+        self._began = now if began is None else began
+        self._shown = now - EVERY
         self._width = 0
         self.total = total
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from querylang.errors import FileErrors
+from querylang.errors import FileErrors, near_file
 
 if TYPE_CHECKING:
     import yaml
@@ -70,7 +70,7 @@ def file_text(path: Path) -> str:
     """The text of a YAML file; raises FileErrors."""
     try:
         if not path.exists():
-            raise FileErrors(str(path), [(None, "no such file")])
+            raise FileErrors(str(path), [(None, f"no such file{near_file(path)}")])
         if not path.is_file():
             raise FileErrors(str(path), [(None, "is not a regular file")])
         if path.stat().st_size > LARGEST:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import inlined, kernel
+from runtime.compiling.compiled import inlined, kernel
 
 Integers = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
 
 Integers = NDArray[np.int64]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing
+from runtime.compiling.compiled import borrowing
 
 Integers = NDArray[np.int64]
 

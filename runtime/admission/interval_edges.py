@@ -14,7 +14,7 @@ from querylang.plan.model import EventType, Plan
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape, column_name
 from runtime.columns.keys import number_keys
-from runtime.compiled import kernel
+from runtime.compiling.compiled import kernel
 from runtime.instants import NO_TIME
 
 Integers = NDArray[np.int64]

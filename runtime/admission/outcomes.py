@@ -50,6 +50,7 @@ class Outcome(IntEnum):
     NULL_KEY = 4
     NULL_TIME = 5
     PENDING = 15
+    FORGOTTEN = 18  # of a key that a user let a job forget before it was used
 
     @property
     def word(self) -> str:
@@ -81,6 +82,7 @@ _GROUPS = {
     Outcome.NULL_KEY: Group.DISCARDED,
     Outcome.NULL_TIME: Group.DISCARDED,
     Outcome.PENDING: Group.PENDING,
+    Outcome.FORGOTTEN: Group.DISCARDED,
 }
 
 ADMITTED = (Outcome.USED, Outcome.ADJUSTED_LATE, Outcome.ADJUSTED_OUT_OF_ORDER)

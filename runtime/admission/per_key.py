@@ -56,7 +56,7 @@ from runtime.admission.workspace import (
     times_to_fill,
 )
 from runtime.columns.arrivals import Shape
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 

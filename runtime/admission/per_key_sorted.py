@@ -38,7 +38,7 @@ from runtime.admission.outcomes import Outcome
 from runtime.admission.rules import judge, own_settings
 from runtime.admission.workspace import Admission, Advances, Facts, Progress, Workspace
 from runtime.columns.arrivals import Shape
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT
 

@@ -97,6 +97,11 @@ class QueryClocks:
         """The same for one key."""
         return min((shared.definitive_of(key, clock) for shared in self._clocks), default=NEVER)
 
+    def forget(self, key: Sequence[pa.Scalar]) -> None:
+        """Removes the timelines that only this key has."""
+        for shared in self._clocks:
+            shared.forget(key)
+
     def evict(self, clock: int) -> None:
         """Removes timelines that cannot hold back a clock any more."""
         for shared in self._clocks:

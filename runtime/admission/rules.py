@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import Shape
-from runtime.compiled import inlined
+from runtime.compiling.compiled import inlined
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import PolicyColumns
 

@@ -112,9 +112,9 @@ class Selector:
 
         heartbeats_of: control events that are heartbeats, by row: event type and time, µs
         """
-        outcome, input_of = self._outcome[kinds], self._input[kinds]
+        outcome, input_of = self._outcome.take(kinds), self._input.take(kinds)
         self._filter(table, input_of, outcome)
-        time = self._source_times(table, kinds)
+        time = self.source_times(table, kinds)
         for column in key_columns(table, kinds, self._plan, self._query):
             if column.null_count:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -150,7 +150,7 @@ class Selector:
 
     def input_of(self, kinds: NDArray[np.int64]) -> NDArray[np.int16]:
         """The input of each kind of record, whatever its filter says; -1 = none."""
-        return self._input[kinds]
+        return self._input.take(kinds)
 
     def _filter(self, table: pa.Table, input_of: NDArray[np.int16], outcome: NDArray[np.int8]) -> None:
         for index, item in enumerate(self._query.inputs):
@@ -158,7 +158,8 @@ class Selector:
                 passes = as_array(item.filter, table, self._plan, self._plan.event(item.event)).fill_null(False)
                 outcome[(input_of == index) & ~passes.to_numpy(zero_copy_only=False)] = Outcome.FILTERED
 
-    def _source_times(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+    def source_times(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The source times of records, µs; NO_TIME = none."""
         time: NDArray[np.int64] = table.column("_source_time").to_numpy()
         if not self._time_from:
             return time

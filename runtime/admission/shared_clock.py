@@ -156,6 +156,10 @@ class SharedClock:
         history.end[-1] += 1
         self._common = NEVER
 
+    def forget(self, key: Sequence[pa.Scalar]) -> None:
+        """Removes the timelines that only this key has."""
+        self._store.forget(key)
+
     def evict(self, clock: int) -> None:
         """Removes substreams that cannot hold back watermarks: arrival time alone is ahead of them.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from runtime.admission.bound_history import TIMER, BoundHistory, Groups, record_bound
 from runtime.admission.rules import Settings, judge, moves
 from runtime.columns.arrivals import Shape
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER, NO_TIME
 
 Integers = NDArray[np.int64]

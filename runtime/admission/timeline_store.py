@@ -12,6 +12,7 @@ from runtime.admission.shared_clock_kernel import Timelines
 from runtime.admission.timeline_kinds import NewRecords
 from runtime.arrow_types import one_chunk
 from runtime.columns.cold_rows import ColdRows, is_small, joined
+from runtime.columns.given_keys import is_of_key
 from runtime.columns.keys import hash_keys
 from runtime.instants import NEVER
 
@@ -72,6 +73,16 @@ class TimelineStore:
         self.hot = identities
         for field, name in COLUMNS.items():
             self.hot = self.hot.append_column(name, pa.array(getattr(timelines, field)))
+
+    def forget(self, key: Sequence[pa.Scalar]) -> None:
+        """Removes the timelines that only this key has: those of a substream of all its parts."""
+        if set(self._places) != set(range(len(key))):
+            return
+        timelines = self.load_all()
+        columns = [one_chunk(timelines.column(part.name)) for part in self._parts]
+        if len(timelines):
+            is_own = is_of_key(columns, [key[place] for place in self._places])
+            self.hot = timelines.filter(pa.array(~is_own))
 
     def evict(self, until: int) -> None:
         """Removes hot timelines whose bound is at most `until`, µs."""

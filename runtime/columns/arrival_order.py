@@ -29,6 +29,11 @@ def in_arrival_order(table: pa.Table) -> pa.Table:
     return table.take(pa.array(order))
 
 
+def is_in_order(table: pa.Table) -> bool:
+    """Whether the rows are in order of arrival already."""
+    return _is_sorted(*(table.column(name).to_numpy() for name in ("_arrival", *_TIES)))
+
+
 def _is_sorted(*columns: NDArray[np.int64]) -> bool:
     """Whether the rows are in ascending order by these columns, the first one most significant."""
     undecided = np.ones(len(columns[0]) - 1, np.bool_)

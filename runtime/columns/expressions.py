@@ -35,7 +35,7 @@ from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.cell_values import column_values, row_events, to_cell
 from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
-from runtime.compiled import kernel
+from runtime.compiling.compiled import kernel
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Budget, Context, PlanWorld
 from runtime.interpreter.expressions import combine, value_type

@@ -20,7 +20,7 @@ from querylang.plan.model import Plan, QueryPlan, expression_to_dict, plain_fiel
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.expressions import as_array
-from runtime.compiled import kernel
+from runtime.compiling.compiled import kernel
 from runtime.interpreter.context import event_numbers
 
 NEAR = 8

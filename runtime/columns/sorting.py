@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import kernel
+from runtime.compiling.compiled import kernel
 
 Integers = NDArray[np.int64]
 

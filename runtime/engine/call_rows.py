@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.admission.arrays import KeyedRows, Punctuation, Ready, Released, RowOrigin, Timelines
 from runtime.admission.interval_edges import ends
+from runtime.admission.moves import Moves
 from runtime.admission.query_clocks import ClocksRun
 from runtime.admission.selection import Selection
 from runtime.admission.timeline_kinds import NewRecords
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Shape
 from runtime.columns.keys import group_rows, key_columns, number_keys
-from runtime.engine.forgetting import Forgetting, Lives, StoredLives, divide, stored_lives
-from runtime.engine.moves import Moves
+from runtime.engine.forgetting import Lives, StoredLives, divide, stored_lives
 from runtime.engine.query_parts import QueryParts
 from runtime.engine.query_state import CUT_OFF, QueryState
 from runtime.instants import NEVER, NO_TIME
@@ -158,7 +158,7 @@ def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted:
     rows = _with_clocks(rows, clocks, wanted.new, parts.policies)
     judged, lives = len(rows.key), None
     if parts.forgetting.is_on:
-        known = _stored_lives(state, numbers, count, judged, len(table), parts.forgetting)
+        known = _stored_lives(state, numbers, count, judged, len(table))
         divided = divide(rows, numbers, clocks, parts.policies, known, parts.forgetting)
         lives, numbers, rows, clocks = divided.lives, divided.numbers, divided.rows, divided.clocks
         count = len(lives.owner)
@@ -175,13 +175,11 @@ def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted:
     )
 
 
-def _stored_lives(
-    state: QueryState, numbers: Integers, count: int, judged: int, rows: int, forgetting: Forgetting
-) -> StoredLives:
+def _stored_lives(state: QueryState, numbers: Integers, count: int, judged: int, rows: int) -> StoredLives:
     """What stored events and bounds, and members of pending matches, say of their keys' lives."""
     events, bounds, waiting = state.keys.events, state.keys.bounds, state.waits.members
     # A key of which only a pending match is left is held by it.
-    began = waiting.column("_due").to_numpy() - forgetting.wait
+    began = state.waits.began()
     unknown = np.full(len(waiting), NO_TIME, np.int64)
     last = [events.column("_last").to_numpy(), unknown, bounds.column("_last").to_numpy()]
     latest = [events.column("_latest").to_numpy(), began, bounds.column("_latest").to_numpy()]

@@ -8,26 +8,54 @@ does not depend on how records are grouped into calls. Each query works on its o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
+from runtime.admission.moves import NO_MOVES, Moves
 from runtime.admission.query_clocks import CLOCK_SCHEMA
 from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals, is_moved
 from runtime.engine.call_rows import CallRecords
-from runtime.engine.error_rows import control_errors, stopped_instances
-from runtime.engine.moves import NO_MOVES, Moves
+from runtime.engine.eviction import Carry
+from runtime.engine.key_contents import Key, KeyContents, forget_key, key_contents, query_sizes
+from runtime.engine.query_parts import all_parts
 from runtime.engine.query_runner import QueryOutcome, QueryRunner
-from runtime.engine.snapshot import StateError, decode, encode
+from runtime.engine.shared_admission import SharedAdmission
+from runtime.engine.snapshot import ALIKE, StateError, decode, encode
 from runtime.engine.state_checks import integer
+from runtime.engine.succession import NOTHING_SAVED, Saved, handed_on, runners_of, saved_states
 from runtime.instants import EARLIEST, LATEST, NEVER, NO_TIME
 from runtime.reading.control_events import ControlEvents, SetDelayedEventsLeeway
 from runtime.results.discards import refused_at_source
+from runtime.results.error_rows import control_errors, stopped_instances
 from runtime.results.ledger import Account, ledger_table
-from runtime.results.schemas import ADJUSTED_SCHEMA, Results, discard_schema
+from runtime.results.no_rows import NO_ADJUSTED, NO_OUTPUTS, no_discards, rows_of
+from runtime.results.schemas import Results
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvents:
+    """The events that are kept for a query.
+
+    table: those in key state with the columns of `runtime.engine.query_state`, those of a key in
+        total order
+    keys: the key columns, by row
+    bounds: of keys (`runtime.engine.query_state.QueryState`)
+    waits: the members of pending matches (`runtime.matching.trailing_waits.PendingWaits`)
+    is_unusual: there is more: heartbeats for every key, another leeway, blocks that were cut off
+    """
+
+    table: pa.Table
+    keys: Sequence[pa.Array]
+    bounds: pa.Table
+    waits: pa.Table
+    is_unusual: bool
 
 
 class Engine:
@@ -35,13 +63,24 @@ class Engine:
 
     matcher: "auto" (the kernel if it can express the query), "kernel" (raises `NotForKernel` if
         not) or "reference"
-    gathers_later: where a query allows it, matches are given as the numbers of records, for callers
-        that keep all records; these have numbers in the column `_row`
+    gathers_later: where a query allows it, the tables of matches are left to the caller to gather
+    has_changes: whether the caller does what control events ask of the queries: `followed_by`
+    saved: by title what a query begins with
     """
 
-    def __init__(self, plan: Plan, matcher: str = "auto", *, gathers_later: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        matcher: str = "auto",
+        *,
+        gathers_later: bool = False,
+        has_changes: bool = False,
+        saved: Mapping[str, Saved] = NOTHING_SAVED,
+    ) -> None:
         self.plan = plan
-        self._runners = [QueryRunner(plan, query, matcher, gathers_later=gathers_later) for query in plan.queries]
+        self._matcher, self._gathers_later, self._has_changes = matcher, gathers_later, has_changes
+        self._runners = runners_of(all_parts(plan, matcher), saved, gathers_later=gathers_later)
+        self._by_title = {runner.query.title: runner for runner in self._runners}
         self._clock = NO_TIME
         self._clock_without_idle = NO_TIME
         self._leeway: SetDelayedEventsLeeway | None = None
@@ -83,9 +122,54 @@ class Engine:
         end."""
         return self._run(Arrivals.empty(self.plan).table, np.empty(0, np.int64), self._clock, is_last=True)
 
+    def followed_by(self, plan: Plan, heirs: Mapping[str, str]) -> tuple[Engine, pa.Table]:
+        """The engine of the queries that run from now on, and changes of the ledger.
+
+        Queries of a title that there was before keep their state; their parameters have the values
+        of now. Others begin without any, at the clock of this engine.
+
+        heirs: by title the title of the query whose state it takes over instead
+        """
+        self._load_cold()
+        saved, changes = handed_on(self._runners, [query.title for query in plan.queries], heirs)
+        engine = Engine(
+            plan, self._matcher, gathers_later=self._gathers_later, has_changes=self._has_changes, saved=saved
+        )
+        engine._clock, engine._clock_without_idle = self._clock, self._clock_without_idle
+        engine._leeway, engine._reported = self._leeway, self._reported
+        engine._account = self._account
+        engine._account.update(changes)
+        return engine, ledger_table(changes)
+
+    def joined_by(self, other: Engine, *, begins: bool = False) -> tuple[Engine, pa.Table]:
+        """The engine in which the queries of another one continue, too, and what that one counted.
+
+        This one has these queries as well, but has not run them. So a query that has run over the
+        history continues among others. The other engine advances to this clock; what its timers
+        give until there is not given out.
+
+        begins: this engine has run nothing; it begins at the clock of the other one
+        """
+        if not begins and self._clock != NO_TIME:
+            other.process(Arrivals.empty(other.plan), now=self._clock, without_idle=self._clock_without_idle)
+        self._load_cold()
+        other._load_cold()
+        joining = {query.title for query in other.plan.queries}
+        runners = [*(runner for runner in self._runners if runner.query.title not in joining), *other._runners]
+        saved, _ = handed_on(runners, [query.title for query in self.plan.queries], {})
+        engine = Engine(
+            self.plan, self._matcher, gathers_later=self._gathers_later, has_changes=self._has_changes, saved=saved
+        )
+        engine._clock = other._clock if begins else self._clock
+        engine._clock_without_idle = other._clock_without_idle if begins else self._clock_without_idle
+        engine._leeway, engine._reported = self._leeway or other._leeway, self._reported
+        engine._account = self._account
+        engine._account.update(other._account)
+        return engine, ledger_table(other._account)
+
     def next_wake(self) -> int | None:
         """The earliest timer, µs: when arrival time alone does something; None if there is none."""
-        timer = min((runner.state.next_timer for runner in self._runners), default=NEVER)
+        timer = min((admission.state.next_timer for admission in self._admissions), default=NEVER)
         return None if timer >= NEVER else timer
 
     def next_release(self) -> int | None:
@@ -94,7 +178,7 @@ class Engine:
         Other timers only forget keys. Loads the cold keys.
         """
         self._load_cold()
-        timer = min((runner.state.hot_release for runner in self._runners), default=NEVER)
+        timer = min((admission.state.hot_release for admission in self._admissions), default=NEVER)
         return None if timer >= NEVER else timer
 
     def definitive(self, query: str, key: tuple[object, ...]) -> int | None:
@@ -105,7 +189,7 @@ class Engine:
         """
         if self._clock == NO_TIME:
             return None
-        runner = next(runner for runner in self._runners if runner.query.title == query)
+        runner = self._by_title[query]
         reached = runner.state.definitive(key, self._clock)
         return None if reached == NO_TIME else max(EARLIEST, min(reached, LATEST))
 
@@ -119,7 +203,58 @@ class Engine:
 
     def stored_events(self) -> int:
         """Upper bound of `retained`, without loading cold keys: may count expired events."""
-        return sum(runner.state.stored_events for runner in self._runners)
+        return sum(admission.state.stored_events for admission in self._admissions)
+
+    def keys(self) -> int:
+        """How many keys have state, summed over states; estimated where there are many.
+
+        Loads the cold keys.
+        """
+        self._load_cold()
+        return sum(admission.state.keys.keys() for admission in self._admissions)
+
+    def stored(self) -> dict[str, StoredEvents]:
+        """What is kept for each query, by its title. Loads the cold keys."""
+        self._load_cold()
+        return {
+            runner.query.title: StoredEvents(
+                runner.state.keys.events,
+                runner.parts.keys_of(runner.state.keys.events),
+                runner.state.keys.bounds,
+                runner.state.waits.members,
+                runner.state.has_cut_off or runner.state.is_moved_everywhere or self._leeway is not None,
+            )
+            for runner in self._runners
+        }
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """By the query's title, the numbers of its keys, events, pending events and waits. Loads
+        the cold keys; many keys are estimated."""
+        self._load_cold()
+        return {runner.query.title: query_sizes(runner.state) for runner in self._runners}
+
+    def key_contents(self, title: str, key: Key) -> KeyContents:
+        """What is kept of a key of a query. Loads the cold keys."""
+        self._load_cold()
+        runner = self._by_title[title]
+        return key_contents(runner.parts, runner.state, key)
+
+    def forget_key(self, title: str, key: Key) -> tuple[KeyContents, Account]:
+        """Removes all that is kept of a key of a query, which a user asks for; gives what it was,
+        and the changes of the ledger. Loads the cold keys."""
+        self._load_cold()
+        runner = self._by_title[title]
+        if len(self._members()[runner.admission]) > 1:
+            runner.admission = runner.admission.parted(runner.parts)
+        found, account = forget_key(runner.parts, runner.state, key)
+        self._account.update(account)
+        return found, account
+
+    def waiting(self) -> tuple[int, int | None]:
+        """How many matches wait, and when the next is due, µs; None = none waits."""
+        outlooks = [admission.state.waits.outlook() for admission in self._admissions]
+        count, due = sum(count for count, _ in outlooks), min((due for _, due in outlooks), default=NEVER)
+        return count, due if count else None
 
     @property
     def account(self) -> Account:
@@ -132,54 +267,68 @@ class Engine:
 
     def clocks(self) -> pa.Table:
         """The timelines that keys share, of all queries (CLOCK_SCHEMA)."""
-        return pa.concat_tables(
-            [CLOCK_SCHEMA.empty_table(), *(runner.state.clocks.timelines() for runner in self._runners)]
-        )
+        own = [(runner.query.title, runner.state.clocks.timelines()) for runner in self._runners]
+        named = [table.set_column(0, "query", pa.repeat(title, len(table))) for title, table in own]
+        return pa.concat_tables([CLOCK_SCHEMA.empty_table(), *named])
 
     def snapshot(self) -> bytes:
         """The whole state, for `restore`."""
         self._load_cold()
-        states = {runner.query.title: runner.state.snapshot() for runner in self._runners}
-        header = {
+        members = self._members()
+        states = {own[0].query.title: admission.state.snapshot() for admission, own in members.items()}
+        header: dict[str, Any] = {
             "clock": self._clock,
             "clock_without_idle": self._clock_without_idle,
             "leeway": None if self._leeway is None else [self._leeway.leeway, self._leeway.reorder],
             "queries": {title: own for title, (own, _) in states.items()},
             "told": self._reported,
         }
+        alike = {other.query.title: first.query.title for first, *others in members.values() for other in others}
+        if alike:
+            header[ALIKE] = alike
         tables = {f"{title}/{name}": table for title, (_, own) in states.items() for name, table in own.items()}
         return encode(header, tables)
 
     @staticmethod
-    def restore(plan: Plan, data: bytes, matcher: str = "auto") -> Engine:
+    def restore(plan: Plan, data: bytes, matcher: str = "auto", *, has_changes: bool = False) -> Engine:
         """An engine with the state of a snapshot; queries that are not in it start empty. Raises
         StateError."""
         header, tables = decode(data)
-        engine = Engine(plan, matcher)
         try:
+            engine = Engine(plan, matcher, has_changes=has_changes, saved=saved_states(header, tables))
             engine._clock = integer(header["clock"])
             # older states have none
             engine._clock_without_idle = integer(header.get("clock_without_idle", header["clock"]))
             engine._leeway = None if header["leeway"] is None else SetDelayedEventsLeeway(*header["leeway"])
             engine._reported = list(header["told"])
-            queries = dict(header["queries"].items())
-            for runner in engine._runners:
-                name = runner.query.title
-                if name in queries:
-                    own = {
-                        key.rpartition("/")[2]: table for key, table in tables.items() if key.rpartition("/")[0] == name
-                    }
-                    runner.state.restore(queries[name], own)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
             raise StateError(f"this state does not fit the queries: {error}") from None
         return engine
+
+    def _members(self) -> dict[SharedAdmission, list[QueryRunner]]:
+        """The admissions, each with its queries."""
+        members: dict[SharedAdmission, list[QueryRunner]] = {}
+        for runner in self._runners:
+            members.setdefault(runner.admission, []).append(runner)
+        return members
+
+    @property
+    def _admissions(self) -> Iterable[SharedAdmission]:
+        return dict.fromkeys(runner.admission for runner in self._runners)
 
     def _load_cold(self) -> None:
         """Loads the cold keys of every query."""
         table, none = Arrivals.empty(self.plan).table, np.empty(0, np.int64)
         controls = ControlEvents.of(table, self.plan, self._leeway)
-        for runner in self._runners:
-            runner.load_cold(CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock))
+        nothing = CallRecords(table, none, none, NO_MOVES, controls, self._clock, self._clock)
+        for admission, members in self._members().items():
+            if not admission.state.keys.has_cold:
+                continue
+            call = admission.admitted(nothing, everything=True)
+            outcomes, carries = zip(*(runner.run(nothing, call) for runner in members), strict=True)
+            assert all(item.matches is item.found is None for item in outcomes), "timers up to the clock have been run"
+            forgotten = sum(self._evicted(members, carries, self._clock).values())
+            assert not forgotten, "keys are forgotten when the clock gets there"
 
     def _run(
         self,
@@ -193,25 +342,45 @@ class Engine:
         """Runs every query over records in order of arrival, and timers up to `limit`; then evicts
         at the clock."""
         kinds = table.column("_kind").to_numpy().astype(np.int64)
-        controls = ControlEvents.of(table, self.plan, self._leeway)
+        controls = ControlEvents.of(table, self.plan, self._leeway, has_changes=self._has_changes)
         self._leeway = controls.leeway
         records = CallRecords(table, kinds, arrival, moves, controls, self._clock, limit, is_last)
-        outcomes, carries = [], []
-        for runner in self._runners:
-            outcome, carry = runner.run(records)
-            outcomes.append(outcome)
-            carries.append(carry)
+        members = self._members()
+        by_title: dict[str, QueryOutcome] = {}
+        carries: list[list[Carry]] = []
+        for admission, own in members.items():
+            call = admission.admitted(records)
+            found = [runner.run(records, call) for runner in own]
+            by_title |= {runner.query.title: outcome for runner, (outcome, _) in zip(own, found, strict=True)}
+            carries.append([carry for _, carry in found])
+        outcomes = [by_title[runner.query.title] for runner in self._runners]
         if limit == NEVER:
             self._clock = max([self._clock, *(outcome.last_release for outcome in outcomes)])
-        forgotten = [runner.evict(carry, self._clock) for runner, carry in zip(self._runners, carries, strict=True)]
+        forgotten: Counter[str] = Counter()
+        for own, left in zip(members.values(), carries, strict=True):
+            forgotten.update(self._evicted(own, left, self._clock))
         refused = refused_at_source(self.plan, table, kinds, arrival)
-        changes = self._forgotten(forgotten)
+        # A key belongs to no source.
+        changes = Counter({(title, "", "forgotten_keys"): count for title, count in forgotten.items() if count})
         return self._results(outcomes, refused, control_errors(controls.errors, arrival), changes)
 
-    def _forgotten(self, counts: list[int]) -> Account:
-        """The account of forgotten keys, by query; a key belongs to no source."""
-        pairs = zip(self._runners, counts, strict=True)
-        return Counter({(runner.query.title, "", "forgotten_keys"): count for runner, count in pairs if count})
+    def _evicted(self, members: Sequence[QueryRunner], carries: Sequence[Carry], clock: int) -> dict[str, int]:
+        """Evicts what queries that share an admission do not need any more; by title, how many keys
+        were forgotten.
+
+        carries: of the same queries. One of which a block was cut off gets an admission of its own.
+        """
+        shared, counts = members[0].admission, dict[str, int]()
+        leaving = [place for place, carry in enumerate(carries) if len(members) > 1 and carry.cut_off.any()]
+        for place in leaving:
+            runner = members[place]
+            runner.admission = shared.parted(runner.parts)
+            counts[runner.query.title] = runner.admission.evict(carries[place], clock)
+        staying = [place for place in range(len(members)) if place not in leaving]
+        if staying:
+            count = shared.evict(carries[staying[0]], clock)
+            counts |= dict.fromkeys((members[place].query.title for place in staying), count)
+        return counts
 
     def _results(self, outcomes: list[QueryOutcome], refused: pa.Table, errors: pa.Table, changes: Account) -> Results:
         """The results of all queries as one; adds to the ledger.
@@ -226,18 +395,17 @@ class Engine:
             for runner, outcome in zip(self._runners, outcomes, strict=True)
             if outcome.matches is not None
         }
-        discarded = pa.concat_tables([refused, *(outcome.discarded for outcome in outcomes)])
         return Results(
             matches=matches,
-            outputs=pa.concat_tables([self._new_stopped(), errors, *(outcome.outputs for outcome in outcomes)]),
-            discarded=discarded.cast(discard_schema(self.plan)),
+            outputs=rows_of(NO_OUTPUTS, [self._new_stopped(), errors, *(outcome.outputs for outcome in outcomes)]),
+            discarded=rows_of(no_discards(self.plan), [refused, *(outcome.discarded for outcome in outcomes)]),
             ledger=ledger_table(changes),
             found={
                 runner.query.title: outcome.found
                 for runner, outcome in zip(self._runners, outcomes, strict=True)
                 if outcome.found is not None
             },
-            adjusted=pa.concat_tables([ADJUSTED_SCHEMA.empty_table(), *(outcome.adjusted for outcome in outcomes)]),
+            adjusted=rows_of(NO_ADJUSTED, [outcome.adjusted for outcome in outcomes]),
         )
 
     def _new_stopped(self) -> pa.Table:

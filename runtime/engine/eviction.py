@@ -9,10 +9,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.admission.per_key import Admitted
+from runtime.columns.taking import taken_rows
 from runtime.engine.call_rows import CallRows
 from runtime.engine.forgetting import LIFE_FIELDS, Ends, Lives, definitive_at, ends_of, heartbeats_before
 from runtime.engine.query_parts import QueryParts
 from runtime.engine.query_state import ALIVE, CUT_OFF, STATE_FIELDS, QueryState
+from runtime.engine.running_numbers import NUMBER, with_newest
+from runtime.engine.skipped_events import with_skipped
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.windows import rows_to_keep
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, definitive_times
@@ -25,6 +28,7 @@ class Carry:
     """What a call leaves until the engine's clock is known: the input of `QueryRunner.evict`.
 
     superseded: by position of released events, as in `runtime.matching.interface.Ordered`
+    free: as in `Ordered`, after the matches of the call
     cut_off: by key number, how many blocks in a row were cut off
     """
 
@@ -32,6 +36,7 @@ class Carry:
     admitted: Admitted
     superseded: Integers
     cut_off: Integers
+    free: Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,10 @@ def evict(parts: QueryParts, state: QueryState, carry: Carry, clock: int) -> int
     released = admitted.released
     ends = None if lives is None else ends_of(lives, parts.forgetting)
     keys = _keys_at(parts, state, carry, clock, ends)
-    kept = rows_to_keep(released, carry.superseded, keys.definitive, parts.windows)
-    is_over, of_kept = keys.is_over, rows.numbers[kept]
+    kept = rows_to_keep(released, carry.superseded, carry.free, keys.definitive, parts.windows)
+    if NUMBER.name in parts.schema.names:
+        kept = with_newest(kept, released)
+    is_over, of_kept = keys.is_over, rows.numbers.take(kept)
     has_state = keys.is_ahead.any(axis=1) | (carry.cut_off > 0)
     has_state[of_kept] = True
     forgotten = int((is_over & has_state).sum())
@@ -71,14 +78,16 @@ def evict(parts: QueryParts, state: QueryState, carry: Carry, clock: int) -> int
         kept = kept[~is_over[of_kept]]
     stored = np.concatenate([kept, released.pending])
     number, bounds = _stored_bounds(carry, keys, ends if parts.forgetting.wait else None)
-    own = [admitted.times[stored], admitted.buffer_end[stored], np.arange(len(stored)) >= len(kept)]
-    events = rows.table.take(pa.array(stored))
+    times, buffer_end = taken_rows(admitted.times, stored), taken_rows(admitted.buffer_end, stored)
+    own = [times, buffer_end, np.arange(len(stored)) >= len(kept)]
+    events = with_skipped(rows.table, released, carry.free).take(pa.array(stored))
     for field, values in zip(STATE_FIELDS, own, strict=True):
         events = events.append_column(field, pa.array(values))
-    timers, bound_timers = released.next_timer[rows.numbers[stored]], np.full(len(number), NEVER)
+    numbers = taken_rows(rows.numbers, stored)
+    timers, bound_timers = released.next_timer.take(numbers), np.full(len(number), NEVER)
     if lives is not None and ends is not None:
-        events, bounds = _with_lives(events, lives, rows.numbers[stored]), _with_lives(bounds, lives, number)
-        timers, bound_timers = np.minimum(timers, ends.moment[rows.numbers[stored]]), ends.moment[number]
+        events, bounds = _with_lives(events, lives, numbers), _with_lives(bounds, lives, number)
+        timers, bound_timers = np.minimum(timers, ends.moment[numbers]), ends.moment[number]
     state.everywhere = admitted.timelines.everywhere
     state.keys.store(events.combine_chunks(), bounds, timers, bound_timers)
     state.hot_release = admitted.next_timer

@@ -19,7 +19,7 @@ from querylang.plan.model import QueryPlan, known
 from runtime.admission.arrays import KeyedRows, Punctuation, Timelines
 from runtime.admission.query_clocks import ClocksRun
 from runtime.columns.keys import group_rows
-from runtime.compiled import borrowing
+from runtime.compiling.compiled import borrowing
 from runtime.instants import NEVER, NO_TIME
 from runtime.policies.per_input import BY_CLOCK, NO_WAIT, PolicyColumns
 
@@ -39,7 +39,7 @@ class Forgetting(NamedTuple):
     """When a query forgets a key.
 
     length: how long after its last arrival, µs; NEVER = it forgets none
-    wait: the length of the trailing wait, µs; 0 = none
+    wait: how long after a match its trailing wait is due for the last time, µs; 0 = none
     own: the largest delay of the keys' own timelines, µs; -1 = all clocks are shared
     """
 
@@ -58,7 +58,9 @@ def forgetting_of(query: QueryPlan, policies: PolicyColumns) -> Forgetting:
     length = query.forget_keys if query.forget_keys is not None and query.keys else NEVER
     own = policies.delay[policies.delay != BY_CLOCK]
     longest = max(0, int(own.max())) if len(own) else -1
-    return Forgetting(length, 0 if query.trailing is None else known(query.trailing.duration), longest)
+    trailing = query.trailing
+    wait = 0 if trailing is None else trailing.most * known(trailing.duration)
+    return Forgetting(length, wait, longest)
 
 
 class Lives(NamedTuple):

@@ -18,6 +18,12 @@ from runtime.columns.cold_rows import ColdRows, Hashes, Integers, is_small, join
 from runtime.columns.keys import hash_keys
 from runtime.instants import NEVER, NO_TIME
 
+COUNTED = 4096
+"""Rows. Keys of more than these are estimated from a sample."""
+
+SAMPLE = 16
+"""Of so many keys one is counted."""
+
 
 class KeyState:
     """Events and bounds of all keys.
@@ -108,6 +114,20 @@ class KeyState:
         types = [field.type for field in self.bounds.schema if field.name.startswith("key")]
         wanted = hash_keys([pa.array([value], type_) for value, type_ in zip(key, types, strict=True)])[0]
         return joined([self.bounds, self._cold_bounds.rows_of(wanted)])
+
+    def keys(self) -> int:
+        """The number of hot keys; of many rows it is estimated, so that counting costs little."""
+        tables = [table for table in (self.events, self.bounds) if len(table)]
+        if not tables or not self._keys_of(self.events):
+            return min(1, len(tables))
+        hashes = [self._hashes(self.bounds)] if len(self.bounds) else []
+        if len(self.events):
+            hashes.append(hash_keys(self._keys_of(self.events)))
+        found = np.concatenate(hashes)
+        if len(found) <= COUNTED:
+            return len(np.unique(found))
+        # hashes are spread evenly, so those that end alike have an equal share of the keys
+        return len(np.unique(found[found % np.uint64(SAMPLE) == 0])) * SAMPLE
 
     def __len__(self) -> int:
         return len(self.events) + len(self._cold_events)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from runtime.admission.arrays import Released
 from runtime.columns.arrivals import AT_THE_END
+from runtime.columns.taking import taken_rows
 from runtime.results.match_order import match_order
 from runtime.results.matched import Matched, taken
 
@@ -24,6 +25,7 @@ Integers = NDArray[np.int64]
 def matches_in_order(
     released: Released,
     latest: Integers,
+    rank: Integers,
     members: Integers,
     definitive: Integers,
     records: Integers,
@@ -31,37 +33,36 @@ def matches_in_order(
     source_times: Integers,
     arrivals: Integers,
     keys: Sequence[pa.Array],
-    numbers: Integers,
 ) -> tuple[Matched, Integers]:
     """Matches in order, and by match its number in the order in which it was found.
 
     latest, members: positions, as in `runtime.matching.interface.Found`
+    rank: by match, orders those of one step and key
     definitive: by match, µs
     records: by new record, its number in the call
     times, source_times, arrivals: by row, µs
     keys: by row, the key columns
-    numbers: by row, its number among all records; empty = the row's own
     """
-    time, emitted, record = (column.take(latest) for column in (released.time, released.emitted, released.record))
-    latest_rows = released.order.take(latest)
-    order = match_order(
-        emitted, record, time, latest, lambda matches: taken(keys, latest_rows[matches].astype(np.int64))
-    )
+    columns = released.time, released.emitted, released.record, released.order
+    time, emitted, record, latest_rows = (taken_rows(column, latest) for column in columns)
+    order = match_order(emitted, record, time, rank, lambda matches: taken(keys, latest_rows[matches].astype(np.int64)))
     rows = _rows_of(released, members, order)
     is_last = len(rows) > 0 and np.array_equal(members[:, -1], latest)
-    last: Integers = rows[-1] if is_last else latest_rows.take(order).astype(np.int64)
-    numbered = _numbered(rows, numbers) if len(numbers) else rows
+    last: Integers = rows[-1] if is_last else taken_rows(latest_rows, order).astype(np.int64)
+    times_of_members = _of_rows(times, rows)
+    # Mostly an event happens when its source says.
+    is_told = np.array_equal(times, source_times)
     matched = Matched(
-        latest=numbers.take(last) if len(numbers) else last,
-        members=numbered.T,
-        time=time.take(order),
-        definitive=definitive.take(order),
-        emitted=emitted.take(order),
-        waited=released.waited.take(latest).take(order),
-        step=call_numbers(record.take(order), records),
-        rank=latest.take(order),
-        times=_of_rows(times, rows),
-        source_times=_of_rows(source_times, rows),
+        latest=last,
+        members=rows.T,
+        time=taken_rows(time, order),
+        definitive=taken_rows(definitive, order),
+        emitted=taken_rows(emitted, order),
+        waited=taken_rows(taken_rows(released.waited, latest), order),
+        step=call_numbers(taken_rows(record, order), records),
+        rank=taken_rows(rank, order),
+        times=times_of_members,
+        source_times=times_of_members if is_told else _of_rows(source_times, rows),
         arrivals=_of_rows(arrivals, rows),
         reasons=np.empty((len(order), 0), np.int8),
     )
@@ -77,14 +78,6 @@ def _rows_of(released: Released, members: Integers, order: Integers) -> Integers
             found[positions < 0] = -1
         rows[term] = found.take(order)
     return rows
-
-
-def _numbered(rows: Integers, numbers: Integers) -> Integers:
-    """The same with the numbers that rows have among all records."""
-    found = np.take(numbers, rows)
-    if rows.size and rows.min() < 0:
-        found[rows < 0] = -1
-    return found
 
 
 def _of_rows(values: Integers, rows: Integers) -> Integers:

@@ -58,11 +58,11 @@ def metrics_table(
     counts = _by_query(engine.ledger() if ledger is None else ledger)
     rows: list[dict[str, Any]] = []
     for query in engine.plan.queries:
-        own = counts.get(query.title, Counter())
-        figures = [*_figures(own), ("Output Events", None, output_counts.get(query.title, 0))]
+        own = counts.get(query.public_title, Counter())
+        figures = [*_figures(own), ("Output Events", None, output_counts.get(query.public_title, 0))]
         figures.append((WATERMARK_DELAY, None, _delay(engine, query, wall)))
         rows += [
-            {"query": query.title, "metric": name, "outcome": outcome, "value": value}
+            {"query": query.public_title, "metric": name, "outcome": outcome, "value": value}
             for name, outcome, value in figures
         ]
     return pa.Table.from_pylist(rows, schema=METRICS_SCHEMA)

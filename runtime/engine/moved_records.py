@@ -25,7 +25,7 @@ def moved_records(
     refused: NDArray[np.int8],
     adjusted: NDArray[np.int8],
 ) -> Account:
-    """The counts `before_clock` and `late_by_idle` of a query.
+    """The counts `before_clock` and `late_by_idle` of a query, without its name.
 
     refused, adjusted: by wanted record, the reason; 0 = none
     """
@@ -35,12 +35,12 @@ def moved_records(
         return account
     sources = one_chunk(records.table.column("_source"))
     concerned = np.isin(wanted.selection.outcome, _CONCERNED)
-    _count(account, query, sources, np.flatnonzero(moved & concerned), "before_clock")
+    _count(account, sources, np.flatnonzero(moved & concerned), "before_clock")
     late = wanted.records[(refused == Outcome.LATE) | (adjusted == Outcome.LATE)]
     late = late[records.moves.without_idle[late] < records.arrival[late]]
     limit = _late_limits(query)[wanted.selection.input[late]]
     in_time = wanted.selection.time[late] >= records.moves.without_idle[late] - limit
-    _count(account, query, sources, late[in_time], "late_by_idle")
+    _count(account, sources, late[in_time], "late_by_idle")
     return account
 
 
@@ -55,7 +55,7 @@ def _late_limits(query: QueryPlan) -> NDArray[np.int64]:
     return np.array(limits, np.int64)
 
 
-def _count(account: Account, query: QueryPlan, sources: pa.DictionaryArray, rows: NDArray[np.int64], word: str) -> None:
+def _count(account: Account, sources: pa.DictionaryArray, rows: NDArray[np.int64], word: str) -> None:
     counts = np.bincount(sources.indices.to_numpy()[rows])
     for place in np.flatnonzero(counts).tolist():
-        account[query.title, sources.dictionary[place].as_py(), word] += int(counts[place])
+        account["", sources.dictionary[place].as_py(), word] += int(counts[place])

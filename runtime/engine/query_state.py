@@ -41,7 +41,7 @@ ALIVE = -2
 """In place of an input, in the bounds of a key: the key is stored although it has no events."""
 
 
-_MAY_BE_NULL = ("_text", "_adjusted", "_shape", "_end")
+_MAY_BE_NULL = ("_text", "_adjusted", "_skipped", "_number", "_shape", "_end")
 
 
 class QueryState:
@@ -79,6 +79,16 @@ class QueryState:
     def stored_events(self) -> int:
         """How many events are stored; those of cold keys may have expired."""
         return len(self.keys) + len(self.waits)
+
+    @property
+    def has_cut_off(self) -> bool:
+        """Whether blocks of some hot key were cut off by a limit."""
+        return CUT_OFF in self.keys.bounds.column("input").to_pylist()
+
+    @property
+    def is_moved_everywhere(self) -> bool:
+        """Whether a heartbeat for every key has advanced an input."""
+        return bool((self.everywhere != NO_TIME).any())
 
     def definitive(self, key: Sequence[Any], clock: int) -> int:
         """The query's definitive time for a key at `clock`."""

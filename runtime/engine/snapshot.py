@@ -18,7 +18,12 @@ import pyarrow as pa
 from querylang.errors import InputError
 
 MAGIC = b"ENSUE"
-STATE_VERSION = 1
+STATE_VERSION = 2
+"""The newest version. States in which no query shares with another are of the first, which older
+releases read, too."""
+ALIKE = "alike"
+"""In the header, by title of a query whose state is not stored: the one whose state is equal."""
+
 _PREFIX = struct.Struct("<5sHII")
 # Threads would take longer to begin than the columns of a small table take.
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -35,7 +40,8 @@ def encode(header: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> bytes:
     listed = [[name, len(stream)] for name, stream in streams.items()]
     text = json.dumps({"header": header, "tables": listed}).encode()
     body = b"".join([text, *streams.values()])
-    return _PREFIX.pack(MAGIC, STATE_VERSION, len(text), zlib.crc32(body, len(text))) + body
+    version = STATE_VERSION if header.get(ALIKE) else 1
+    return _PREFIX.pack(MAGIC, version, len(text), zlib.crc32(body, len(text))) + body
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
@@ -46,8 +52,8 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     magic, version, length, checksum = _PREFIX.unpack_from(data)
     if magic != MAGIC:
         raise StateError("this is not state of Ensue")
-    if version != STATE_VERSION:
-        raise StateError(f"state of version {version}; this release reads version {STATE_VERSION}")
+    if version not in (1, STATE_VERSION):
+        raise StateError(f"state of version {version}; this release reads versions 1 to {STATE_VERSION}")
     body = memoryview(data)[_PREFIX.size :]
     if zlib.crc32(body, length) != checksum:
         raise StateError("this state is damaged: its checksum does not fit")

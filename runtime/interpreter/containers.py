@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from querylang.errors import counted
 from querylang.plan.value_types import Type
 from runtime.interpreter.strings import join
 from runtime.interpreter.value_text import inner_text, text_of
@@ -41,7 +42,7 @@ def put(sequence: Sequence, index: int, value: Value) -> None:
 
 def _checked(sequence: Sequence, index: int, limit: int) -> int:
     if not 0 <= index < limit:
-        raise EvaluationError(f"index {index} is outside of a sequence of {len(sequence)} elements")
+        raise EvaluationError(f"index {index} is outside of a sequence of {counted(len(sequence), 'element')}")
     return index
 
 

@@ -132,6 +132,8 @@ class Context:
     world: event types and actions by name
     outputs: where statements append what they put out
     budget: the steps and bytes that are left
+    runs: by term, the events of a run, oldest first
+    before: by term, the event before; None = there is none
     depth: how many calls of actions this evaluation is inside of
     invoke: runs a called action; a parameter because expressions do not import statements
     """
@@ -139,11 +141,13 @@ class Context:
     events: Sequence[Event | None] | Mapping[int, Event | None] = ()
     is_block: bool = False
     keys: Sequence[Value] = ()
-    selects: Sequence[Value] = ()
+    selects: Sequence[Value] | Mapping[int, Value] = ()
     aggregates: Mapping[Aggregate, Value] = field(default_factory=dict)
     locals: list[Any] = field(default_factory=list)
     world: World = EMPTY_WORLD
     outputs: list[Output] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)
+    runs: Mapping[int, Sequence[Event]] = field(default_factory=dict)
+    before: Mapping[int, Event | None] = field(default_factory=dict)
     depth: int = 0
     invoke: Callable[[Action, Sequence[Value], Context], Value] = no_actions

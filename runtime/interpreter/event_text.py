@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal, DecimalException
 from typing import Self, assert_never, cast
 
+from querylang.errors import counted
 from querylang.plan.library import LARGEST_INTEGER, SMALLEST_INTEGER
 from querylang.plan.model import EventType
 from querylang.plan.value_types import Kind, Type
@@ -284,7 +285,9 @@ def fields_of(written: TextEvent, event: EventType, world: World) -> dict[str, V
     Raises EventTextError that names the field that does not fit.
     """
     if len(written.arguments) != len(event.fields):
-        raise EventTextError(f"{event.name!r} has {len(event.fields)} fields, {len(written.arguments)} given")
+        raise EventTextError(
+            f"{event.name!r} has {counted(len(event.fields), 'field')}, {len(written.arguments)} given"
+        )
     values: dict[str, Value] = {}
     for field, argument in zip(event.fields, written.arguments, strict=True):
         try:

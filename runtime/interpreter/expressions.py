@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator as operators
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from querylang.plan.expression import (
@@ -19,9 +20,11 @@ from querylang.plan.expression import (
     Aggregate,
     Binary,
     Call,
+    EndOf,
     EventOf,
     Expression,
     FieldOf,
+    Fold,
     IndexOf,
     Invoke,
     Items,
@@ -31,6 +34,7 @@ from querylang.plan.expression import (
     MemberOf,
     New,
     ParameterOf,
+    PrevOf,
     SelectOf,
     Unary,
     children,
@@ -40,6 +44,7 @@ from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.containers import element, value_at
 from runtime.interpreter.context import Context
 from runtime.interpreter.decimals import DECIMAL_OPERATORS, negated
+from runtime.interpreter.folds import folded
 from runtime.interpreter.methods import bound_method
 from runtime.interpreter.numbers import FLOAT_OPERATORS, INTEGER_OPERATORS, wrap
 from runtime.interpreter.strings import joined
@@ -157,6 +162,39 @@ def _event(node: EventOf, context: Context) -> Value:
     return event if context.is_block else _unshared(event)
 
 
+def _prev(node: PrevOf, context: Context) -> Value:
+    event = context.before[node.term]
+    if event is None:
+        raise EvaluationError("there is no event before")
+    if not node.field:
+        return _present(event.time, "the event has no time")
+    return _unshared(event.get(node.field))
+
+
+def _end(node: EndOf, context: Context) -> Value:
+    run = context.runs[node.term]
+    if not run and node.type.kind is not Kind.OPTIONAL:
+        raise EvaluationError("the run is empty")
+    event = run[0 if node.function == "first" else -1] if run else None
+    return event if context.is_block else _unshared(event)
+
+
+def _fold(node: Fold, context: Context) -> Value:
+    """The value over the events of a run, or over runs of one group in pairs."""
+    runs = [context.runs[term] for term in node.terms]
+    if node.function == "count":
+        return len(runs[0])
+    known = context.events if isinstance(context.events, Mapping) else dict(enumerate(context.events))
+    values = [
+        evaluate(node.argument, replace(context, events={**known, **dict(zip(node.terms, events, strict=True))}))
+        for events in zip(*runs, strict=True)
+    ]
+    value = folded(node.function, values, value_type(node.argument).kind)
+    if value is None and node.type.kind is not Kind.OPTIONAL:
+        raise EvaluationError(f"{node.function}() over no event has no value")
+    return value
+
+
 def _unshared(value: AnyValue) -> AnyValue:
     """The value, or a copy if it is mutable."""
     return clone(value) if isinstance(value, list | Dictionary | Event | Location) else value
@@ -172,6 +210,11 @@ def _present(value: Value, problem: str) -> Value:
     if value is None:
         raise EvaluationError(problem)
     return value
+
+
+def _selected(node: SelectOf, context: Context) -> Value:
+    value = context.selects[node.index]
+    return value if node.type.kind is Kind.OPTIONAL else _present(value, "the selected value is null")
 
 
 def _event_of(context: Context, term: int) -> Event:
@@ -239,7 +282,10 @@ _LEAVES: Mapping[type, Callable[[Any, Context], Value]] = {
     FieldOf: _field,
     EventOf: _event,
     KeyOf: lambda node, context: context.keys[node.index],
-    SelectOf: lambda node, context: _present(context.selects[node.index], "the selected value is null"),
+    SelectOf: _selected,
+    PrevOf: _prev,
+    EndOf: _end,
+    Fold: _fold,
     Aggregate: lambda node, context: _present(context.aggregates[node], f"{node.function}() has no value here"),
 }
 """Nodes without parts; without `ParameterOf`, because parameters have values before a plan runs."""

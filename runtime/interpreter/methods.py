@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from querylang.plan.library import TIME_FORMAT
 from querylang.plan.value_types import Kind, Type
 from runtime.interpreter import containers, decimals
 from runtime.interpreter.decimals import DECIMAL_METHODS
 from runtime.interpreter.event_text import EventTextError, parse_value
 from runtime.interpreter.numbers import FLOAT_METHODS, INTEGER_METHODS, larger, smaller
 from runtime.interpreter.strings import STRING_METHODS
+from runtime.interpreter.time_format import TIME_FORMAT_METHODS
 from runtime.interpreter.value_text import text_of
 from runtime.interpreter.values import EvaluationError, Value, World, clone
 
@@ -75,6 +77,8 @@ def bound_method(type_: Type, name: str, world: World) -> Method:
     name: the method's name; of a static method with the type before it: `integer.parse`
     """
     owner, _, short = name.rpartition(".")
+    if owner == TIME_FORMAT:
+        return TIME_FORMAT_METHODS[short]
     if owner:
         return _of_type(STATIC_METHODS[short], Type.parse(owner), world)
     method = METHODS[type_.kind].get(name)

@@ -6,7 +6,6 @@ calls nested too deeply end the block with EvaluationError.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +31,7 @@ from querylang.plan.model import (
     Statement,
     While,
 )
+from querylang.recursion import room_for
 from runtime.interpreter.containers import put
 from runtime.interpreter.context import DEEPEST_CALLS, Context, Output
 from runtime.interpreter.expressions import evaluate
@@ -70,15 +70,11 @@ def run_action(action: Action, arguments: Sequence[Value], context: Context) -> 
 
 @contextmanager
 def _room_for_calls() -> Iterator[None]:
-    """Raise Python's recursion limit, which also counts the frames of our callers."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _FRAMES))
     try:
-        yield
+        with room_for(_FRAMES):
+            yield
     except RecursionError as error:
         raise EvaluationError("calls of actions and expressions nested too deeply") from error
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def run_block(statements: Sequence[Statement], context: Context) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from querylang.errors import counted
 from runtime.interpreter.decimals import of_text
 from runtime.interpreter.numbers import whole
 from runtime.interpreter.values import EvaluationError, limit_size
@@ -51,7 +52,7 @@ def substring(text: str, start: int, end: int | None = None) -> str:
 def find_from(text: str, part: str, start: int) -> int:
     """The index where `part` first occurs at or after `start`; -1 = nowhere."""
     if not 0 <= start <= len(text):
-        raise EvaluationError(f"findFrom({start}) is outside of a text of {len(text)} characters")
+        raise EvaluationError(f"findFrom({start}) is outside of a text of {counted(len(text), 'character')}")
     return text.find(part, start)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from querylang.plan.library import TIME_FORMAT
 from querylang.plan.value_types import Kind, Type
 from runtime.interpreter.values import Dictionary, Event, Location, Value, World, default_value
 
@@ -73,6 +74,8 @@ def call_bytes(type_: Type, name: str, parts: Sequence[Any], world: World, most:
     """
     if name in _WHOLE:
         return value_bytes(parts[0], most)
+    if name.startswith(TIME_FORMAT):
+        return _SLOW + _texts(most, *parts)
     if "." in name:
         return _PARSER + _PARSED * text_bytes(parts[0]) if name.endswith(("parse", "canParse")) else 0
     if type_.kind is Kind.SEQUENCE and name == "setSize":

@@ -6,17 +6,24 @@ The aggregates come as columns, from either matcher. What an aggregate means is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.expression import Aggregate, Expression, FieldOf, SelectOf, rewritten, type_of, walk
-from querylang.plan.model import EventType, Field, Plan, QueryPlan
-from runtime.columns.arrivals import column_name
-from runtime.columns.expressions import as_array, with_keys
+from querylang.plan.expression import Aggregate, Expression, SelectOf, type_of, walk
+from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.value_types import Type
+from runtime.arrow_types import arrow_type
+from runtime.columns.cell_values import from_cell, row_events, to_cell
 from runtime.columns.keys import key_columns
+from runtime.columns.known_values import over_columns
+from runtime.interpreter.context import Context, PlanWorld
+from runtime.interpreter.expressions import evaluate
+from runtime.interpreter.statements import run_action
+from runtime.interpreter.values import EvaluationError, Event, Value, World, seconds
 
 Integers = NDArray[np.int64]
 
@@ -30,58 +37,127 @@ def aggregates_of(query: QueryPlan) -> tuple[Aggregate, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def selected(
-    plan: Plan, query: QueryPlan, aggregates: tuple[pa.Array, ...], table: pa.Table, latest: Integers
-) -> tuple[Integers, tuple[pa.Array, ...]]:
-    """The numbers of the matches that pass all `having` clauses, and the columns of their selects.
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The matches that pass all `having` clauses.
 
-    aggregates: one column per aggregate, by match
+    matches: their numbers
+    values: a column for each select that is not an event, by these matches
+    events: (match, select that is an event), its position; -1 = it is unset
+    """
+
+    matches: Integers
+    values: tuple[pa.Array, ...]
+    events: Integers
+
+
+def selected(
+    plan: Plan,
+    query: QueryPlan,
+    aggregates: tuple[pa.Array, ...],
+    table: pa.Table,
+    latest: Integers,
+    order: NDArray[np.int32],
+) -> Selected:
+    """What the matches select that pass all `having` clauses.
+
+    aggregates: one column per aggregate, by match, as in `runtime.matching.interface.Found`
+    table: the events' columns; `_time` holds their times
     latest: by match, the row of its latest event in `table`
+    order: by position, the row of its event
     """
     assert query.every is not None, "only `find every` has selects"
     kinds = table.column("_kind").to_numpy()
     keys = [key.take(pa.array(latest)) for key in key_columns(table, kinds, plan, query)]
-    row = _Row(plan, query, keys, {}, len(latest))
-    for number, (node, column) in enumerate(zip(aggregates_of(query), aggregates, strict=True)):
-        row.columns[f"aggregate{number}", node] = column
+    row = _Row(plan, query, keys, _Events(table, order), len(latest))
+    for node, column in zip(aggregates_of(query), aggregates, strict=True):
+        if query.every.term_of(node) is None:
+            row.columns[node] = column
+        else:
+            row.positions[node] = column.fill_null(-1).to_numpy()
     for number, select in enumerate(query.every.selects):
-        row.columns[f"select{number}", SelectOf(type_of(select.value), number)] = row.value(select.value)
+        own = SelectOf(type_of(select.value), number)
+        if select.value in row.positions:
+            row.positions[own] = row.positions[select.value]
+        else:
+            row.columns[own] = row.value(select.value)
     passed = np.ones(len(latest), np.bool_)
     for condition in query.every.having:
         passed &= row.value(condition).fill_null(False).to_numpy(zero_copy_only=False)
     chosen = np.flatnonzero(passed)
-    selects = [
-        row.columns[f"select{number}", SelectOf(type_of(item.value), number)]
-        for number, item in enumerate(query.every.selects)
-    ]
-    return chosen, tuple(column.take(pa.array(chosen)) for column in selects)
+    selects = pa.array(chosen)
+    values = tuple(column.take(selects) for node, column in row.columns.items() if isinstance(node, SelectOf))
+    events = [positions[chosen] for node, positions in row.positions.items() if isinstance(node, SelectOf)]
+    return Selected(chosen, values, np.array(events, np.int64).reshape(len(events), len(chosen)).T)
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """The events of a call; `table` and `order` as in `selected`."""
+
+    table: pa.Table
+    order: NDArray[np.int32]
+
+    def at(self, positions: Integers, event: EventType, world: World) -> list[Event | None]:
+        """The events of one type at these positions; -1 = none."""
+        is_set = positions >= 0
+        rows = self.table.take(pa.array(self.order[positions[is_set]].astype(np.int64)))
+        times = [seconds(time) for time in rows.column("_time").to_pylist()]
+        events = iter(row_events(event, rows, world, times))
+        return [next(events) if there else None for there in is_set.tolist()]
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What `select` and `having` may mention besides keys, as fields of one artificial event type.
+    """What `select` and `having` may mention besides keys.
 
-    columns: by name and expression, one value per match
     count: how many matches
+    columns: by expression, one value per match
+    positions: by expression that is an event, its position per match; -1 = none
     """
 
     plan: Plan
     query: QueryPlan
     keys: list[pa.Array]
-    columns: dict[tuple[str, Expression], pa.Array]
+    events: _Events
     count: int
+    columns: dict[Expression, pa.Array] = field(default_factory=dict)
+    positions: dict[Expression, Integers] = field(default_factory=dict)
 
     def value(self, expression: Expression) -> pa.Array:
         """By match, an expression over aggregates, keys and selects; null = no value."""
-        names = {node: name for name, node in self.columns}
-        fields = {name: node.type for name, node in self.columns if node.type is not None}
+        if any(node in self.positions for node in walk(expression)):
+            return self._value_of_events(expression)
+        return over_columns(expression, self.columns, self.plan, self.query, self.keys, self.count)
 
-        def as_field(node: Expression) -> Expression:
-            known = isinstance(node, Aggregate | SelectOf)
-            return FieldOf(fields[names[node]], 0, names[node]) if known else node
+    def _value_of_events(self, expression: Expression) -> pa.Array:
+        """The same for expressions that mention whole events, match by match."""
+        world = PlanWorld(self.plan, self.query)
+        names = list(dict.fromkeys(node for node in walk(expression) if isinstance(node, Aggregate | SelectOf)))
+        columns = [self._values(node, world) for node in names]
+        keys = [_from_cells(column, key.type, world) for column, key in zip(self.keys, self.query.keys, strict=True)]
+        cells = []
+        for row in range(self.count):
+            known = {node: values[row] for node, values in zip(names, columns, strict=True)}
+            context = Context(
+                keys=[values[row] for values in keys],
+                selects={node.index: value for node, value in known.items() if isinstance(node, SelectOf)},
+                aggregates={node: value for node, value in known.items() if isinstance(node, Aggregate)},
+                world=world,
+                invoke=run_action,
+            )
+            try:
+                cells.append(to_cell(evaluate(expression, context)))
+            except EvaluationError:
+                cells.append(None)
+        return pa.array(cells, arrow_type(type_of(expression), self.plan))
 
-        event = EventType("", tuple(Field(name, type_) for name, type_ in fields.items()))
-        columns = {column_name(name, fields[name]): column for (name, _), column in self.columns.items()}
-        table = pa.table({**columns, "_row": pa.array(np.arange(self.count))})
-        table = with_keys(table, self.query, self.keys)
-        return as_array(rewritten(expression, as_field), table, self.plan, event, self.query)
+    def _values(self, node: Aggregate | SelectOf, world: World) -> Sequence[Value]:
+        """An aggregate or a select, by match; None = no value."""
+        if node in self.positions:
+            return self.events.at(self.positions[node], self.plan.event(type_of(node).name), world)
+        return _from_cells(self.columns[node], type_of(node), world)
+
+
+def _from_cells(column: pa.Array, type_: Type, world: World) -> list[Value]:
+    return [from_cell(cell, type_, world) for cell in column.to_pylist()]

@@ -7,7 +7,7 @@ stream.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
+
+
+def _none() -> Integers:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,9 @@ class Ordered:
     superseded: by position, that of the next event of the key that supersedes it (`with unique`);
         NEVER = none. Empty if no input has `with unique`
     table: the events' columns; `_time` holds the times by row
+    free: by key, the first position that may be bound (`after match skip`). Empty if all may
+    number: by position, the running number among the events of the key. Empty if no transition
+        of the automaton asks for it
 
     Positions after the last key's are members of pending waits.
     """
@@ -40,21 +47,31 @@ class Ordered:
     time: Integers
     superseded: Integers
     table: pa.Table
+    free: Integers = field(default_factory=_none)
+    number: Integers = field(default_factory=_none)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Matches in the order of their latest event's position.
+    """Matches in the order of their latest event's position; of one event the oldest first.
 
     latest: by match, the position of its latest event
-    members: by (match, term), the position of its event; -1 = the name is unset. No columns for a
+    members: by (match, column), the position of an event; -1 = there is none. No columns for a
         `find every`
-    aggregates: of a `find every`, a column for each of `runtime.matching.find_every.aggregates_of`
+    widths: how many columns each term has (`runtime.matching.run_columns`)
+    aggregates: of a `find every`, a column for each of `runtime.matching.find_every.aggregates_of`;
+        those that are events are positions, null = none
+    free: as in `Ordered`, after these matches
+    errors: positions of events that had more matches than a `find all` gives, or whose search was
+        ended, each with what its error row says
     """
 
     latest: Integers
     members: Integers
     aggregates: tuple[pa.Array, ...] = ()
+    free: Integers = field(default_factory=_none)
+    errors: tuple[tuple[int, str], ...] = ()
+    widths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +79,12 @@ class Waiting:
     """Matches whose trailing wait has not ended, one entry each.
 
     key: the number of the key
-    members, latest: as in `Found`
+    members, latest, widths: as in `Found`
     due: µs, when the wait's timer expires
     is_new: whether the wait begins in this call; for the others only new events are checked
+    number: of the wait; one that is due several times has an entry for each, in their order
+    round: the how manieth time it is, from 1
+    last: the last time that is known to be possible
     """
 
     key: Integers
@@ -72,19 +92,22 @@ class Waiting:
     latest: Integers
     due: Integers
     is_new: NDArray[np.bool_]
+    number: Integers
+    round: Integers
+    last: Integers
+    widths: tuple[int, ...] = ()
 
     def only(self, chosen: NDArray[Any]) -> Waiting:
         """The chosen waits, by mask or by number."""
-        return Waiting(
-            self.key[chosen], self.members[chosen], self.latest[chosen], self.due[chosen], self.is_new[chosen]
-        )
+        columns = {item.name: getattr(self, item.name)[chosen] for item in fields(self) if item.name != "widths"}
+        return replace(self, **columns)
 
 
 class Matcher(Protocol):
     """Finds, for each new event, the candidate that wins by the *recent* policy."""
 
     def match(self, events: Ordered) -> Found:
-        """At most one match for each new event."""
+        """At most one match for each new event, except by `find all`."""
         ...
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:

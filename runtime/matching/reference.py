@@ -8,31 +8,41 @@ elsewhere.
 
 from __future__ import annotations
 
+import operator
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from querylang.plan.automaton import ACCEPT, Transition
 from querylang.plan.expression import Aggregate, Expression, Invoke, KeyOf, walk
 from querylang.plan.model import (
     Between,
     Condition,
+    Gap,
     Input,
     Plan,
     QueryPlan,
+    Skip,
     Where,
     Within,
     Without,
     known,
     mentioned_terms,
 )
+from querylang.plan.questions import question_of
+from querylang.recursion import room_for
 from runtime.instants import NEVER
 from runtime.interpreter.aggregates import BY_RECENCY, aggregate
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate, holds
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value
+from runtime.matching.all_candidates import TOO_MANY, matches_of
+from runtime.matching.asking import Asking, Bindings, Verdict, is_unset
 from runtime.matching.find_every import aggregates_of
+from runtime.matching.remembering import counted_states, pasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +52,64 @@ class Released:
     input: the index of its input
     time: µs UTC
     superseded: the position of the next event that supersedes it (`with unique`); NEVER = none
+    number: its running number among the events of its key
     """
 
     input: int
     time: int
     value: Event
     superseded: int = NEVER
+    number: int = 0
 
 
-Bindings = Mapping[int, int]
-"""By term, the position of its event; a term that is not bound is missing."""
+@dataclass(frozen=True, slots=True)
+class KeyMatches:
+    """What a key's new events find.
+
+    matches: by match the position of its latest event, and what the terms are bound to
+    free: the first position that a later match may bind
+    errors: the events that had more matches than a `find all` gives, or whose search was ended,
+        each with what its error row says
+    """
+
+    matches: list[tuple[int, Bindings]]
+    free: int
+    errors: list[tuple[int, str]]
+
+
+MOST_BOUND = 100_000
+"""So many events may the search for one event's match bind if it cannot store its dead ends."""
+
+ENDED = f"the search was ended after {MOST_BOUND:,} steps without a match: make the window or the repeats smaller"
+
+
+class _EndedError(Exception):
+    """A search has bound too many events."""
+
+
+_FRAMES = 1_000_000
+"""Python's frames that a search may take: some for each event of a candidate."""
+
+
+class _Span(NamedTuple):
+    """A range: strictly inside is what something named is before, and something named after.
+
+    - `first`, `last`: positions of its events; NEVER and -1: it has none.
+    - `since`, `until`: its points, µs; NEVER and -NEVER: it has none.
+    """
+
+    first: int
+    last: int
+    since: int
+    until: int
+
+    def is_before(self, position: int, time: int) -> bool:
+        """Whether something named is before an event."""
+        return position > self.first or time > self.since
+
+    def has(self, position: int, time: int) -> bool:
+        """Whether an event is inside."""
+        return self.is_before(position, time) and (position < self.last or time < self.until)
 
 
 class ReferenceMatcher:
@@ -64,26 +122,53 @@ class ReferenceMatcher:
         self._aggregates = aggregates_of(query)
         self._may_mention_keys = any(_may_mention_keys(node) for node in (*_expressions(query), *self._aggregates))
         self._leading = None if query.leading is None else known(query.leading.duration)
+        self._questions = [question_of(condition, query.terms) for condition in query.conditions]
+        self.pasts = pasts(query) if query.has_runs else ()
+        self.counted, self.most_bound = counted_states(query), MOST_BOUND
+        self._is_ordered = query.finds_all and not self._has_ties()
 
-    def matches(self, events: Sequence[Released], key: range, first_new: int) -> list[tuple[int, Bindings]]:
-        """At most one match per new event: its position and what the terms are bound to.
+    def matches(self, events: Sequence[Released], key: range, first_new: int, free: int = 0) -> KeyMatches:
+        """The matches of the new events of one key: at most one for each, except by `find all`.
 
-        `key`: the positions of one key, in total order; those from `first_new` on are new.
+        key: its positions, in total order; those from `first_new` on are new
+        free: the first position that may be bound
         """
         found: list[tuple[int, Bindings]] = []
+        errors: list[tuple[int, str]] = []
         for latest in range(first_new, key.stop):
-            search = _Search(self, events, latest, key)
-            bindings = search.winner(0, latest, {})
-            if bindings is not None:
-                found.append((latest, bindings))
-        return found
+            search = _Search(self, events, latest, key, free)
+            try:
+                matches, is_cut = self._found(search, latest)
+            except _EndedError:
+                errors.append((latest, ENDED))
+                continue
+            found += [(latest, bindings) for bindings in matches]
+            errors += [(latest, TOO_MANY)] * is_cut
+            if found and found[-1][0] == latest and self._query.skip is not None:
+                free = self._free_after(self._query.skip, *found[-1])
+        return KeyMatches(found, free, errors)
+
+    def _found(self, search: _Search, latest: int) -> tuple[Sequence[Bindings], bool]:
+        """The matches with this latest event, and whether there were too many of them."""
+        if self._query.finds_all:
+            candidates = search.candidates(0, latest, {})
+            return matches_of(candidates, self._query.terms, self.recency, are_ordered=self._is_ordered)
+        with room_for(_FRAMES):
+            winner = search.winner(0, latest, {})
+        return ([] if winner is None else [winner]), False
+
+    def _free_after(self, skip: Skip, latest: int, bindings: Bindings) -> int:
+        """The first position that a match after this one may bind."""
+        if skip.term is None:
+            return latest + 1
+        return bindings[skip.term][-1 if skip.to == "first" else 0]
 
     def aggregated(self, events: Sequence[Released], key: range, first_new: int) -> list[tuple[int, tuple[Value, ...]]]:
         """New events that are part of a candidate, each with the aggregates over all candidates."""
         found: list[tuple[int, tuple[Value, ...]]] = []
         for latest in range(first_new, key.stop):
-            searched = list(_Search(self, events, latest, key).candidates(0, latest, {}))
-            if any(latest in bindings.values() for bindings in searched):
+            searched = list(_Search(self, events, latest, key).candidates(0, latest, {}, is_every=True))
+            if any((latest,) in bindings.values() for bindings in searched):
                 oldest_first = sorted(searched, key=self.recency)
                 orders = (oldest_first if node.function in BY_RECENCY else searched[::-1] for node in self._aggregates)
                 nodes = zip(self._aggregates, orders, strict=True)
@@ -103,117 +188,163 @@ class ReferenceMatcher:
         search = _Search(self, events, latest, key=key if is_new else range(0))
         for index in self._query.decided_late:
             condition = self._conditions[index]
-            assert not isinstance(condition, Where), "a `where` does not reach a wait"
+            assert isinstance(condition, Within | Without), "no other condition reaches a wait"
             named = self._named(condition, bindings)
             if named is None:
                 continue
             if isinstance(condition, Within):
                 times = self._times(events, condition.between, bindings, due)
-                if is_new and max(times) - min(times) >= known(condition.duration):
+                if max(times) - min(times) >= known(condition.duration):
                     return False
                 continue
-            low, after = self._low(events, condition.between, bindings, named) if is_new else (-1, -NEVER)
+            span = self._span(events, condition.between, bindings, with_leading=True)
             later = [position for position in key if position > latest] if is_new else list(key)
             inside = [
                 position
                 for position in (*search.in_window, *later)
-                if position > low and events[position].time > after and events[position].time < due
+                if events[position].time < due and (not is_new or span.is_before(position, events[position].time))
             ]
-            if self._blocks(events, condition, bindings, inside):
+            if self._blocks(events, index, bindings, inside):
                 return False
         return True
 
-    def recency(self, bindings: Bindings) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def recency(self, bindings: Bindings) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
         """What the *recent* policy compares: positions newest first, one per name; then by name."""
         terms = range(len(self._query.terms))
-        return tuple(sorted(bindings.values(), reverse=True)), tuple(bindings.get(term, -1) for term in reversed(terms))
+        by_name = tuple(bindings.get(term, ()) for term in reversed(terms))
+        return tuple(sorted(positions_of(bindings), reverse=True)), by_name
 
     def permits(
-        self, events: Sequence[Released], index: int, bindings: Bindings, search: _Search, *, is_last: bool
+        self,
+        events: Sequence[Released],
+        index: int,
+        bindings: Bindings,
+        search: _Search,
+        *,
+        is_last: bool,
+        binds: Sequence[int] = (),
     ) -> bool:
-        """Whether a condition is true as far as its names are bound; `is_last`: no more will be."""
-        condition = self._conditions[index]
+        """Whether a condition is true as far as its names are bound; `is_last`: no more will be.
+
+        binds: the terms that have just been bound
+        """
+        condition, question = self._conditions[index], self._questions[index]
+        if question is not None and isinstance(condition, Without) and self._named(condition, bindings) is None:
+            return True
         match condition:
             case Where(condition=expression):
-                return self._is_true(events, expression, bindings)
+                if question is None:
+                    return self._is_true(events, expression, bindings)
+                asking = self._asking(events, bindings)
+                if question.is_whole:
+                    return asking.verdict(question) is not Verdict.FAILS
+                is_known = not question.plain & (question.prevs | set(binds))
+                return asking.permits(question, newest_only=is_known)
             case Within(duration=duration, between=between):
                 times = self._times(events, between, bindings, None)
                 return max(times) - min(times) < known(duration)
+            case Gap(duration=duration, before=before, after=after):
+                later = [events[position].time for position in positions_of(bindings, after)]
+                return not later or min(later) >= self._latest(events, before, bindings) + known(duration)
             case Without(between=between):
-                named = [
-                    bindings[term] for term in (bindings if between is None else between.terms) if term in bindings
-                ]
-                is_leading = is_last and self._leading is not None and (between is None or between.leading)
-                low, after = self._low(events, between, bindings, named) if is_leading else (min(named), -NEVER)
-                inside = [
-                    position
-                    for position in search.in_window
-                    if low < position < max(named) and events[position].time > after
-                ]
-                return not self._blocks(events, condition, bindings, inside)
+                span = self._span(events, between, bindings, with_leading=is_last)
+                inside = [position for position in search.in_window if span.has(position, events[position].time)]
+                return not self._blocks(events, index, bindings, inside)
 
-    def _blocks(
-        self, events: Sequence[Released], condition: Without, bindings: Bindings, inside: Sequence[int]
-    ) -> bool:
+    def _blocks(self, events: Sequence[Released], index: int, bindings: Bindings, inside: Sequence[int]) -> bool:
         """Whether one of these events is a `without` event; members of the candidate are not."""
-        number = len(self._query.terms)
+        number, condition, question = len(self._query.terms), self._conditions[index], self._questions[index]
+        assert isinstance(condition, Without), "who asks has seen that it is"
+        members = set(positions_of(bindings))
         others = [
-            position
-            for position in inside
-            if events[position].input == condition.input and position not in bindings.values()
+            position for position in inside if events[position].input == condition.input and position not in members
         ]
         if condition.condition is None:
             return bool(others)
-        return any(self._is_true(events, condition.condition, {**bindings, number: position}) for position in others)
+        if question is None:
+            expression = condition.condition
+            return any(self._is_true(events, expression, {**bindings, number: (position,)}) for position in others)
+        if question.runs and not bindings.get(question.runs[0]):
+            return False
+        askings = (self._asking(events, bindings, {number: position}) for position in others)
+        return any(asking.verdict(question) is Verdict.HOLDS for asking in askings)
 
-    def _low(
-        self, events: Sequence[Released], between: Between | None, bindings: Bindings, named: Sequence[int]
-    ) -> tuple[int, int]:
-        """Where a range begins: after this position, and after this time."""
-        if self._leading is not None and (between is None or between.leading):
-            return -1, min(events[position].time for position in bindings.values()) - self._leading
-        return min(named), -NEVER
+    def _asking(self, events: Sequence[Released], bindings: Bindings, extra: Mapping[int, int] | None = None) -> Asking:
+        return Asking(events, self._query.terms, bindings, self._context(events, bindings), extra)
+
+    def _span(
+        self, events: Sequence[Released], between: Between | None, bindings: Bindings, *, with_leading: bool
+    ) -> _Span:
+        """The range of a `without` as far as its names are bound, without the trailing wait."""
+        named = positions_of(bindings, None if between is None else between.terms)
+        points = self._points(events, between, bindings)
+        if with_leading and self._leading is not None and (between is None or between.leading):
+            points.append(self._beginning(events, bindings))
+        return _Span(
+            min(named, default=NEVER), max(named, default=-1), min(points, default=NEVER), max(points, default=-NEVER)
+        )
 
     def _times(
         self, events: Sequence[Released], between: Between | None, bindings: Bindings, due: int | None
     ) -> list[int]:
         """The times of a range's names as far as they are bound, those of its waits included."""
-        terms = bindings if between is None else [term for term in between.terms if term in bindings]
-        times = [events[bindings[term]].time for term in terms]
+        named = positions_of(bindings, None if between is None else between.terms)
+        times = [events[position].time for position in named] + self._points(events, between, bindings)
         if between is not None and between.leading:
-            assert self._leading is not None, "the range names a leading wait"
-            times.append(min(events[position].time for position in bindings.values()) - self._leading)
+            times.append(self._beginning(events, bindings))
         if between is not None and between.trailing:
             assert due is not None, "the range names a trailing wait"
             times.append(due)
         return times
 
+    def _beginning(self, events: Sequence[Released], bindings: Bindings) -> int:
+        """The point of the leading wait."""
+        assert self._leading is not None, "the range begins with a leading wait"
+        return min(events[position].time for position in positions_of(bindings)) - self._leading
+
+    def _points(self, events: Sequence[Released], between: Between | None, bindings: Bindings) -> list[int]:
+        """The points of the waits between steps that a range names."""
+        gaps = [self._query.gaps[number] for number in (() if between is None else between.middle)]
+        return [self._latest(events, gap.before, bindings) + known(gap.duration) for gap in gaps]
+
+    def _latest(self, events: Sequence[Released], terms: Sequence[int], bindings: Bindings) -> int:
+        """The time of the latest event of some terms."""
+        return max(events[position].time for position in positions_of(bindings, terms))
+
     def _named(self, condition: Condition, bindings: Bindings) -> list[int] | None:
         """The positions of the range's names; None: the condition mentions a name that is unset."""
-        if not mentioned_terms(condition, len(self._query.terms)) <= bindings.keys():
+        terms = self._query.terms
+        if any(is_unset(terms, term, bindings) for term in mentioned_terms(condition, len(terms))):
             return None
         between = condition.between if isinstance(condition, Within | Without) else None
-        return [bindings[term] for term in (bindings if between is None else between.terms)]
+        if between is not None and not all(bindings.get(term) for term in between.terms):
+            return None
+        gaps = [self._query.gaps[number] for number in (() if between is None else between.middle)]
+        if not all(positions_of(bindings, gap.before) for gap in gaps):
+            return None
+        return positions_of(bindings, None if between is None else between.terms)
 
     def _is_true(self, events: Sequence[Released], expression: Expression, bindings: Bindings) -> bool:
         return holds(expression, self._context(events, bindings))
 
     def _aggregate(self, events: Sequence[Released], node: Aggregate, candidates: Sequence[Bindings]) -> Value:
+        """The value of an aggregate; if it is an event, the event's position."""
+        term = None if self._query.every is None else self._query.every.term_of(node)
         rows = []
         for bindings in candidates:
             context = self._context(events, bindings)
             try:
-                rows.append(tuple(evaluate(argument, context) for argument in node.arguments))
+                values = [evaluate(argument, context) for argument in node.arguments]
             except EvaluationError:
                 continue
+            rows.append(tuple(values if term is None else [bindings[term][0], *values[1:]]))
         return aggregate(node.function, rows)
 
     def _context(self, events: Sequence[Released], bindings: Bindings) -> Context:
         terms = range(len(self._query.terms) + 1)
-        values = [events[bindings[term]].value if term in bindings else None for term in terms]
-        return Context(
-            values, keys=self._keys(events[next(iter(bindings.values()))]), world=self._world, invoke=run_action
-        )
+        values = [events[bindings[term][0]].value if term in bindings else None for term in terms]
+        first = next(iter(bindings.values()))[0]
+        return Context(values, keys=self._keys(events[first]), world=self._world, invoke=run_action)
 
     def _keys(self, event: Released) -> Sequence[Value]:
         """The values of the key, which each of its events has."""
@@ -233,6 +364,15 @@ class ReferenceMatcher:
         for _, tied in groupby(fitting, key=lambda item: len(item.binds)):
             yield list(tied)
 
+    def _has_ties(self) -> bool:
+        """Whether one event may serve different names, equally many."""
+        states, inputs = range(len(self._query.automaton.states)), range(len(self._query.inputs))
+        return any(len(tied) > 1 for state in states for kind in inputs for tied in self.transitions(state, kind))
+
+    def accepts(self, state: int) -> tuple[int, ...] | None:
+        """The conditions to check where a candidate ends in this state; None: it cannot."""
+        return self._query.automaton.states[state].accepts
+
 
 def _expressions(query: QueryPlan) -> Iterator[Expression]:
     for item in query.conditions:
@@ -249,65 +389,126 @@ class _Search:
     """The search with one event as the latest.
 
     in_window: positions in the windows, newest first
+    free: those of them that may be bound
     """
 
-    def __init__(self, matcher: ReferenceMatcher, events: Sequence[Released], latest: int, key: range) -> None:
+    def __init__(
+        self, matcher: ReferenceMatcher, events: Sequence[Released], latest: int, key: range, free: int = 0
+    ) -> None:
         self._matcher = matcher
         self._events = events
+        self._known: dict[tuple[object, ...], Bindings | None] = {}
+        self._bound = 0
         positions = [position for position in key if position <= latest]
         self.in_window = in_windows(events, latest, matcher.inputs, positions)
+        self.free = [position for position in self.in_window if position >= free]
 
     def winner(self, state: int, newest: int, bindings: Bindings) -> Bindings | None:
-        """The most recent candidate that completes these bindings from this state on.
+        """What completes these bindings from this state on to the most recent candidate.
 
         Depth first, newer events first: the first candidate found is the winner. Only if one event
         may serve different names, equally many, all tied transitions are explored and the best
-        candidate is kept.
+        candidate is kept. More events are preferred to the end of the candidate.
 
         `newest`: only positions up to this one may be consumed; the start state must consume it: it
         is the latest event.
         """
-        for position in self.in_window:
-            if position > newest:
-                continue
+        pasts = self._matcher.pasts
+        if not pasts or pasts[state].is_all:
+            return self._searched(state, newest, bindings)
+        key = (state, newest, *pasts[state].key(bindings))
+        if key not in self._known:
+            self._known[key] = self._searched(state, newest, bindings)
+        return self._known[key]
+
+    def _searched(self, state: int, newest: int, bindings: Bindings) -> Bindings | None:
+        for position in self.free[bisect_left(self.free, -newest, key=operator.neg) :]:
             for tied in self._matcher.transitions(state, self._events[position].input):
-                completed = (self._follow(transition, position, bindings) for transition in tied)
-                found = [candidate for candidate in completed if candidate is not None]
+                # Loops, not comprehensions, which take the stack of the machine at each level.
+                found = []
+                for transition in tied:
+                    rest = self._follow(state, transition, position, newest, bindings)
+                    if rest is not None:
+                        found.append(rest)
                 if found:
                     return max(found, key=self._matcher.recency)
             if state == 0:
                 break
-        return None
+        return {} if self._may_end(state, bindings) else None
 
-    def _follow(self, transition: Transition, position: int, bindings: Bindings) -> Bindings | None:
-        """The most recent candidate after the transition has consumed the event at `position`."""
-        extended = self._consume(transition, position, bindings)
-        if extended is None or transition.target == ACCEPT:
-            return extended
-        return self.winner(transition.target, position - 1, extended)
+    def _follow(
+        self, state: int, transition: Transition, position: int, newest: int, bindings: Bindings
+    ) -> Bindings | None:
+        """The event at `position`, and what completes the candidate after it."""
+        extended = self._consume(state, transition, position, newest, bindings)
+        if extended is None:
+            return None
+        rest = {} if transition.target == ACCEPT else self.winner(transition.target, position - 1, extended)
+        return None if rest is None else joined(dict.fromkeys(transition.binds, (position,)), rest)
 
-    def candidates(self, state: int, newest: int, bindings: Bindings) -> Iterator[Bindings]:
-        """All candidates that complete these bindings from this state on."""
-        for position in self.in_window:
+    def candidates(self, state: int, newest: int, bindings: Bindings, *, is_every: bool = False) -> Iterator[Bindings]:
+        """All candidates that complete these bindings from this state on.
+
+        is_every: also those without the latest event
+        """
+        for position in self.free:
             if position > newest:
                 continue
+            if state == 0 and position < newest and not is_every:
+                return
             for tied in self._matcher.transitions(state, self._events[position].input):
                 for transition in tied:
-                    extended = self._consume(transition, position, bindings)
+                    extended = self._consume(state, transition, position, newest, bindings)
                     if extended is None:
                         continue
                     if transition.target == ACCEPT:
                         yield extended
                     else:
                         yield from self.candidates(transition.target, position - 1, extended)
+        if self._may_end(state, bindings):
+            yield bindings
 
-    def _consume(self, transition: Transition, position: int, bindings: Bindings) -> Bindings | None:
-        """The bindings after consuming the event at `position`; None if a condition is false."""
-        extended = {**bindings, **dict.fromkeys(transition.binds, position)}
-        is_last = transition.target == ACCEPT
+    def _may_end(self, state: int, bindings: Bindings) -> bool:
+        """Whether the bindings are a candidate without a further event."""
+        checks = self._matcher.accepts(state)
         permits = self._matcher.permits
-        checks = (permits(self._events, index, extended, self, is_last=is_last) for index in transition.checks)
-        return extended if all(checks) else None
+        return checks is not None and all(
+            permits(self._events, index, bindings, self, is_last=True) for index in checks
+        )
+
+    def _consume(
+        self, state: int, transition: Transition, position: int, newest: int, bindings: Bindings
+    ) -> Bindings | None:
+        """The bindings after consuming the event at `position`; None if a condition is false."""
+        events = self._events
+        # The event that was bound last is the one after the newest that may be consumed.
+        if transition.follows and events[position].number != events[newest + 1].number - 1:
+            return None
+        extended = joined(bindings, dict.fromkeys(transition.binds, (position,)))
+        is_last, permits = transition.target == ACCEPT, self._matcher.permits
+        if not all(
+            permits(events, index, extended, self, is_last=is_last, binds=transition.binds)
+            for index in transition.checks
+        ):
+            return None
+        self._bound += self._matcher.counted[state]
+        if self._bound > self._matcher.most_bound:
+            raise _EndedError
+        return extended
+
+
+def joined(newer: Bindings, older: Bindings) -> dict[int, tuple[int, ...]]:
+    """The bindings of both."""
+    result = dict(newer)
+    for term, positions in older.items():
+        result[term] = (*result[term], *positions) if term in result else positions
+    return result
+
+
+def positions_of(bindings: Bindings, terms: Sequence[int] | None = None) -> list[int]:
+    """The positions of the events of these terms, or of all."""
+    named = bindings if terms is None else [term for term in terms if term in bindings]
+    return [position for term in named for position in bindings[term]]
 
 
 def in_windows(events: Sequence[Released], latest: int, inputs: Sequence[Input], positions: Sequence[int]) -> list[int]:

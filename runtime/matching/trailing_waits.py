@@ -3,23 +3,32 @@
 A pending match starts a timer at the time of its latest event; the timer's duration is fixed then.
 Conditions on past events are evaluated when the timer starts, conditions on later events as these
 arrive. Only the match's members are stored.
+
+A wait that repeats is due again and again, each time one duration later, until a condition fails.
+The conditions only become stricter with time. So it is enough to know the next time, and the last
+one that no event so far has made impossible.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, known
 from runtime.admission.arrays import Timers
 from runtime.columns.sorting import stable_order
-from runtime.instants import NO_TIME
+from runtime.instants import NEVER, NO_TIME
 from runtime.matching.interface import Found, Ordered, Waiting
+from runtime.matching.run_columns import columns_of, relaid, wider
 
 Integers = NDArray[np.int64]
+
+_MOST_ROUNDS = 100_000
+"""More than any wait is due."""
 
 _OWN_FIELDS = (
     pa.field("_time", pa.int64()),
@@ -28,6 +37,12 @@ _OWN_FIELDS = (
     pa.field("_due", pa.int64()),
     pa.field("_is_latest", pa.bool_()),
 )
+
+_OF_REPEATED = (pa.field("_round", pa.int64()), pa.field("_last", pa.int64()))
+"""Of waits that repeat: the how manieth time is next, and the last one that is possible."""
+
+_LATEST_DUE = 2**62
+"""µs; no timer is due later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +78,21 @@ class PendingWaits:
 
     def __init__(self, query: QueryPlan, schema: pa.Schema) -> None:
         self._length = 0 if query.trailing is None else known(query.trailing.duration)
-        self._terms = len(query.terms)
+        self._most = 1 if query.trailing is None else query.trailing.most
+        self._is_run = [term.group is not None for term in query.terms]
         self.schema = schema
-        self.members: pa.Table = pa.schema([*schema, *_OWN_FIELDS]).empty_table()
+        self._own = (*_OWN_FIELDS, *(_OF_REPEATED if self._most > 1 else ()))
+        self.members: pa.Table = pa.schema([*schema, *self._own]).empty_table()
 
     def __len__(self) -> int:
         return int(self.members.num_rows)
+
+    def outlook(self) -> tuple[int, int]:
+        """How many waits there are, and when the next is due, µs; NEVER = there is none."""
+        if not len(self):
+            return 0, NEVER
+        # waits are numbered from 0 in the order of their members
+        return self.members.column("_wait")[-1].as_py() + 1, pc.min(self.members.column("_due")).as_py()
 
     def all_of(self, events: Ordered, found: Found, numbers: Integers) -> Waiting:
         """The pending waits, then those that the matches `found` begin.
@@ -78,41 +102,123 @@ class PendingWaits:
         count, base = len(events.row) - len(self), int(events.start[-1])
         assert count == base, "members of pending waits come after all events"
         earlier = self._earlier(base)
+        widths = wider(earlier.widths, found.widths)
+        members = [relaid(part.members, part.widths, widths, -1) for part in (earlier, found)]
         key = np.searchsorted(events.start, found.latest, side="right") - 1
         due = events.time[found.latest] + self._length
         return Waiting(
             key=np.concatenate([numbers[events.row[earlier.latest]], key]),
-            members=np.concatenate([earlier.members, found.members]),
+            members=np.concatenate(members),
             latest=np.concatenate([earlier.latest, found.latest]),
             due=np.concatenate([earlier.due, due]),
             is_new=np.concatenate([earlier.is_new, np.ones(len(key), np.bool_)]),
+            number=np.arange(len(earlier.key) + len(key)),
+            round=np.concatenate([earlier.round, np.ones(len(key), np.int64)]),
+            last=np.concatenate([earlier.last, np.full(len(key), self._most)]),
+            widths=widths,
         )
+
+    def in_rounds(self, waiting: Waiting, until: int) -> Waiting:
+        """The waits, with an entry for each time that is due up to `until`, µs, and one more."""
+        if self._most == 1:
+            return waiting
+        passed = np.where(until >= waiting.due, (until - waiting.due) // self._length + 1, 0)
+        room = (_LATEST_DUE - waiting.due) // self._length
+        further = np.maximum(0, np.minimum(np.minimum(passed, room), waiting.last - waiting.round))
+        entries = waiting.only(np.repeat(np.arange(len(further)), further + 1))
+        starts = np.cumsum(further + 1) - (further + 1)
+        after = np.arange(len(entries.key)) - np.repeat(starts, further + 1)
+        return replace(entries, due=entries.due + after * self._length, round=entries.round + after)
+
+    def goes_on(self, entries: Waiting, alive: Waiting, expired: Integers) -> bool:
+        """Whether a wait has expired at each time that has an entry, and there are further times.
+
+        alive: the entries that no condition has ended; `expired`: those of them that have expired
+        """
+        if self._most == 1 or not len(entries.key):
+            return False
+        is_expired = np.zeros(len(entries.key), np.bool_)
+        of_alive = np.searchsorted(_identity(entries), _identity(alive.only(expired)))
+        is_expired[of_alive] = True
+        is_final = np.append(entries.number[1:] != entries.number[:-1], True)
+        return bool((is_expired & is_final & (entries.round < entries.last)).any())
+
+    def next_rounds(self, entries: Waiting, alive: Waiting, pending: Integers) -> Waiting:
+        """The waits that are kept: the next time of each, and what is known of its last one."""
+        if self._most == 1:
+            return alive.only(pending)
+        left = alive.only(pending)
+        _, first = np.unique(left.number, return_index=True)
+        left = left.only(first)
+        counts = (
+            np.bincount(entries.number),
+            np.bincount(alive.number, minlength=int(entries.number.max(initial=0)) + 1),
+        )
+        final = np.zeros(len(counts[0]), np.int64)
+        final[alive.number] = alive.round  # the last entry of each wait counts
+        is_cut = counts[0][left.number] > counts[1][left.number]
+        return replace(left, last=np.where(is_cut, final[left.number], left.last))
+
+    def began(self) -> Integers:
+        """By stored member, when its wait began, µs."""
+        due: Integers = self.members.column("_due").to_numpy()
+        return due - self._length * (self.members.column("_round").to_numpy() if self._most > 1 else 1)
 
     def _earlier(self, base: int) -> Waiting:
         """The pending waits, their members at positions from `base` on; without their keys."""
-        own = {field.name: self.members.column(field.name).to_numpy() for field in _OWN_FIELDS}
+        own = {field.name: self.members.column(field.name).to_numpy() for field in self._own}
         wait, position = own["_wait"], base + np.arange(len(self))
         count = int(wait.max()) + 1 if len(wait) else 0
-        members = np.full((count, self._terms), -1, np.int64)
-        members[wait, own["_term"]] = position
+        place, widths = self._columns(wait, own["_term"])
+        members = np.full((count, sum(widths) or len(self._is_run)), -1, np.int64)
+        members[wait, place] = position
         latest, due = np.empty(count, np.int64), np.empty(count, np.int64)
         latest[wait[own["_is_latest"]]] = position[own["_is_latest"]]
         due[wait] = own["_due"]
-        return Waiting(np.empty(count, np.int64), members, latest, due, np.zeros(count, np.bool_))
+        rounds, last = np.ones(count, np.int64), np.ones(count, np.int64)
+        if self._most > 1:
+            rounds[wait], last[wait] = own["_round"], own["_last"]
+        nothing, is_new = np.empty(count, np.int64), np.zeros(count, np.bool_)
+        return Waiting(nothing, members, latest, due, is_new, np.arange(count), rounds, last, widths)
+
+    def _columns(self, wait: Integers, term: Integers) -> tuple[Integers, tuple[int, ...]]:
+        """By member, its column, and how many columns each term has; members are in order."""
+        if not any(self._is_run):
+            return term, ()
+        terms = len(self._is_run)
+        pair = wait * terms + term
+        order = stable_order(pair)
+        ordered = pair[order]
+        begin = np.searchsorted(ordered, ordered)
+        nth = np.empty(len(pair), np.int64)
+        nth[order] = np.arange(len(pair)) - begin
+        most = [int(nth[term == number].max(initial=0)) + 1 for number in range(terms)]
+        first = np.array([columns.start for columns in columns_of(most, terms)], np.int64)
+        return first[term] + nth, tuple(most)
 
     def keep(self, events: Ordered, waiting: Waiting) -> None:
         """Replaces the pending waits by these."""
-        wait, term = np.nonzero(waiting.members >= 0)
-        position = waiting.members[wait, term]
+        wait, column = np.nonzero(waiting.members >= 0)
+        position = waiting.members[wait, column]
+        if waiting.widths:  # as `prev` asks for the event before, those of a match are in order
+            order = np.lexsort([column, position, wait])
+            wait, column, position = wait[order], column[order], position[order]
+        term = np.repeat(np.arange(len(waiting.widths)), waiting.widths)[column] if waiting.widths else column
         rows = events.row[position].astype(np.int64)
         columns = [events.table.column(field.name).take(pa.array(rows)) for field in self.schema]
         is_latest = events.row[waiting.latest[wait]] == rows
         own = [events.time[position], wait, term, waiting.due[wait], is_latest]
+        own += [waiting.round[wait], waiting.last[wait]] if self._most > 1 else []
         self.members = pa.table([*columns, *map(pa.array, own)], schema=self.members.schema).combine_chunks()
 
     def restore(self, members: pa.Table) -> None:
         """Replaces the pending waits by those of a snapshot."""
         self.members = members.cast(self.members.schema)
+
+
+def _identity(waiting: Waiting) -> Integers:
+    """A number for each entry; they ascend."""
+    return waiting.number * _MOST_ROUNDS + waiting.round
 
 
 def timers_of(waiting: Waiting, keys: int, rows: int) -> WaitTimers:

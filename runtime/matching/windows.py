@@ -6,7 +6,9 @@ has a time at or after the definitive time. So an event is kept if all of these 
 - it is within its input's window, and within reach of a pattern that ends now;
 - it is among the `retain` most recent of its input;
 - no newer event has superseded it, unless it still counts for `retain`;
-- a term other than the latest event can bind it, or a `without` can look for it.
+- a term other than the latest event can bind it, or a `without` can look for it;
+- it has not been passed over by an `after match skip`, or a `without` can look for it. What is not
+  kept then is older than all that may be bound, so it hides nothing of that.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan, Without, known
 from runtime.admission.arrays import Released
-from runtime.compiled import kernel
+from runtime.compiling.compiled import kernel
 from runtime.instants import NEVER
 
 Integers = NDArray[np.int64]
@@ -32,6 +34,7 @@ class WindowColumns(NamedTuple):
     reach: µs, an event that a match ending now can use is younger than this; NEVER = no limit
     is_used_later: whether an event can be of use after it was the latest one
     is_unique: whether newer events supersede older ones
+    is_looked_for: whether a `without` looks for its events, also for those that were passed over
     """
 
     within: Integers
@@ -39,19 +42,21 @@ class WindowColumns(NamedTuple):
     reach: Integers
     is_used_later: NDArray[np.bool_]
     is_unique: NDArray[np.bool_]
+    is_looked_for: NDArray[np.bool_]
 
 
 def window_columns(query: QueryPlan) -> WindowColumns:
     """The windows of a query's inputs."""
     inputs = range(len(query.inputs))
     within = [NEVER if item.within is None else known(item.within) for item in query.inputs]
-    used = _used_when_older(query)
+    used, looked_for = _used_when_older(query), _looked_for(query)
     return WindowColumns(
         within=np.array(within, np.int64),
         retain=np.array([NEVER if item.retain is None else known(item.retain) for item in query.inputs], np.int64),
         reach=np.array([min(within[index], _reach(query, index)) for index in inputs], np.int64),
         is_used_later=np.array([index in used for index in inputs]),
         is_unique=np.array([bool(item.unique) for item in query.inputs]),
+        is_looked_for=np.array([index in looked_for for index in inputs]),
     )
 
 
@@ -59,7 +64,12 @@ def _used_when_older(query: QueryPlan) -> set[int]:
     """The inputs whose events can be of use after they were the latest one."""
     states = query.automaton.states if query.every is not None else query.automaton.states[1:]
     bound = {transition.input for state in states for transition in state.transitions}
-    return bound | {item.input for item in query.conditions if isinstance(item, Without)}
+    return bound | _looked_for(query)
+
+
+def _looked_for(query: QueryPlan) -> set[int]:
+    """The inputs of the `without`s."""
+    return {item.input for item in query.conditions if isinstance(item, Without)}
 
 
 def _reach(query: QueryPlan, index: int) -> int:
@@ -76,14 +86,16 @@ def _reach(query: QueryPlan, index: int) -> int:
 
 
 def rows_to_keep(
-    released: Released, superseded: Integers, definitive: Integers, windows: WindowColumns
+    released: Released, superseded: Integers, free: Integers, definitive: Integers, windows: WindowColumns
 ) -> NDArray[np.int32]:
     """The rows that are not evicted, by key and in total order.
 
-    superseded: as in `runtime.matching.interface.Ordered`
+    superseded, free: as in `runtime.matching.interface.Ordered`
     definitive: µs, definitive time by key
     """
-    return _rows_to_keep(released.start, released.order, released.input, released.time, superseded, definitive, windows)
+    return _rows_to_keep(
+        released.start, released.order, released.input, released.time, superseded, free, definitive, windows
+    )
 
 
 @kernel
@@ -93,6 +105,7 @@ def _rows_to_keep(
     input_of: NDArray[np.int16],
     time: Integers,
     superseded: Integers,
+    free: Integers,
     definitive: Integers,
     windows: WindowColumns,
 ) -> NDArray[np.int32]:
@@ -109,6 +122,8 @@ def _rows_to_keep(
                 break
             item = input_of[position]
             seen[item] += 1
+            if len(free) > 0 and position < free[key] and not windows.is_looked_for[item]:
+                continue
             if windows.is_used_later[item] and age < windows.reach[item] and seen[item] <= windows.retain[item]:
                 # A superseded event never matches, but it counts among the `retain` most recent.
                 holds_slot = windows.retain[item] < NEVER or len(superseded) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -29,10 +30,14 @@ _ROW_BITS = 30
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Records, and the number of each in its table (from 1)."""
+    """Records, and the number of each in its table (from 1).
+
+    has_offsets: a column of the table says the offsets
+    """
 
     table: pa.Table
     numbers: NDArray[np.int64]
+    has_offsets: bool
 
 
 def assemble(
@@ -42,7 +47,8 @@ def assemble(
 
     place: `_place` of all records
     """
-    source, partition, offset = _places(raw, kinds, refusals)
+    given = _given_places(raw, kinds)
+    source, partition, offset = _places(raw, given, refusals)
     kind, text = _with_refused(kinds, refusals)
     columns: dict[str, pa.Array] = {
         **fields,
@@ -52,7 +58,7 @@ def assemble(
         "_partition": pa.array(partition),
         "_offset": pa.array(offset),
         "_source_time": pa.array(times.declared),
-        "_text": pa.nulls(len(raw), pa.string()) if text is None else pa.array(text, pa.string()),
+        "_text": pa.nulls(len(raw), pa.string()) if text is None else text,
         "_place": pa.array(np.full(len(raw), place)),
     }
     schema = arrivals_schema(plan)
@@ -61,33 +67,39 @@ def assemble(
         for field in SHAPE_FIELDS:
             schema = schema.append(field)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(len(raw), f.type) for f in schema]
-    return _with_unreadable(raw, pa.table(arrays, schema=schema), place)
+    numbered = Numbered(pa.table(arrays, schema=schema), raw.numbers, "offset" in given)
+    return _with_unreadable(raw, numbered, place)
 
 
-def _with_refused(kinds: RowKinds, refusals: Refusals) -> tuple[NDArray[np.int16], NDArray[np.object_] | None]:
+def _with_refused(kinds: RowKinds, refusals: Refusals) -> tuple[NDArray[np.int16], pa.StringArray | None]:
     """The rows' kinds and texts; those of refused rows are MALFORMED and the report."""
     reports = list(refusals.reports())
     if not reports:
         return kinds.kinds, kinds.text
     kind = kinds.kinds.copy()
-    text = np.full(len(kinds), None, np.object_) if kinds.text is None else kinds.text.copy()
+    texts = [None] * len(kinds) if kinds.text is None else kinds.text.to_pylist()
     for row, report in reports:
         kind[row] = RecordKind.MALFORMED
-        text[row] = report
-    return kind, text
+        texts[row] = report
+    return kind, pa.array(texts, pa.string())
+
+
+def _given_places(raw: RawTable, kinds: RowKinds) -> Mapping[str, pa.Array]:
+    """The columns of places that are not fields of events."""
+    fields = {field.name for _, event in kinds.present for field in event.fields}
+    named = () if raw.partition is not None else (name for name in PLACES if name in raw.names)
+    return {name: raw.column(name) for name in named if name not in fields}
 
 
 def _places(
-    raw: RawTable, kinds: RowKinds, refusals: Refusals
+    raw: RawTable, columns: Mapping[str, pa.Array], refusals: Refusals
 ) -> tuple[pa.DictionaryArray, NDArray[np.int64], NDArray[np.int64]]:
-    """Source, partition and offset by row, from columns that are not fields of events."""
-    fields = {field.name for _, event in kinds.present for field in event.fields}
-    columns = {name: raw.column(name) for name in PLACES if name in raw.names and name not in fields}
+    """Source, partition and offset by row."""
     if "source" in columns:
         source = pc.dictionary_encode(pc.fill_null(text_column(columns["source"]), raw.name))
     else:
         source = _constant(raw.name, len(raw))
-    partition = _integers(columns.get("partition"), "partition", np.zeros(len(raw), np.int64), refusals)
+    partition = _integers(columns.get("partition"), "partition", np.full(len(raw), raw.partition or 0), refusals)
     numbers = raw.numbers + _first_offset(raw.name) if "source" in columns else raw.numbers
     offset = _integers(columns.get("offset"), "offset", numbers, refusals)
     return source, partition, offset
@@ -117,17 +129,17 @@ def _constant(text: str, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([text], pa.string()))
 
 
-def _with_unreadable(raw: RawTable, table: pa.Table, place: int) -> Numbered:
+def _with_unreadable(raw: RawTable, records: Numbered, place: int) -> Numbered:
     """The rows together with the records that are not rows, in the order of the table."""
-    unreadable = raw.unreadable
+    table, unreadable = records.table, raw.unreadable
     if not unreadable:
-        return Numbered(table, raw.numbers)
+        return records
     count = len(unreadable)
     columns: dict[str, pa.Array] = {
         "_kind": pa.array(np.full(count, RecordKind.MALFORMED, np.int16)),
         "_arrival": pa.array(np.full(count, NO_TIME)),
         "_source": _constant(raw.name, count),
-        "_partition": pa.array(np.zeros(count, np.int64)),
+        "_partition": pa.array(np.full(count, raw.partition or 0)),
         "_offset": pa.array([record.number for record in unreadable], pa.int64()),
         "_source_time": pa.array(np.full(count, NO_TIME)),
         "_place": pa.array(np.full(count, place)),
@@ -138,7 +150,7 @@ def _with_unreadable(raw: RawTable, table: pa.Table, place: int) -> Numbered:
     numbers = np.concatenate([raw.numbers, [record.number for record in unreadable]])
     order = np.argsort(numbers, kind="stable")
     both = pa.concat_tables([table, added]).unify_dictionaries().take(pa.array(order))
-    return Numbered(both, numbers[order])
+    return Numbered(both, numbers[order], records.has_offsets)
 
 
 def in_order_of_arrival(records: Numbered, before: int) -> tuple[Arrivals, NDArray[np.int64]]:

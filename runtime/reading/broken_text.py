@@ -6,6 +6,7 @@ become one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
+from runtime.reading.formats.csv_form import USUAL_CSV, UTF_8, CsvForm
 from runtime.reading.formats.raw_table import RawTable, as_text_of_bytes, one_line, plain_array
+from runtime.reading.formats.unfolding import BROKEN
+
+REPLACEMENT = "\ufffd"
+_SHOWN_BROKEN = BROKEN.encode(UTF_8, "surrogatepass").decode(UTF_8, "backslashreplace")
+"""A byte that is not text in the encoding of its file, as `RawTable.shown` has it."""
+_ONLY_CP1252 = re.compile(r"\\x[89]")
+"""A byte that is a control character in Latin-1, and a letter or a sign in Windows' encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +40,18 @@ class BrokenCell:
 
 
 def without_broken_text(
-    raw: RawTable, names: Collection[str], texts: Collection[str] = ()
+    raw: RawTable, names: Collection[str], texts: Collection[str] = (), csv: CsvForm = USUAL_CSV
 ) -> tuple[RawTable, Sequence[BrokenCell]]:
     """The table with null in place of text that is not UTF-8, and where that was.
 
     names: the columns that are looked at, if the table has them
     texts: those that are text also where they are declared as bytes
+    csv: how the table is written, if it is CSV
+
     Raises InputError for a column in memory that is damaged otherwise.
     """
+    if raw.is_ascii:
+        return raw, ()
     raw = _with_texts(raw, texts)
     columns = raw.columns
     cells: list[BrokenCell] = []
@@ -49,11 +62,22 @@ def without_broken_text(
         column = raw.column(name)
         broken = _broken_rows(column)
         rows = np.flatnonzero(broken).tolist()
-        cells += [BrokenCell(row, f"{raw.shown(name, row)} in {name!r} is not UTF-8 text") for row in rows]
+        cells += [BrokenCell(row, _reason(raw, name, row, csv)) for row in rows]
         taken = column.take(pa.array(np.arange(len(column)), mask=broken))
         _check(taken, raw.name)
         columns = columns.set_column(position, name, taken)
     return raw if columns is raw.columns else replace(raw, columns=columns), cells
+
+
+def _reason(raw: RawTable, name: str, row: int, csv: CsvForm) -> str:
+    shown = raw.shown(name, row)
+    if csv.encoding != UTF_8 and not raw.has_types:
+        return f"{shown.replace(_SHOWN_BROKEN, REPLACEMENT)} in {name!r} is not {csv.encoding} text"
+    reason = f"{shown} in {name!r} is not UTF-8 text"
+    if raw.has_types:
+        return reason
+    encoding = "cp1252" if _ONLY_CP1252.search(shown) else "latin-1"
+    return f"{reason}; if it is {encoding}: `--csv encoding={encoding}`"
 
 
 def _with_texts(raw: RawTable, texts: Collection[str]) -> RawTable:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from querylang.errors import InputError, nearest
+from querylang.errors import InputError, listed, nearest
 from querylang.plan.model import Plan
-from runtime.reading.formats.asked import MAX_RECORD
+from runtime.policies.time_forms import USUAL_TIMES, TimeForm
+from runtime.reading.formats.asked import MAX_RECORD, Asked
+from runtime.reading.formats.csv_form import COMMA, USUAL_CSV, CsvForm
 from runtime.reading.formats.raw_table import RawTable, refuse_repeated
 from runtime.reading.plan_needs import interval_events
 
@@ -29,12 +31,33 @@ class ColumnNames:
     type: instead of `event`
     source_time: instead of `ts`
     max_record: length of the longest record that is read, in bytes
+    csv: how CSV files are written
+    times: how times are written
+    is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
     """
 
     arrival: str | None = None
     type: str | None = None
     source_time: str | None = None
     max_record: int = MAX_RECORD
+    csv: CsvForm = USUAL_CSV
+    times: TimeForm = USUAL_TIMES
+    is_mixed: bool = False
+
+    def asked(
+        self, few_values: Collection[str] = (), wanted: Collection[str] | None = None, rows: int | None = None
+    ) -> Asked:
+        """What is asked of the readers of files and frames."""
+        return Asked(few_values, wanted, self.max_record, self.csv, rows, self.has_named_times)
+
+    def as_written(self, raw: RawTable) -> RawTable:
+        """The table, with what users say of the numbers in CSV files."""
+        return replace(raw, has_comma=True) if self.csv.decimal == COMMA and not raw.has_types else raw
+
+    @property
+    def has_named_times(self) -> bool:
+        """Whether users name a column of times."""
+        return self.arrival is not None or self.source_time is not None
 
     @property
     def of_roles(self) -> tuple[str, ...]:
@@ -76,11 +99,16 @@ def find_roles(raw: RawTable, names: ColumnNames, *, has_intervals: bool) -> Rol
     )
 
 
+_MOST_SHOWN = 20
+"""Names of columns in a message."""
+
+
 def _find(raw: RawTable, name: str | None, standard: str) -> str | None:
     if name is None:
         return standard if standard in raw.names else None
     if name not in raw.names:
-        raise InputError(f"{raw.name}: has no column {name!r}{did_you_mean(name, raw.names)}")
+        hint = did_you_mean(name, raw.names) or f"; it has {listed(map(repr, raw.names[:_MOST_SHOWN]))}"
+        raise InputError(f"{raw.name}: has no column {name!r}{hint}")
     return name
 
 

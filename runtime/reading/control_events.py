@@ -6,6 +6,9 @@ in order or by name:
     SetDelayedEventsLeeway(300.0, 10.0)
     {"SetDelayedEventsLeeway": [300.0, 10.0]}
     {"Heartbeat": {"event": "A", "time": 1384430400.0}}
+
+Those that change the queries (`querylang.plan.changes`) are parsed here, too, and done by whoever
+runs the engine: it runs one plan.
 """
 
 from __future__ import annotations
@@ -20,18 +23,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from querylang.errors import nearest
+from querylang.errors import counted, nearest
+from querylang.plan.changes import (
+    CHANGES,
+    Change,
+    DeployQuery,
+    RemoveInstance,
+    ReplaceQuery,
+    SetParameters,
+    UndeployQuery,
+)
 from querylang.plan.constant_folding import LONGEST
 from querylang.plan.model import Plan
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.instants import EXPECTED, NEVER, SECOND, is_known_time, parse_moment
-from runtime.interpreter.event_text import LONGEST_SHOWN, EventTextError, Real, parse_event_text
+from runtime.interpreter.event_text import LONGEST_SHOWN, EventTextError, Real, TextPairs, parse_event_text
 from runtime.interpreter.json_text import JsonError, parse_json
 
 _FORMS = {
     "SetDelayedEventsLeeway": ("delayLeeway", "reorderBuffer"),
     "Heartbeat": ("event", "time"),
+    **CHANGES,
 }
 """By control event: the names of its arguments."""
 
@@ -71,7 +84,14 @@ class HeartbeatControl:
     time: int
 
 
-Control = SetDelayedEventsLeeway | HeartbeatControl
+EngineControl = SetDelayedEventsLeeway | HeartbeatControl
+Control = EngineControl | Change
+
+NOT_HERE = "queries cannot be changed here"
+"""In the message for a change that comes where nobody does changes."""
+
+_BARE_NOW = re.compile(r",\s*now\s*\)\s*;?\s*$")
+"""The word at the end of `ReplaceQuery("...", now)`: no value of events is a bare word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +109,22 @@ class ControlEvents:
     errors: list[tuple[int, str]]
 
     @staticmethod
-    def of(table: pa.Table, plan: Plan, leeway: SetDelayedEventsLeeway | None) -> ControlEvents:
-        """The control events of a table of arrivals; `leeway`: what is in force before them."""
+    def of(
+        table: pa.Table, plan: Plan, leeway: SetDelayedEventsLeeway | None, *, has_changes: bool = False
+    ) -> ControlEvents:
+        """The control events of a table of arrivals.
+
+        leeway: what is in force before them
+        has_changes: whether somebody does the changes of the queries; otherwise they are errors
+        """
         controls = ControlEvents([(0, leeway)], {}, [])
         rows = np.flatnonzero(table.column("_kind").to_numpy() == RecordKind.CONTROL)
         text = one_chunk(table.column("_text")) if len(rows) else None
         for row in rows.tolist():
             assert text is not None, "control events have a text"
             try:
-                control = parse_control(text[row].as_py() or "", plan)
+                written = text[row].as_py() or ""
+                control = parse_control(written, plan) if has_changes else parse_engine_control(written, plan)
             except ControlError as error:
                 controls.errors.append((row, str(error)))
                 continue
@@ -123,16 +150,87 @@ def parse_control(text: str, plan: Plan | None = None) -> Control:
     short = name.rpartition(".")[2]
     if short not in _FORMS:
         meant = nearest(short, _FORMS)
-        hint = (
-            f"; did you mean {_form(meant)}?" if meant is not None else f"; expected {' or '.join(map(_form, _FORMS))}"
-        )
+        usual = " or ".join(_form(known) for known in _FORMS if known not in CHANGES)
+        hint = f"; did you mean {_form(meant)}?" if meant is not None else f"; expected {usual}"
         raise ControlError(f"unknown control event {_cut(repr(name))}{hint}")
     arguments = _arguments(short, written)
+    if short in CHANGES:
+        return _change(short, arguments)
     if short == "SetDelayedEventsLeeway":
         leeway, reorder = (_duration(short, argument) for argument in arguments)
         return SetDelayedEventsLeeway(leeway, reorder)
     event, time = arguments
     return HeartbeatControl(_event(short, event, plan), _time(short, time))
+
+
+def parse_engine_control(text: str, plan: Plan | None = None) -> EngineControl:
+    """As `parse_control`, where nobody changes the queries; ControlError for a change, too."""
+    control = parse_control(text, plan)
+    if not isinstance(control, EngineControl):
+        raise ControlError(
+            f"{type(control).__name__}: {NOT_HERE}: a control stream changes them only in a job with `live: true`;"
+            " a command such as `ensue deploy` always does"
+        )
+    return control
+
+
+def parse_change(text: str) -> Change | None:
+    """The change of the queries that a control event asks for; None = it asks for something else.
+
+    Raises ControlError for a change that is not well formed.
+    """
+    if control_name(text).rpartition(".")[2] not in CHANGES:
+        return None
+    control = parse_control(text)
+    assert not isinstance(control, SetDelayedEventsLeeway | HeartbeatControl), "other control events"
+    return control
+
+
+def _change(name: str, arguments: Sequence[Any]) -> Change:
+    match name:
+        case "DeployQuery":
+            return DeployQuery(_text(name, "the text of queries", arguments[0]))
+        case "ReplaceQuery":
+            now = arguments[1] if len(arguments) > 1 else False
+            if now not in (True, False, "now"):
+                raise ControlError(f"{name}: {_shown(now)} is not `now`")
+            return ReplaceQuery(_text(name, "the text of queries", arguments[0]), bool(now))
+        case "UndeployQuery":
+            return UndeployQuery(_text(name, "the name of a query", arguments[0]))
+        case "RemoveInstance":
+            return RemoveInstance(_text(name, "the name of a query", arguments[0]), _instance(name, arguments[1]))
+        case _:
+            query = _text(name, "the name of a query", arguments[0])
+            return SetParameters(query, _instance(name, arguments[1]), _values(name, arguments[2]))
+
+
+def _text(name: str, what: str, argument: Any) -> str:
+    if not isinstance(argument, str) or not argument.strip():
+        raise ControlError(f"{name}: {_shown(argument)} is not {what}, written in double quotes")
+    return argument
+
+
+def _instance(name: str, argument: Any) -> str:
+    if not isinstance(argument, str):
+        raise ControlError(f"{name}: {_shown(argument)} is not the name of an instance, written in double quotes")
+    return argument
+
+
+def _values(name: str, argument: Any) -> dict[str, Any]:
+    """The values by parameter."""
+    pairs = _named(name, argument) if isinstance(argument, TextPairs) else argument
+    if not isinstance(pairs, Mapping) or not all(isinstance(key, str) for key in pairs):
+        raise ControlError(f"{name}: {_shown(argument)} does not give values to parameters, in braces")
+    return dict(pairs)
+
+
+def _named(name: str, pairs: TextPairs) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs.items:
+        if not isinstance(key, str) or key in found:
+            raise ControlError(f"{name}: {_shown(key)} is not the name of a parameter, or is given twice")
+        found[key] = value
+    return found
 
 
 def control_name(text: str) -> str:
@@ -156,7 +254,7 @@ def _name_and_arguments(text: str) -> tuple[str, Any]:
 
 def _of_text(text: str) -> tuple[str, Sequence[Any]]:
     try:
-        event = parse_event_text(text)
+        event = parse_event_text(_BARE_NOW.sub(", true)", text))
     except EventTextError as error:
         raise ControlError(f"{_cut(repr(text.strip()))} is not a control event: {error}") from None
     return event.name, event.arguments
@@ -182,8 +280,9 @@ def _arguments(name: str, arguments: Any) -> Sequence[Any]:
         if unknown:
             raise ControlError(f"{_form(name)} has no argument {_cut(repr(unknown[0]))}")
         arguments = [arguments[key] for key in names if key in arguments]
-    if not isinstance(arguments, list | tuple) or len(arguments) != len(names):
-        raise ControlError(f"{_form(name)} takes {len(names)} arguments")
+    least = len(names) - (name == "ReplaceQuery")  # `now` may be left out
+    if not isinstance(arguments, list | tuple) or not least <= len(arguments) <= len(names):
+        raise ControlError(f"{_form(name)} takes {counted(len(names), 'argument')}")
     return arguments
 
 

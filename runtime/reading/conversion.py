@@ -18,18 +18,26 @@ from querylang.plan.model import Plan
 from querylang.plan.value_types import Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.cell_values import to_cell
-from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_times
+from runtime.columns.given_times import given_times
+from runtime.columns.timestamps import NUMBER, cast_or_null, cast_whole, is_text
 from runtime.instants import NO_TIME, SECOND
 from runtime.interpreter.context import PlanWorld
+from runtime.policies.time_forms import USUAL_TIMES, TimeForm
 from runtime.reading.cell_parser import CellError, parse_cell
-from runtime.reading.formats.raw_table import cell_of
+from runtime.reading.formats.raw_table import as_text, cell_of
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",
-    pa.int64(): r"^-?\d{1,19}$",
-    pa.float64(): rf"(?i){NUMBER}|^[+-]?(inf|infinity|nan)$",
+    pa.int64(): r"^-?\d{1,19}$|^0[xX][0-9a-fA-F]{1,16}$",
+    pa.float64(): rf"(?i){NUMBER}|^[+-]?(inf|infinity|nan)$|^nan\([0-9a-z_]*\)$",
 }
-"""By type a regular expression that excludes most text that cannot be cast to it."""
+"""By type a regular expression that excludes most text that cannot be cast to it.
+
+All text that can be cast matches: what a cell is must not depend on the cells beside it.
+"""
+
+_WHOLE = r"^\+?(\d+)(?:\.0*)?$|^(-\d+)(?:\.0*)?$"
+"""A whole number, also with a sign or with zeros behind a point, which Arrow does not read."""
 
 MOST_DIGITS = 38
 """Of a decimal, before and after its point."""
@@ -50,23 +58,26 @@ class Converted:
     bad: NDArray[np.bool_] | None = None
 
 
-def convert(column: pa.Array, type_: Type, is_source_time: bool = False, plan: Plan = NO_PLAN) -> Converted:
+def convert(column: pa.Array, type_: Type, times: TimeForm | None = None, plan: Plan = NO_PLAN) -> Converted:
     """Convert a column to a type.
 
-    is_source_time: the field is a source time, so that its text may be any form of time
+    times: the field is a source time, written in this form; None = it is not one
     plan: defines the event types that the type contains
     """
     if type_.kind is Kind.OPTIONAL:
-        return convert(column, type_.of[0], is_source_time, plan)
+        return convert(column, type_.of[0], times, plan)
     target = arrow_type(type_, plan)
-    if column.type == target:
+    is_seconds = times is None or times.unit == "s"
+    if column.type == target and is_seconds:
         return _by_cell(column, type_, plan) if _is_incomplete(column, type_, plan) else Converted(column)
     if pa.types.is_null(column.type):
         return Converted(pa.nulls(len(column), target))
-    if type_ in (Type.FLOAT, Type.INTEGER) and (is_source_time or is_time(column.type)):
-        return _seconds(column, type_)
+    if type_ in (Type.FLOAT, Type.INTEGER) and (times is not None or is_time(column.type)):
+        return _seconds(column, type_, times or USUAL_TIMES)
+    if type_ == Type.STRING and pa.types.is_floating(column.type):
+        return Converted(as_text(column.to_pylist()))  # Arrow writes 3.0 as 3
     if type_.is_scalar:
-        return _cast(_prepared(column, type_), target)
+        return _all_cast(column, target) or _cast(_prepared(column, type_), target)
     if _is_exact(column.type, type_, plan):
         try:
             values = pc.cast(column, target)
@@ -178,14 +189,14 @@ def is_time(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
 
 
-def _seconds(column: pa.Array, type_: Type) -> Converted:
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+def _seconds(column: pa.Array, type_: Type, form: TimeForm) -> Converted:
+    if form.unit == "s" and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return _cast(column, arrow_type(type_, NO_PLAN))
-    times = parse_times(column)
+    times = given_times(column, form)
     missing = times.micros == NO_TIME
     if type_ == Type.FLOAT:
         seconds = pa.array(np.where(missing, 0, times.micros) / SECOND, mask=missing)
-        written = _numbers_as_written(column)
+        written = _numbers_as_written(column) if form.is_usual else pa.nulls(len(column), pa.float64())
         return Converted(pc.coalesce(written, seconds), _some(times.bad & written.is_null().to_numpy(False)))
     broken = ~missing & (times.micros % SECOND != 0)
     whole = pa.array(np.where(missing, 0, times.micros) // SECOND, mask=missing | broken)
@@ -201,11 +212,28 @@ def _numbers_as_written(column: pa.Array) -> pa.Array:
     return cast_or_null(pc.if_else(is_number, text, pa.scalar(None, text.type)), pa.float64())
 
 
+def _all_cast(column: pa.Array, target: pa.DataType) -> Converted | None:
+    """Text as it is; None = some cell cannot be cast so, or it is not text."""
+    if not is_text(column.type):
+        return None
+    try:
+        whole = cast_whole(column, target)
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return None
+    return None if whole is None else Converted(whole)
+
+
 def _prepared(column: pa.Array, type_: Type) -> pa.Array:
-    """White space around the text of a number or boolean is ignored."""
-    if type_ != Type.STRING and is_text(column.type):
-        return pc.utf8_trim_whitespace(column)
-    return column
+    """White space around the text of a number or boolean is ignored. `+5` and `5.0` are `5`."""
+    if type_ == Type.STRING or not is_text(column.type):
+        return column
+    text = pc.utf8_trim_whitespace(column)
+    return pc.replace_substring_regex(text, _WHOLE, r"\1\2") if type_ == Type.INTEGER else text
+
+
+def are_blank(column: pa.Array) -> pa.Array:
+    """By cell: whether it has no text but white space; null stays null."""
+    return pc.equal(pc.utf8_trim_whitespace(column), "")
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> Converted:
@@ -223,16 +251,30 @@ def _cast(column: pa.Array, target: pa.DataType) -> Converted:
 
 
 def _in_range(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """The numbers, with null where the target cannot hold them; others are then cast at once."""
+    """The cells, with null where the target cannot hold them; others are then cast at once.
+
+    A mixed column comes as text. So what is not a value there must not be one here: a boolean is
+    not a number, and only 0 and 1 are booleans.
+    """
     kind = column.type
-    if target != pa.int64() or not (pa.types.is_floating(kind) or kind == pa.uint64()):
+    if pa.types.is_boolean(kind) and not (pa.types.is_boolean(target) or pa.types.is_string(target)):
+        return pa.nulls(len(column), kind)
+    if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
         return column
+    if pa.types.is_integer(kind) and pa.types.is_floating(target):
+        return pc.cast(column, target, safe=False)  # large ones are rounded, as their text is
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore", over="ignore"):
-        if pa.types.is_floating(kind):
+    if pa.types.is_boolean(target):
+        fits = (values == 0) | (values == 1)
+    elif target != pa.int64():
+        return column
+    elif pa.types.is_floating(kind):
+        with np.errstate(invalid="ignore", over="ignore"):
             fits = (np.floor(values) == values) & (np.abs(values) < 2.0**63)
-        else:
-            fits = values < np.uint64(2**63)
+    elif kind == pa.uint64():
+        fits = values < np.uint64(2**63)
+    else:
+        return column
     return column if fits.all() else pc.if_else(pa.array(fits), column, pa.scalar(None, kind))
 
 

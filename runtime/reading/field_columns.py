@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,18 +12,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.errors import InputError
+from querylang.errors import InputError, listed
 from querylang.plan.model import EventType, Field, Plan
-from querylang.plan.value_types import Kind, Type
+from querylang.plan.value_types import NUMBERS, Kind, Type
 from runtime.arrow_types import arrow_type
-from runtime.columns.arrivals import column_name
+from runtime.columns.arrivals import RecordKind, column_name
 from runtime.columns.cell_values import to_cell
+from runtime.columns.timestamps import is_text
+from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import ARRIVAL, SOURCE_TIME, Roles, did_you_mean
-from runtime.reading.conversion import agrees, convert
+from runtime.reading.conversion import Converted, agrees, are_blank, convert
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.plan_needs import interval_events, needs_source_time, source_time_fields
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import RowKinds
+from runtime.reading.time_candidates import time_candidates
+
+_MOST_NAMED = 5
+
+_WITH_COMMA = re.compile(r"\s*[+-]?\d{1,20},\d{1,20}\s*", re.ASCII)
 
 FieldColumns = Mapping[str, pa.Array]
 """By column name (`name:type`): the values of a field, null on the rows of other event types."""
@@ -31,6 +40,24 @@ def check_columns(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> N
     """Raise InputError for a missing column, and for one whose declared type does not fit."""
     _check_presence(raw, plan, roles, kinds)
     _check_types(raw, plan, kinds)
+
+
+def without_unreadable(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, refusals: Refusals) -> RowKinds:
+    """The rows, with those refused whose event type the table has no columns for."""
+    readable, found = [], kinds.kinds.copy()
+    for index, event in kinds.present:
+        try:
+            _check_presence(raw, plan, roles, replace(kinds, present=[(index, event)]))
+        except InputError as mistake:
+            for row in np.flatnonzero(kinds.kinds == index).tolist():
+                if row not in kinds.written:
+                    refusals.refuse(row, str(mistake))
+                    found[row] = RecordKind.MALFORMED
+        else:
+            readable.append((index, event))
+    if len(readable) == len(kinds.present):
+        return kinds
+    return replace(kinds, kinds=found, present=readable, is_plain=False)
 
 
 def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) -> None:
@@ -45,14 +72,20 @@ def _check_presence(raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds) ->
         if roles.is_history and not has_time and needs_source_time(plan, event.name, is_history=True):
             raise InputError(
                 f"{raw.name}: has neither a column {ARRIVAL!r}, the arrival time, nor a column {SOURCE_TIME!r}, the"
-                f" source time of {event.name!r}{did_you_mean(ARRIVAL, others) or did_you_mean(SOURCE_TIME, others)};"
-                " other columns can be named as these"
+                f" source time of {event.name!r}; name the column of arrival times, `--arrival NAME`, or, if the table"
+                f" is history, of source times, `--source-time NAME`{_meant(raw, others)}"
             )
         if not has_time and needs_source_time(plan, event.name, roles.is_history):
             raise InputError(
                 f"{raw.name}: has no column {SOURCE_TIME!r}, the source time of {event.name!r}"
-                f"{did_you_mean(SOURCE_TIME, others)}; another column can be named as the source time"
+                f"; name it, `--source-time NAME`{_meant(raw, others)}"
             )
+
+
+def _meant(raw: RawTable, names: Sequence[str]) -> str:
+    """The end of a message: which of these columns could hold the times."""
+    found = [f"{name!r} ({option})" if option else repr(name) for name, option in time_candidates(raw, names)]
+    return f"; {listed(found[:_MOST_NAMED], 'or')} could be meant" if found else ""
 
 
 def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
@@ -68,11 +101,12 @@ def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
         if not any(agrees(declared, field.type, (event.name, name) in times, plan) for event, field in found):
             event, field = found[0]
             raise InputError(
-                f"{raw.name}: column {name!r} is {declared}, but field {name!r} of {event.name!r} is {field.type}"
+                f"{raw.name}: column {name!r} is {declared}, but field {name!r} of {event.name!r} is {field.type};"
+                " convert the column, or give the field another type"
             )
 
 
-def read_fields(raw: RawTable, plan: Plan, kinds: RowKinds, refusals: Refusals) -> FieldColumns:
+def read_fields(raw: RawTable, plan: Plan, kinds: RowKinds, form: TimeForm, refusals: Refusals) -> FieldColumns:
     """The fields of all event types that occur; rows with a wrong value are refused."""
     times = source_time_fields(plan)
     uses: dict[str, list[tuple[int, Field, bool]]] = {}
@@ -80,12 +114,17 @@ def read_fields(raw: RawTable, plan: Plan, kinds: RowKinds, refusals: Refusals) 
         for field in event.fields:
             is_time = (event.name, field.name) in times
             uses.setdefault(column_name(field.name, field.type), []).append((index, field, is_time))
-    fields = {name: _read_field(raw, plan, kinds, found, refusals) for name, found in uses.items()}
+    fields = {name: _read_field(raw, plan, kinds, found, form, refusals) for name, found in uses.items()}
     return fields | _from_text(kinds, plan, fields)
 
 
 def _read_field(
-    raw: RawTable, plan: Plan, kinds: RowKinds, uses: Sequence[tuple[int, Field, bool]], refusals: Refusals
+    raw: RawTable,
+    plan: Plan,
+    kinds: RowKinds,
+    uses: Sequence[tuple[int, Field, bool]],
+    form: TimeForm,
+    refusals: Refusals,
 ) -> pa.Array:
     """The column of one field.
 
@@ -94,7 +133,11 @@ def _read_field(
     field = uses[0][1]
     if field.name not in raw.names:
         return pa.nulls(len(raw), arrow_type(field.type, plan))
-    converted = convert(raw.column(field.name), field.type, any(is_time for _, _, is_time in uses), plan)
+    times = form if any(is_time for _, _, is_time in uses) else None
+    column = raw.column(field.name)
+    if times is None and _is_number(field.type):
+        column = raw.with_points(column)
+    converted = _converted(raw, column, field.type, times, plan)
     if converted.bad is None and not raw.nested.get(field.name) and kinds.are_all_of([index for index, _, _ in uses]):
         return converted.values
     owners = kinds.is_one_of([index for index, _, _ in uses], plan)
@@ -106,14 +149,36 @@ def _read_field(
         bad = nested if bad is None else bad | nested
     if bad is not None:
         for row in np.flatnonzero(bad & owners).tolist():
-            refusals.refuse(row, f"{raw.shown(field.name, row)} is not a value of {field.name!r} ({field.type})")
+            hint = _hint(raw, field, row)
+            refusals.refuse(row, f"{raw.shown(field.name, row)} is not a value of {field.name!r} ({field.type}){hint}")
     if owners.all():
         return converted.values
     return pc.if_else(pa.array(owners), converted.values, pa.nulls(len(raw), converted.values.type))
 
 
+def _converted(raw: RawTable, column: pa.Array, type_: Type, times: TimeForm | None, plan: Plan) -> Converted:
+    """A column as values. In CSV a cell without text is null, except as a string."""
+    converted = convert(column, type_, times, plan)
+    if converted.bad is None or raw.has_types or not is_text(column.type):
+        return converted
+    bad = converted.bad & ~pc.fill_null(are_blank(column), False).to_numpy(zero_copy_only=False)
+    return replace(converted, bad=bad if bad.any() else None)
+
+
 def _is_string(type_: Type) -> bool:
     return type_ == Type.STRING or (type_.kind is Kind.OPTIONAL and type_.of[0] == Type.STRING)
+
+
+def _is_number(type_: Type) -> bool:
+    return type_ in NUMBERS or (type_.kind is Kind.OPTIONAL and type_.of[0] in NUMBERS)
+
+
+def _hint(raw: RawTable, field: Field, row: int) -> str:
+    """How to read a number that has a comma in place of a point."""
+    if raw.has_types or raw.has_comma or not _is_number(field.type):
+        return ""
+    is_decimal = _WITH_COMMA.fullmatch(str(raw.cell(field.name, row)))
+    return "; with commas in decimals: `--csv decimal=,`" if is_decimal else ""
 
 
 def _from_text(kinds: RowKinds, plan: Plan, fields: FieldColumns) -> dict[str, pa.Array]:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from querylang.errors import InputError
+from querylang.errors import InputError, near_file
+from runtime.reading.formats.arrow_files import read_arrow
 from runtime.reading.formats.asked import EVERYTHING, Asked, shortened
 from runtime.reading.formats.csv_files import read_csv
+from runtime.reading.formats.csv_form import UTF_8
 from runtime.reading.formats.frames import read_frame
 from runtime.reading.formats.json_files import read_json
 from runtime.reading.formats.mappings import of_mappings
+from runtime.reading.formats.messages import Messages, read_messages
 from runtime.reading.formats.parquet_files import read_parquet
 from runtime.reading.formats.raw_table import RawTable, joined, one_line
+from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of, plain_file
 from runtime.reading.formats.yaml_files import read_yaml
+
+Progress = Callable[[int], None]
+"""Is called with how many rows have been read."""
 
 Reader = Callable[[Path, str, Asked], Iterator[RawTable]]
 """Reads a file in parts, from its path, the source's name, and what is asked of it.
@@ -26,34 +34,48 @@ Raises InputError and Arrow's errors."""
 
 FORMATS: Mapping[str, Reader] = {
     ".csv": read_csv,
+    ".tsv": read_csv,
     ".json": read_json,
     ".jsonl": read_json,
     ".ndjson": read_json,
     ".parquet": read_parquet,
+    ".arrow": read_arrow,
+    ".feather": read_arrow,
     ".yaml": read_yaml,
     ".yml": read_yaml,
 }
 """File suffixes and their readers. A new format is a file in `formats` and a line here."""
 
 
-def read_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> RawTable:
+def read_raw(
+    table: Any, name: str | None = None, asked: Asked = EVERYTHING, progress: Progress | None = None
+) -> RawTable:
     """All of a table in one; otherwise as `iter_raw`."""
-    return joined(list(iter_raw(table, name, asked)))
+    parts, rows = [], 0
+    for part in iter_raw(table, name, asked):
+        parts.append(part)
+        rows += len(part)
+        if progress is not None:
+            progress(rows)
+    return joined(parts)
 
 
 def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> Iterator[RawTable]:
     """The parts of a table: files in blocks, anything else in one. Raises InputError.
 
-    table: a path, a pandas, Polars or Arrow table, or a list of mappings
+    table: a path, a pandas, Polars or Arrow table, a source of Arrow data, a list of mappings, or
+        messages of a log
     name: the source's name; None = the file's name, or `table`
     asked: what is needed, and limits
     """
     if isinstance(table, str | Path):
         yield from _read_path(Path(table), name or _shown_name(Path(table)), asked)
+    elif isinstance(table, Messages):
+        yield read_messages(table, name or "table", asked)
     elif isinstance(table, Sequence):
         yield of_mappings(table, name or "table", asked)
     else:
-        yield read_frame(table, name or "table")
+        yield read_frame(table, name or "table", asked)
 
 
 def _shown_name(path: Path) -> str:
@@ -63,12 +85,16 @@ def _shown_name(path: Path) -> str:
 
 def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
     refuse_special(path)
-    reader = FORMATS.get(path.suffix.lower())
+    kind, _ = kind_of(path)
+    reader = FORMATS.get(kind)
     if reader is None:
-        found = f"unknown table format {path.suffix.lower()}" if path.suffix else "no suffix that names a table format"
-        raise InputError(f"{path}: {found}; known: {' '.join(FORMATS)}")
+        found = f"unknown table format {kind}" if kind else "no suffix that names a table format"
+        raise InputError(f"{path}: {found}; known: {' '.join(FORMATS)}, also with {' '.join(COMPRESSIONS)} behind")
+    if kind == ".tsv" and asked.csv.delimiter is None:
+        asked = replace(asked, csv=replace(asked.csv, delimiter="\t"))
     try:
-        yield from reader(path, name, asked)
+        with plain_file(path, asked, asked.csv.encoding if reader is read_csv else UTF_8) as plain:
+            yield from reader(plain, name, asked)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path}: cannot be read as a table: {one_line(error)}") from error
 
@@ -78,7 +104,7 @@ def refuse_special(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise InputError(f"{path}: no such file{near_file(path)}") from None
     except (OSError, ValueError) as error:  # such as a name that is too long, or has a zero byte
         told = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{shortened(repr(str(path)))}: cannot be a file: {told}") from None

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from querylang.errors import nearest
 from runtime.columns.arrivals import Shape
-from runtime.columns.timestamps import parse_times
+from runtime.columns.given_times import given_times
 from runtime.instants import NO_TIME
+from runtime.policies.time_forms import TimeForm
 from runtime.reading.formats.raw_table import cell_of, text_column
 from runtime.reading.refusals import Refusals
 
@@ -46,6 +47,7 @@ def read_intervals(
     shape: pa.Array | None,
     rows: NDArray[np.bool_],
     start: NDArray[np.int64],
+    form: TimeForm,
     refusals: Refusals,
 ) -> Intervals:
     """Read the two columns. Without a shape a row with an end is an interval, any other a point.
@@ -53,9 +55,10 @@ def read_intervals(
     end, shape: the columns; None = absent
     rows: rows of event types that may be intervals; all others are points
     start: by row: when the event starts, µs UTC; NO_TIME = unknown
+    form: how times are written
     refusals: gets the rows whose shape and end are wrong or do not fit together
     """
-    ends = parse_times(pa.nulls(len(rows)) if end is None else end)
+    ends = given_times(pa.nulls(len(rows)) if end is None else end, form)
     has_end = ends.micros != NO_TIME
     shapes = np.where(has_end, np.int8(Shape.INTERVAL), np.int8(Shape.POINT))
     if shape is not None:

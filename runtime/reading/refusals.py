@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from runtime.policies.time_forms import UNIT_NAMES, TimeForm, patterns_of, time_format_options, unit_of
 from runtime.reading.formats.raw_table import RawTable
 
 _LONGEST_NUMBER = 1_000
@@ -21,14 +22,13 @@ class Refusals:
         """Refuse a row (from 0); an earlier reason is kept."""
         self._reasons.setdefault(row, reason)
 
-    def refuse_time(self, row: int, name: str) -> None:
-        """Refuse a row whose cell in a column of times is empty or not a time."""
+    def refuse_time(self, row: int, name: str, form: TimeForm) -> None:
+        """Refuse a row whose cell in a column of times is empty or not a time of this form."""
         cell = self._raw.cell(name, row)
         if cell is None:
             self.refuse(row, f"{name!r} is empty")
             return
-        why = "is outside of the years 1 to 9999; is it in milliseconds?" if _is_number(cell) else "is not a time"
-        self.refuse(row, f"{self._raw.shown(name, row)} in {name!r} {why}")
+        self.refuse(row, f"{self._raw.shown(name, row)} in {name!r} {_why(cell, form)}")
 
     def reports(self) -> Iterator[tuple[int, str]]:
         """Every refused row with its place, the reason and the raw row."""
@@ -37,13 +37,27 @@ class Refusals:
             yield row, f"{place}: {reason}: {raw}"
 
 
-def _is_number(cell: object) -> bool:
-    """Whether a cell is a number, or text that is one."""
+def _why(cell: object, form: TimeForm) -> str:
+    """Why a cell is not a time."""
+    if form.pattern is not None and isinstance(cell, str):
+        return f"is not a time of the form {form.pattern!r}"
+    number = _number(cell)
+    if number is None:
+        options = time_format_options(patterns_of([cell]) if isinstance(cell, str) else ())
+        return "is not a time" + (f"; is it of the form {options}?" if options else "")
+    unit = unit_of(number)
+    if unit is None:
+        return "is outside of the years 1 to 9999"
+    return f"is outside of the years 1 to 9999; is it in {UNIT_NAMES[unit]}? `--time-unit {unit}`"
+
+
+def _number(cell: object) -> float | None:
+    """A number, or text that is one; None = any other cell."""
     text = str(cell)
-    if len(text) > _LONGEST_NUMBER:
-        return False
+    # neither infinity nor NaN
+    if len(text) > _LONGEST_NUMBER or "_" in text or not any(map(str.isdigit, text)):
+        return None
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return "_" not in text and any(map(str.isdigit, text))  # neither infinity nor NaN
+        return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet
 
 SAMPLE = 1 << 20
 """How many bytes of a text are looked at."""
@@ -15,7 +14,9 @@ def about_rows(path: Path) -> int | None:
     """The number of rows, of text files about; None = unknown, or the file cannot be read."""
     try:
         if path.suffix.lower() == ".parquet":
-            return int(pa.parquet.read_metadata(path).num_rows)
+            import pyarrow.parquet  # slow to load
+
+            return int(pyarrow.parquet.read_metadata(path).num_rows)
         with path.open("rb") as file:
             sample = file.read(SAMPLE)
         lines = sample.count(b"\n")

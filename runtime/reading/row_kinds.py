@@ -10,13 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.errors import InputError
+from querylang.errors import InputError, listed
 from querylang.plan.model import EventType, Plan
+from querylang.plan.value_types import Kind
+from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
+from runtime.columns.counting import counts_of
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.event_text import EventTextError, fields_of, parse_event_text
 from runtime.interpreter.values import Event, World
-from runtime.reading.column_names import TYPE, did_you_mean
+from runtime.reading.column_names import TYPE
 from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.refusals import Refusals
@@ -27,6 +30,7 @@ CONTROL_EVENTS = (
     "SetParameters",
     "RemoveInstance",
     "DeployQuery",
+    "ReplaceQuery",
     "UndeployQuery",
 )
 """Events written as text that address the engine, not the queries. The engine answers with an error
@@ -45,7 +49,7 @@ class RowKinds:
     """
 
     kinds: NDArray[np.int16]
-    text: NDArray[np.object_] | None
+    text: pa.StringArray | None
     written: Mapping[int, Event]
     present: Sequence[tuple[int, EventType]]
     is_plain: bool = False
@@ -55,6 +59,10 @@ class RowKinds:
 
     def is_one_of(self, indexes: Sequence[int], plan: Plan) -> NDArray[np.bool_]:
         """By row: whether it is an event of one of these types, given by index."""
+        if self.are_all_of(indexes):
+            return np.ones(len(self.kinds), np.bool_)
+        if not indexes:
+            return np.zeros(len(self.kinds), np.bool_)
         # Negative kinds count from the end.
         is_one = np.zeros(len(plan.events) - min(RecordKind), np.bool_)
         is_one[list(indexes)] = True
@@ -73,30 +81,50 @@ def read_kinds(raw: RawTable, plan: Plan, column: str | None, refusals: Refusals
     """What each row is; rows whose cell cannot be read are refused.
 
     column: the column of types; None = all rows are events of the only type that the queries read,
-        InputError if they read several
+        or of the only one among several whose fields the table has; else InputError
     """
     if column is None:
         index = _only_event(raw, plan)
         # A schema tells which columns there are, also without rows.
         present = [(index, plan.events[index])] if len(raw) or raw.declared else []
         return RowKinds(np.full(len(raw), index, np.int16), None, {}, present, is_plain=True)
-    return _of_column(raw.columns.column(column).combine_chunks(), plan, refusals)
+    return _of_column(one_chunk(raw.columns.column(column)), plan, refusals)
 
 
 def _only_event(raw: RawTable, plan: Plan) -> int:
-    needed = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
-    if len(needed) != 1:
-        found = f"the queries need {', '.join(needed)}" if needed else "no query needs an event"
-        raise InputError(f"{raw.name}: has no column {TYPE!r}, and {found}{did_you_mean(TYPE, raw.names)}")
-    index = event_index(plan, next(iter(needed)))
-    assert index is not None, "an input's event type is one of the plan's"
-    return index
+    needed = list(dict.fromkeys(item.event for query in plan.queries for item in query.inputs))
+    indexes = [event_index(plan, name) for name in needed]
+    known = [index for index in indexes if index is not None]
+    assert len(known) == len(needed), "an input's event type is one of the plan's"
+    if len(known) > 1:
+        known = [index for index in known if _has_fields_of(raw, plan.events[index])]
+    if len(known) != 1:
+        raise InputError(f"{raw.name}: has no column {TYPE!r}, {_why_needed(needed, known, plan)}")
+    return known[0]
+
+
+def _has_fields_of(raw: RawTable, event: EventType) -> bool:
+    """Whether the table has all columns that events of this type must have, and at least one."""
+    names = {field.name for field in event.fields if field.type.kind is not Kind.OPTIONAL}
+    return bool(names) and names <= set(raw.names)
+
+
+def _why_needed(needed: Sequence[str], fitting: Sequence[int], plan: Plan) -> str:
+    """Why a table needs a column of types: no event type, or these, have all their fields in it."""
+    if not needed:
+        return "and no query needs an event"
+    if fitting:
+        names = listed([plan.events[index].name for index in fitting])
+        return f"and its columns fit {names}; add one, or name another, `--type NAME`"
+    return f"and the queries need {', '.join(needed)}, whose fields it does not have; `--type NAME` names another"
 
 
 def _present(kinds: NDArray[np.int16], plan: Plan) -> Sequence[tuple[int, EventType]]:
     lowest = min(RecordKind)
-    counts = np.bincount(kinds - np.int16(lowest), minlength=-lowest)
-    return [(int(index), plan.events[index]) for index in np.flatnonzero(counts[-lowest:])]
+    # The lowest kinds are rare: mostly these are counts of events alone.
+    least = 0 if len(kinds) and int(kinds.min()) >= 0 else lowest
+    counts = counts_of(kinds - np.int16(least))
+    return [(int(index), plan.events[index]) for index in np.flatnonzero(counts[-least:])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +141,19 @@ def _of_column(column: pa.Array, plan: Plan, refusals: Refusals) -> RowKinds:
     """Each distinct text is interpreted once, however many rows have it."""
     encoded = _as_dictionary(column)
     cells = [*encoded.dictionary.to_pylist(), ""]  # the last one is for nulls
-    codes = pc.fill_null(encoded.indices, len(cells) - 1).to_numpy()
+    codes = (
+        pc.fill_null(encoded.indices, len(cells) - 1).to_numpy() if encoded.null_count else encoded.indices.to_numpy()
+    )
     world = PlanWorld(plan)
     indexes = _indexes(plan)
     meanings = [_meaning(cell.strip(), plan, indexes, world) for cell in cells]
-    kinds = np.array([meaning.kind for meaning in meanings], np.int16)[codes]
-    texts: NDArray[np.object_] | None = None
+    kinds = np.array([meaning.kind for meaning in meanings], np.int16).take(codes)
+    texts: pa.StringArray | None = None
     if any(meaning.text is not None for meaning in meanings):
-        texts = np.array([meaning.text for meaning in meanings], np.object_)[codes]
+        texts = pa.array([meaning.text for meaning in meanings], pa.string()).take(pa.array(codes))
     is_special = np.array([item.written is not None or item.problem is not None for item in meanings])
     written = {}
-    for row in np.flatnonzero(is_special[codes]).tolist():
+    for row in np.flatnonzero(is_special[codes]).tolist() if is_special.any() else ():
         meaning = meanings[codes[row]]
         if meaning.problem is not None:
             refusals.refuse(row, meaning.problem)

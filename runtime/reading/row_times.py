@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.columns.expressions import as_array
-from runtime.columns.timestamps import microseconds, parse_times
+from runtime.columns.given_times import given_times
+from runtime.columns.timestamps import microseconds
 from runtime.instants import NO_TIME
+from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import END, SHAPE, Roles
 from runtime.reading.field_columns import FieldColumns
 from runtime.reading.formats.raw_table import RawTable
@@ -38,22 +40,28 @@ class RowTimes:
 
 
 def read_times(
-    raw: RawTable, plan: Plan, roles: Roles, kinds: RowKinds, fields: FieldColumns, refusals: Refusals
+    raw: RawTable,
+    plan: Plan,
+    roles: Roles,
+    kinds: RowKinds,
+    fields: FieldColumns,
+    form: TimeForm,
+    refusals: Refusals,
 ) -> RowTimes:
     """The times of all rows; rows with a cell that is not a time are refused."""
     lasting = interval_events(plan)
     may_last = kinds.is_event_of(lasting, plan)
     declared = np.full(len(raw), NO_TIME)
     if roles.source_time is not None:
-        declared = _filled(declared, raw, roles.source_time, None, plan, kinds, refusals)
+        declared = _filled(declared, raw, roles.source_time, None, plan, kinds, form, refusals)
     if roles.start is not None:
-        declared = _filled(declared, raw, roles.start, may_last, plan, kinds, refusals)
+        declared = _filled(declared, raw, roles.start, may_last, plan, kinds, form, refusals)
     source = _own_times(declared, plan, kinds, fields)
     columns = {name: raw.column(name) for name in (END, SHAPE) if lasting and name in raw.names}
     intervals = None
     if columns:
-        intervals = read_intervals(columns.get(END), columns.get(SHAPE), may_last, source, refusals)
-    arrival = source if roles.arrival is None else _arrival_times(raw, roles.arrival, refusals)
+        intervals = read_intervals(columns.get(END), columns.get(SHAPE), may_last, source, form, refusals)
+    arrival = source if roles.arrival is None else _arrival_times(raw, roles.arrival, form, refusals)
     return RowTimes(declared, source, arrival, intervals)
 
 
@@ -64,20 +72,21 @@ def _filled(
     rows: NDArray[np.bool_] | None,
     plan: Plan,
     kinds: RowKinds,
+    form: TimeForm,
     refusals: Refusals,
 ) -> NDArray[np.int64]:
     """The times with those that are missing on `rows` taken from a column; None = no time is known.
 
     A cell that is not a time refuses its row, unless the column is also a field of the row's event.
     """
-    times = parse_times(raw.column(name))
+    times = given_times(raw.column(name), form)
     if rows is None and not times.bad.any():
         return times.micros
     is_missing = np.ones(len(raw), np.bool_) if rows is None else rows & (micros == NO_TIME)
     for row in np.flatnonzero(times.bad & is_missing).tolist():
         kind = kinds.kinds[row]
         if kind < 0 or all(field.name != name for field in plan.events[kind].fields):
-            refusals.refuse_time(row, name)
+            refusals.refuse_time(row, name, form)
     return np.where(is_missing, times.micros, micros)
 
 
@@ -93,8 +102,8 @@ def _own_times(declared: NDArray[np.int64], plan: Plan, kinds: RowKinds, fields:
     return times
 
 
-def _arrival_times(raw: RawTable, name: str, refusals: Refusals) -> NDArray[np.int64]:
-    times = parse_times(raw.column(name)).micros
+def _arrival_times(raw: RawTable, name: str, form: TimeForm, refusals: Refusals) -> NDArray[np.int64]:
+    times = given_times(raw.column(name), form).micros
     for row in np.flatnonzero(times == NO_TIME).tolist():
-        refusals.refuse_time(row, name)
+        refusals.refuse_time(row, name, form)
     return times

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,11 @@ from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import PLACES, STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
-from runtime.reading.field_columns import check_columns, read_fields
-from runtime.reading.files import FORMATS, iter_raw, read_raw
+from runtime.reading.field_columns import check_columns, read_fields, without_unreadable
+from runtime.reading.files import FORMATS, Progress, iter_raw, read_raw
 from runtime.reading.formats.asked import Asked
-from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.formats.raw_table import RawTable, numbered_from
+from runtime.reading.formats.unfolding import kind_of
 from runtime.reading.plan_needs import interval_events, timed_events
 from runtime.reading.plausibility import warning_of
 from runtime.reading.refusals import Refusals
@@ -41,6 +43,11 @@ SUFFIXES = tuple(FORMATS)
 """How the names of files end that can be tables."""
 
 
+def is_table(name: str) -> bool:
+    """Whether a file of this name can be a table, compressed or not."""
+    return kind_of(Path(name))[0] in FORMATS
+
+
 @dataclass(frozen=True, slots=True)
 class TableRecords:
     """The records of a table.
@@ -49,12 +56,14 @@ class TableRecords:
     numbers: by record: its number in the table, from 1
     is_history: the table has no arrival times; records arrive at their source time, sorted by it
     warning: implausible times, for people; None = all is plausible
+    has_offsets: a column says the offsets: they order records that arrive together
     """
 
     arrivals: Arrivals
     numbers: NDArray[np.int64]
     is_history: bool
     warning: str | None = None
+    has_offsets: bool = False
 
 
 def read_arrivals(table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None) -> Arrivals:
@@ -70,9 +79,25 @@ def read_arrivals(table: Any, plan: Plan, names: ColumnNames = STANDARD, *, sour
     return read_table(table, plan, names, source).arrivals
 
 
-def read_table(table: Any, plan: Plan, names: ColumnNames, source: str | None = None, place: int = 0) -> TableRecords:
+def read_table(
+    table: Any,
+    plan: Plan,
+    names: ColumnNames,
+    source: str | None = None,
+    place: int = 0,
+    progress: Progress | None = None,
+) -> TableRecords:
     """As `read_arrivals`, with what else is known about the table; `place` as in `Arrivals`."""
-    return _read(read_raw(table, source, _asked(plan, names)), plan, names, place)
+    return _read(read_raw(table, source, _asked(plan, names), progress), plan, names, place)
+
+
+def read_following(table: Any, plan: Plan, names: ColumnNames, source: str, first: int, before: int) -> TableRecords:
+    """As `read_table`, of rows that follow others of their source.
+
+    first: the number of the first row
+    before: arrival, µs, of the row before it; NO_TIME = there is none
+    """
+    return _read(numbered_from(read_raw(table, source, _asked(plan, names)), first), plan, names, 0, before)
 
 
 def iter_arrivals(
@@ -89,37 +114,49 @@ def iter_arrivals(
 
 
 def iter_table(
-    table: Any, plan: Plan, names: ColumnNames, source: str | None = None, place: int = 0
+    table: Any,
+    plan: Plan,
+    names: ColumnNames,
+    source: str | None = None,
+    place: int = 0,
+    rows: int | None = None,
 ) -> Iterator[TableRecords]:
-    """As `iter_arrivals`, with what else is known about each part."""
+    """As `iter_arrivals`, with what else is known about each part.
+
+    rows: most rows of a part, if the reader can choose; None = as it likes
+    """
     before = NO_TIME
-    for part in iter_raw(table, source, _asked(plan, names)):
+    for part in iter_raw(table, source, _asked(plan, names, rows)):
         read = _read(part, plan, names, place, before)
         if len(read.arrivals):
             before = int(read.arrivals.system("arrival")[np.argmax(read.numbers)])
         yield read
 
 
-def _asked(plan: Plan, names: ColumnNames) -> Asked:
+def _asked(plan: Plan, names: ColumnNames, rows: int | None = None) -> Asked:
     """What the readers of files need to know about a plan."""
     wanted = frozenset(name.casefold() for name in needed_names(plan, names))
-    return Asked((names.type or TYPE,), wanted, names.max_record)
+    return names.asked((names.type or TYPE,), wanted, rows)
 
 
 def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int = NO_TIME) -> TableRecords:
     """Run the stages of reading; the first reason to refuse a row is the one that is reported."""
     needed = needed_names(plan, names)
-    raw, broken = without_broken_text(with_names(raw, needed), needed, (names.type or TYPE, *PLACES[:1]))
+    raw, broken = without_broken_text(
+        names.as_written(with_names(raw, needed)), needed, (names.type or TYPE, *PLACES[:1]), names.csv
+    )
     refusals = Refusals(raw)
     for cell in broken:
         refusals.refuse(cell.row, cell.reason)
     roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
     kinds = read_kinds(raw, plan, roles.type, refusals)
+    if names.is_mixed:
+        kinds = without_unreadable(raw, plan, roles, kinds, refusals)
     check_columns(raw, plan, roles, kinds)
-    fields = read_fields(raw, plan, kinds, refusals)
-    times = read_times(raw, plan, roles, kinds, fields, refusals)
+    fields = read_fields(raw, plan, kinds, names.times, refusals)
+    times = read_times(raw, plan, roles, kinds, fields, names.times, refusals)
     timed = kinds.is_event_of(timed_events(plan), plan)
     warning = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
     records = assemble(raw, plan, kinds, fields, times, refusals, place)
     arrivals, numbers = in_order_of_arrival(records, before)
-    return TableRecords(arrivals, numbers, roles.is_history, warning)
+    return TableRecords(arrivals, numbers, roles.is_history, warning, records.has_offsets)

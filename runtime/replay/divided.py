@@ -19,6 +19,7 @@ from runtime.columns.keys import bucket_of, key_identity
 from runtime.engine.engine import Engine
 from runtime.policies.per_input import shares_clock
 from runtime.results.ledger import ledger_table
+from runtime.results.matched import with_steps as later_steps
 from runtime.results.schemas import Results
 from runtime.threads import in_threads
 
@@ -28,15 +29,26 @@ LEAST = 100_000
 """So many records per thread are worth one."""
 
 
-def can_divide(plan: Plan, records: pa.Table, threads: int) -> bool:
-    """Whether threads can have their own keys, and there is enough to do for them."""
-    if threads < 2 or len(records) < LEAST * threads or not plan.queries or plan.stopped:
+class NotDividedError(Exception):
+    """A record concerns all keys."""
+
+
+def can_divide(plan: Plan, threads: int, records: pa.Table | None = None) -> bool:
+    """Whether threads can have their own keys, and there is enough to do for them.
+
+    records: all records; None = there are many, of which nothing is known
+    """
+    if threads < 3 or not plan.queries or plan.stopped:  # of two, one reads and gathers
+        return False
+    if records is not None and (len(records) < LEAST * threads or _has_control(records)):
         return False
     identities = [key_identity(query) for query in plan.queries]
-    if any(own != identities[0] for own in identities) or not all(map(_is_by_key, plan.queries)):
-        return False
-    # Control events concern all keys.
-    return not (records.column("_kind").to_numpy() == RecordKind.CONTROL).any()
+    return all(own == identities[0] for own in identities) and all(map(_is_by_key, plan.queries))
+
+
+def _has_control(records: pa.Table) -> bool:
+    """Whether there is a control event: these concern all keys."""
+    return bool((records.column("_kind").to_numpy() == RecordKind.CONTROL).any())
 
 
 def _is_by_key(query: QueryPlan) -> bool:
@@ -48,11 +60,17 @@ class DividedEngine:
 
     def __init__(self, plan: Plan, matcher: str, threads: int) -> None:
         self.plan = plan
+        self.count = threads
         self._engines = [Engine(plan, matcher, gathers_later=True) for _ in range(threads)]
         self._records = 0
 
     def process(self, arrivals: Arrivals) -> list[Results]:
-        """As `Engine.process`, of records in order of arrival; one result per engine."""
+        """As `Engine.process`, of records in order of arrival; one result per engine.
+
+        Raises NotDividedError.
+        """
+        if _has_control(arrivals.table):
+            raise NotDividedError
         engine_of = np.maximum(bucket_of(arrivals, self.plan, self.plan.queries[0], len(self._engines)), 0)
         first, now = self._records, int(arrivals.system("arrival")[-1])
         self._records += len(arrivals)
@@ -112,5 +130,5 @@ def with_steps(results: Results, records: Integers, end: int) -> Results:
         matches={name: numbered(table) for name, table in results.matches.items()},
         outputs=numbered(results.outputs),
         discarded=None if results.discarded is None else numbered(results.discarded),
-        found={name: matched.with_steps(records, end) for name, matched in results.found.items()},
+        found={name: later_steps(finding, records, end) for name, finding in results.found.items()},
     )

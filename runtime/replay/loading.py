@@ -25,21 +25,28 @@ from runtime.policies.plan_policies import (
 )
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import iter_arrivals
+from runtime.replay.file_records import FileRecords
 from runtime.replay.pieces import FileToRead
-from runtime.replay.replay import Records, read_records, source_names
+from runtime.replay.records import Records, source_names
+from runtime.replay.replay import Progress, read_all, read_records
 
 EventsBySource = Mapping[str, Sequence[str]]
 """By source: the event types of its records."""
 
 
 def read_ordered(
-    tables: Sequence[Any], plan: Plan, columns: ColumnNames | None, orderings: Orderings
-) -> tuple[Plan, Records]:
+    tables: Sequence[Any],
+    plan: Plan,
+    columns: ColumnNames | None,
+    orderings: Orderings,
+    progress: Progress | None = None,
+) -> tuple[Plan, Records | FileRecords]:
     """The plan with the policies, and the records. Raises InputError, OrderingError."""
     if not orderings:
-        return plan, read_records(tables, plan, columns)
+        return plan, read_records(tables, plan, columns, progress=progress)
     names = source_names(tables)
-    records = read_records(tables, plan, columns, plans=[_for_table(plan, orderings, name) for name in names])
+    plans = [_for_table(plan, orderings, name) for name in names]
+    records = read_all(tables, plan, columns, plans, progress)
     return ordered(plan, orderings, names, events_by_source([records.arrivals], plan)), records
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from querylang.plan.model import Plan
-from runtime.instants import NO_TIME
+from runtime.columns.arrival_order import in_arrival_order, is_in_order
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import TableRecords, iter_table
 from runtime.replay.merging import concatenated, merged
-from runtime.replay.replay import with_rows_as_places
+from runtime.replay.records import TablePlaces
 
 RUN = 2_000_000
 """The least number of records of a sorted run on disk."""
@@ -28,7 +28,7 @@ ROWS = 32_768
 
 
 class NotSortedError(Exception):
-    """A part of a file begins before the part before it ends."""
+    """A part of a file begins before the part before it ends, or its rows have no arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,17 @@ class Reading:
     warnings: implausible times in what has been read so far, one line per file
     """
 
-    def __init__(self, files: Sequence[FileToRead]) -> None:
+    def __init__(self, files: Sequence[FileToRead], rows: int | None = None) -> None:
+        """Nothing is read yet; `rows`: most rows of a part, None = as the reader likes."""
         self._files = files
+        self._most = rows
         self._rows: dict[tuple[str, int, int], int] = {}
         self.warnings: list[str] = []
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the offset of each record so far is its row."""
+        return not self._rows
 
     def row_of(self, source: str, partition: int, offset: int) -> int:
         """The number of a record's row in its file."""
@@ -71,13 +78,12 @@ class Reading:
         return merged([_parts_of(run) for run in runs]) if runs else iter(())
 
     def _sorted(self, file: FileToRead) -> Iterator[pa.Table]:
-        reached = NO_TIME
+        last: pa.Table | None = None
         for table in self._parts(file):
-            arrival = table.column("_arrival").to_numpy()
-            if len(arrival):
-                if arrival[0] < reached:
+            if len(table):
+                if last is not None and not is_in_order(concatenated([last, table.slice(0, 1)])):
                     raise NotSortedError
-                reached = int(arrival[-1])
+                last = table.slice(len(table) - 1)
                 yield table
 
     def _stored(self, file: FileToRead, folder: Path) -> list[Path]:
@@ -94,15 +100,16 @@ class Reading:
         return runs
 
     def _parts(self, file: FileToRead) -> Iterator[pa.Table]:
-        """The parts of a file as they are read; each one is sorted by arrival."""
-        is_told = False
-        for part in iter_table(file.path, file.plan, file.columns, file.name, file.place):
+        """The parts of a file as they are read; each one is in order of arrival."""
+        is_told, places = False, TablePlaces(file.place)
+        for part in iter_table(file.path, file.plan, file.columns, file.name, rows=self._most):
             if part.warning is not None and not is_told:
                 is_told = True
                 self.warnings.append(part.warning)
             if (part.arrivals.system("offset") != part.numbers).any():
                 self._rows |= _rows_by_place(part)
-            yield with_rows_as_places(part, file.place).table
+            table = places.of(part).table
+            yield in_arrival_order(table) if part.has_offsets else table
 
 
 def _rows_by_place(part: TableRecords) -> dict[tuple[str, int, int], int]:

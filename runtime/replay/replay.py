@@ -1,79 +1,87 @@
 """Replay: run the engine over all records of bounded tables, with results in a guaranteed order.
 
-Rows of results are ordered by the step that produced them, then query, key, match time, and
-candidate (oldest first).
+With several threads, some read what comes next and gather what was found while the engine runs. If
+there are more than two, keys are divided among engines as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.columns.arrival_order import in_arrival_order
-from runtime.columns.arrivals import Arrivals, place_of
+from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
-from runtime.engine.query_parts import ROW_FIELD
-from runtime.instants import NO_TIME
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import TableRecords, read_table
-from runtime.replay.divided import DividedEngine, can_divide, with_steps
-from runtime.replay.gathering import gather
-from runtime.results.match_order import match_order
-from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
+from runtime.replay.divided import DividedEngine, NotDividedError, can_divide, with_steps
+from runtime.replay.file_records import FileRecords, are_worth_it
+from runtime.replay.order import in_order
+from runtime.replay.pieces import FileToRead, NotSortedError
+from runtime.replay.records import Records, TablePlaces, source_names
+from runtime.replay.workers import Workers
+from runtime.results.gathering import gather, joined
+from runtime.results.no_rows import NO_OUTPUTS, no_discards, rows_of
+from runtime.results.schemas import Results
 from runtime.threads import thread_count
 
-CHUNK = 500_000
+CHUNK = 1 << 18
 """The least number of records per call of the engine: few enough for the processor's caches.
 
 A call also passes over all events in key state, so that a call has at least twice as many records
 as those."""
 
+Progress = Callable[[int], None]
+"""Is called with a number of records."""
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """All records of all tables, in order of arrival.
-
-    arrivals: the records
-    rows: by record: its number in its table, from 1
-    sources: the names of the tables
-    warnings: implausible times, one line per table
-    """
-
-    arrivals: Arrivals
-    rows: NDArray[np.int64]
-    sources: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-
-    def until(self, moment: int | None) -> Records:
-        """The records that have arrived by a time (µs); None = all."""
-        if moment is None:
-            return self
-        count = int(np.searchsorted(self.arrivals.system("arrival"), moment, side="right"))
-        return replace(self, arrivals=Arrivals(self.arrivals.table.slice(0, count)), rows=self.rows[:count])
+Replayed = tuple[Results, pa.Table]
+"""The results, and the metrics at the end."""
 
 
 def read_records(
-    tables: Sequence[Any], plan: Plan, columns: ColumnNames | None = None, plans: Sequence[Plan] | None = None
-) -> Records:
-    """Read event tables and merge them by arrival; equal arrival in the order of the tables.
+    tables: Sequence[Any],
+    plan: Plan,
+    columns: ColumnNames | None = None,
+    plans: Sequence[Plan] | None = None,
+    progress: Progress | None = None,
+) -> Records | FileRecords:
+    """Event tables merged by arrival; equal arrival in the order of the tables.
 
     plans: by table: the plan that says which columns it needs; None = `plan` for all
+    progress: is called with how many records have been read
+
+    Large Parquet files are read when their records are asked for.
     """
+    if not are_worth_it(tables):
+        return read_all(tables, plan, columns, plans, progress)
+    each = enumerate(zip(tables, plans or [plan] * len(tables), source_names(tables), strict=True))
+    files = [FileToRead(Path(table), name, place, own, columns or ColumnNames()) for place, (table, own, name) in each]
+    return FileRecords(files, lambda: read_all(tables, plan, columns, plans, progress))
+
+
+def read_all(
+    tables: Sequence[Any],
+    plan: Plan,
+    columns: ColumnNames | None = None,
+    plans: Sequence[Plan] | None = None,
+    progress: Progress | None = None,
+) -> Records:
+    """As `read_records`, with all records in memory."""
     names = source_names(tables)
     each = zip(tables, plans or [plan] * len(tables), names, strict=True)
-    parts = [
-        read_table(table, own, columns or ColumnNames(), name, place) for place, (table, own, name) in enumerate(each)
-    ]
-    given = [_as_given(part, place) for place, part in enumerate(parts)]
+    parts: list[TableRecords] = []
+    for table, own, name in each:
+        before = sum(len(part.arrivals) for part in parts)
+        report = None if progress is None else lambda rows, before=before: progress(before + rows)
+        parts.append(read_table(table, own, columns or ColumnNames(), name, progress=report))
+    given = [TablePlaces(place).of(part) for place, part in enumerate(parts)]
     merged = Arrivals.concat([Arrivals.empty(plan), *given]).table.unify_dictionaries()
     rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
     ordered = in_arrival_order(merged.append_column("_row", pa.array(rows))).combine_chunks()
@@ -81,95 +89,99 @@ def read_records(
     return Records(Arrivals(ordered.drop_columns("_row")), ordered.column("_row").to_numpy(), names, warnings)
 
 
-def _as_given(part: TableRecords, place: int) -> Arrivals:
-    """The records of a table; equal arrival in its order, whatever coordinates its columns say."""
-    partition, offset = part.arrivals.system("partition"), part.arrivals.system("offset")
-    is_numbered = offset - part.numbers == (offset - part.numbers)[:1]
-    if is_numbered.all() and (partition == partition[:1]).all():
-        return part.arrivals
-    return with_rows_as_places(part, place)
-
-
-def with_rows_as_places(part: TableRecords, place: int) -> Arrivals:
-    """The records, placed by the table's place among all, then the row."""
-    table = part.arrivals.table
-    position = table.schema.get_field_index("_place")
-    places = pa.array(place_of(place) + part.numbers)
-    return Arrivals(table.set_column(position, table.schema.field(position), places))
-
-
-def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
-    """The names of tables: the file's name, or `table`; repeated names get a number: `table#2`."""
-    names: list[str] = []
-    for table in tables:
-        name = Path(table).name if isinstance(table, str | Path) else "table"
-        repeated = sum(1 for other in names if other.partition("#")[0] == name)
-        names.append(f"{name}#{repeated + 1}" if repeated else name)
-    return tuple(names)
-
-
 def replay_records(
-    plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
+    plan: Plan, records: Records | FileRecords, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
 ) -> Results:
     """Run the engine over records; as `measured_replay`, without the metrics."""
     return measured_replay(plan, records, until=until, flush=flush, matcher=matcher)[0]
 
 
 def measured_replay(
-    plan: Plan, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
-) -> tuple[Results, pa.Table]:
+    plan: Plan,
+    records: Records | FileRecords,
+    *,
+    until: int | None = None,
+    flush: bool = True,
+    matcher: str = "auto",
+    progress: Progress | None = None,
+) -> Replayed:
     """Run the engine over records; gives results, and the metrics at the end.
 
     until: time, µs, at which the replay ends, with its timers; None = as `flush` says
     flush: time advances after the last record until no timer is left; False = it ends there
     matcher: `auto`, `kernel` or `reference`
+    progress: is called with how many records have been processed
     """
-    table = records.until(until).arrivals.table
-    threads = thread_count()
-    numbered = iter([table.append_column(ROW_FIELD, pa.array(np.arange(len(table))))])
-    engine: Engine | DividedEngine
-    if can_divide(plan, table, threads):
-        engine = DividedEngine(plan, matcher, threads)
-        calls = _divided_calls(engine, numbered, threads, until=until, flush=flush)
-        in_order_already: set[str] = set()
-    else:
-        engine = Engine(plan, matcher, gathers_later=True)
-        calls = ([results] for results in replay_calls(engine, numbered, until=until, flush=flush))
-        in_order_already = {query.title for query in plan.queries}
-    found: list[Results] = []
-    for call in calls:
-        gathered = _gathered(plan, table, call, threads)
-        in_order_already |= gathered.keys()
-        found += [Results(matches=gathered), *call]
-    ledger = engine.ledger()
-    results = in_order(plan, _concat(plan, found, ledger), in_order_already)
-    last = engine.latest() if isinstance(engine, DividedEngine) else engine
-    return results, metrics_table(last, output_events(results), ledger=ledger)
+    run = _Run(plan, matcher, thread_count(), until, flush, progress or (lambda _rows: None))
+    pieces = records.pieces() if isinstance(records, FileRecords) and until is None else None
+    if pieces is not None:
+        try:
+            return run.over(pieces, can_divide(plan, run.threads))
+        except (NotSortedError, NotDividedError):
+            pass
+    whole = records.whole() if isinstance(records, FileRecords) else records
+    table = whole.until(until).arrivals.table
+    return run.over(iter([table]), can_divide(plan, run.threads, table))
 
 
-def _divided_calls(
-    engines: DividedEngine, pieces: Iterator[pa.Table], threads: int, *, until: int | None, flush: bool
-) -> Iterator[list[Results]]:
-    """The results of each call, by engine."""
-    for part in _regrouped(pieces, lambda: max(CHUNK * threads, 2 * engines.stored_events())):
-        yield engines.process(Arrivals(part))
-    if until is not None:
-        yield engines.advance_to(until)
-    elif flush:
-        yield engines.flush()
+class _Run:
+    """One replay, with its settings as in `measured_replay`."""
+
+    def __init__(
+        self, plan: Plan, matcher: str, threads: int, until: int | None, flush: bool, progress: Progress
+    ) -> None:
+        self.threads = threads
+        self._plan, self._matcher, self._until, self._flush, self._progress = plan, matcher, until, flush, progress
+
+    def over(self, pieces: Iterator[pa.Table], is_divided: bool) -> Replayed:
+        """The answer over all records. Raises NotDividedError, and what `pieces` raises."""
+        engines = self.threads - 1 if is_divided else 1
+        engine = DividedEngine(self._plan, self._matcher, engines) if engines > 1 else None
+        only = Engine(self._plan, self._matcher, gathers_later=True)
+        with Workers[dict[str, pa.Table]](self.threads - 1) as workers:
+            ahead = workers.ahead(pieces)
+            calls = self._divided_calls(engine, ahead) if engine is not None else self._calls(only, ahead)
+            found = [(_without_later(call), workers.do(_gathering(self._plan, call))) for call in calls]
+            parts = [one for call, gathered in found for one in (Results(matches=gathered()), *call)]
+        ledger = only.ledger() if engine is None else engine.ledger()
+        results = in_order(self._plan, concatenated(self._plan, parts, ledger), _in_order_already(self._plan))
+        last = only if engine is None else engine.latest()
+        return results, metrics_table(last, output_events(results), ledger=ledger)
+
+    def _calls(self, engine: Engine, pieces: Iterator[pa.Table]) -> Iterator[list[Results]]:
+        """The results of each call."""
+        calls = replay_calls(engine, pieces, until=self._until, flush=self._flush, progress=self._progress)
+        return ([results] for results in calls)
+
+    def _divided_calls(self, engines: DividedEngine, pieces: Iterator[pa.Table]) -> Iterator[list[Results]]:
+        """The results of each call, by engine."""
+        done = 0
+        for part in _regrouped(pieces, lambda: max(CHUNK * engines.count, 2 * engines.stored_events())):
+            yield engines.process(Arrivals(part))
+            done += len(part)
+            self._progress(done)
+        if self._until is not None:
+            yield engines.advance_to(self._until)
+        elif self._flush:
+            yield engines.flush()
 
 
-def _gathered(plan: Plan, table: pa.Table, call: Sequence[Results], threads: int) -> dict[str, pa.Table]:
-    """The matches of a call whose columns are gathered only now, in order, by query.
+def _in_order_already(plan: Plan) -> set[str]:
+    """The queries whose matches are gathered in order, call by call."""
+    return {query.title for query in plan.queries if not query.block}
 
-    They are gathered call by call: what one call has touched is still in the processor's caches.
-    """
-    tables = {}
-    for query in plan.queries:
-        parts = [one.found[query.title] for one in call if query.title in one.found]
-        if parts:
-            tables[query.title] = gather(plan, query, table, parts, threads)
-    return tables
+
+def _without_later(call: Sequence[Results]) -> list[Results]:
+    """The results without the rows that matches are gathered from, so that memory becomes free."""
+    return [replace(one, found={}) for one in call]
+
+
+def _gathering(plan: Plan, call: Sequence[Results]) -> Callable[[], dict[str, pa.Table]]:
+    """Gathers the matches of a call that are not in tables yet, in order, by query."""
+    found = {
+        query.title: [one.found[query.title] for one in call if query.title in one.found] for query in plan.queries
+    }
+    return lambda: {name: gather(joined([finding() for finding in parts])) for name, parts in found.items() if parts}
 
 
 def replay_calls(
@@ -219,7 +231,8 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else Arrivals.concat([Arrivals(table) for table in tables]).table
 
 
-def _concat(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
+def concatenated(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
+    """The results of all calls as one; `ledger`: of all of them."""
     parts: dict[str, list[pa.Table]] = {query.title: [] for query in plan.queries}
     for results in found:
         for name, table in results.matches.items():
@@ -227,66 +240,21 @@ def _concat(plan: Plan, found: Sequence[Results], ledger: pa.Table) -> Results:
     discards = [results.discarded for results in found if results.discarded is not None]
     return Results(
         matches={name: pa.concat_tables(tables) for name, tables in parts.items() if tables},
-        outputs=pa.concat_tables([OUTPUT_SCHEMA.empty_table(), *(results.outputs for results in found)]),
-        discarded=pa.concat_tables([discard_schema(plan).empty_table(), *discards]),
+        outputs=rows_of(NO_OUTPUTS, [results.outputs for results in found]),
+        discarded=rows_of(no_discards(plan), discards),
         ledger=ledger,
     )
 
 
-def in_order(plan: Plan, results: Results, in_order_already: Collection[str] = ()) -> Results:
-    """The results with each table in its guaranteed order.
+def waiting_matches(plan: Plan, records: Records | FileRecords, until: int | None) -> tuple[int, int | None]:
+    """How many matches wait after the last record, or at `until`, and when the next is due, µs.
 
-    in_order_already: the titles of queries whose matches are known to be
+    Runs the records once more, unless no query's pattern ends with a wait.
     """
-    tables = {query.title: results.matches[query.title] for query in plan.queries if query.title in results.matches}
-    matches = {name: table if name in in_order_already else _sorted_matches(table) for name, table in tables.items()}
-    return Results(matches, _sorted_outputs(plan, matches, results.outputs), _sorted_discards(results), results.ledger)
-
-
-def _sorted_matches(table: pa.Table) -> pa.Table:
-    emitted = table.column("emitted").cast(pa.int64()).to_numpy()
-    step, time, rank = (table.column(name).cast(pa.int64()).to_numpy() for name in ("_step", "time", "_rank"))
-    order = match_order(emitted, step, time, rank, lambda rows: _keys_of(table, rows))
-    return table if (order[1:] > order[:-1]).all() else table.take(pa.array(order))
-
-
-def _keys_of(table: pa.Table, rows: NDArray[np.int64]) -> list[pa.Array]:
-    keys = table.column("key").take(pa.array(rows)).combine_chunks()
-    return list(keys.flatten())
-
-
-def _sorted_outputs(plan: Plan, matches: dict[str, pa.Table], outputs: pa.Table) -> pa.Table:
-    """Sort outputs, stable: those without a time first, then by step, query and match."""
-    if not len(outputs):
-        return outputs
-    ids = [table.column("match_id") for table in matches.values()]
-    everything = pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string())
-    place = pc.fill_null(pc.index_in(outputs.column("match_id"), value_set=everything), -1)
-    query = pc.fill_null(pc.index_in(outputs.column("query"), value_set=pa.array([q.name for q in plan.queries])), -1)
-    emitted = pc.fill_null(outputs.column("emitted").cast(pa.int64()), NO_TIME)
-    columns = {"emitted": emitted, "_step": outputs.column("_step"), "query": query, "place": place}
-    by = pa.table({**columns, "row": np.arange(len(outputs))})
-    return outputs.take(pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]))
-
-
-def _sorted_discards(results: Results) -> pa.Table | None:
-    discarded = results.discarded
-    if discarded is None or not len(discarded):
-        return discarded
-    by = pa.table({"_step": discarded.column("_step"), "row": np.arange(len(discarded))})
-    return discarded.take(pc.sort_indices(by, sort_keys=[("_step", "ascending"), ("row", "ascending")]))
-
-
-def matches_in_order(plan: Plan, results: Results) -> list[tuple[str, int]]:
-    """All matches as (query's title, row in its sorted table), by step, query and row."""
-    titles = [query.title for query in plan.queries if query.title in results.matches]
-    tables = [results.matches[title] for title in titles]
-    if not tables:
-        return []
-    both = pa.concat_tables([table.select(["emitted", "_step"]) for table in tables])
-    number = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    row = np.concatenate([np.arange(len(table)) for table in tables])
-    by = pa.table({"emitted": both["emitted"], "_step": both["_step"], "number": number, "row": row})
-    order = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
-    chosen = order.to_numpy()
-    return list(zip([titles[place] for place in number[chosen].tolist()], row[chosen].tolist(), strict=True))
+    if all(query.trailing is None for query in plan.queries):
+        return 0, None
+    engine = Engine(plan)
+    table = records.until(until).arrivals.table
+    for _ in replay_calls(engine, iter([table]), until=until, flush=False):
+        pass
+    return engine.waiting()

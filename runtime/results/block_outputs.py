@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.expression import type_of
+from querylang.plan.model import EventType, Plan, QueryPlan
 from querylang.plan.value_types import Type
 from runtime.columns.cell_values import event_of, from_cell
 from runtime.interpreter.context import Context, Output, PlanWorld
@@ -28,7 +30,8 @@ from runtime.interpreter.statements import run_action
 from runtime.interpreter.statements import run_block as run_statements
 from runtime.interpreter.values import EvaluationError, Event, LimitError, Value, World, seconds
 from runtime.results.json_objects import cells, plain_value
-from runtime.results.schemas import OUTPUT_SCHEMA
+from runtime.results.no_rows import NO_OUTPUTS, rows_of
+from runtime.results.schemas import OUTPUT_SCHEMA, term_event
 
 Row = dict[str, Any]
 
@@ -53,7 +56,7 @@ def run_block(
         matches, keys = matches.take(pa.array(order)), keys[order]
     common = matches.select(["query", "instance", "time", "emitted", "match_id", "_step", "_rank"]).to_pylist()
     values = cells(matches.column("key"))
-    tables, rows = [OUTPUT_SCHEMA.empty_table()], list[Row]()
+    tables, rows = list[pa.Table](), list[Row]()
     each = zip(common, values, keys.tolist(), _contexts(plan, query, matches), strict=True)
     for shared, value, key, context in each:
         shared["key"] = json.dumps(plain_value(value))
@@ -62,56 +65,74 @@ def run_block(
         if len(rows) > _MOST_ROWS:
             tables.append(pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA))
             rows = []
-    return pa.concat_tables([*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)])
+    return rows_of(NO_OUTPUTS, [*tables, pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)])
 
 
 def _contexts(plan: Plan, query: QueryPlan, matches: pa.Table) -> Iterator[Context]:
     """The context of each match's block."""
     world = PlanWorld(plan, query)
+    runs = [index for index, term in enumerate(query.terms) if term.group is not None]
     bound = [[]] * len(matches) if query.every is not None else zip(*_terms(plan, query, matches, world), strict=True)
-    keys = _values(matches, "key", [(key.name, key.type) for key in query.keys], world)
-    selects = [(item.name, item.value.type) for item in query.every.selects] if query.every is not None else []
-    chosen = _values(matches, "selected", selects, world)
+    keys = _keys(query, matches, world)
+    chosen = _selects(plan, query, matches, world) if query.selected else [()] * len(matches)
     for events, own_keys, own_selects in zip(bound, keys, chosen, strict=True):
         yield Context(
             events=events,
             is_block=True,
             keys=own_keys,
             selects=own_selects,
+            runs={term: events[term] for term in runs},
             locals=[None] * query.slots,
             world=world,
             invoke=run_action,
         )
 
 
-def _terms(plan: Plan, query: QueryPlan, matches: pa.Table, world: World) -> Iterable[list[Event | None]]:
-    """By term, its event in each match; None = unset."""
+def _terms(plan: Plan, query: QueryPlan, matches: pa.Table, world: World) -> Iterable[Sequence[Any]]:
+    """By term, its event in each match; None = unset. Of a run the list of its events."""
     members = matches.column("members").combine_chunks()
     for term in query.terms:
-        event = plan.event(query.inputs[term.input].event)
-        member = members.field(term.name)
-        times = pc.cast(member.field("time"), pa.int64()).to_pylist()
-        yield [
-            event_of(event, fields, world, seconds(time)) if is_set else None
-            for is_set, fields, time in zip(
-                member.is_valid().to_pylist(), member.field("fields").to_pylist(), times, strict=True
-            )
-        ]
+        yield _events_of(plan.event(query.inputs[term.input].event), members.field(term.name), world)
 
 
-def _values(
-    matches: pa.Table, column: str, fields: Sequence[tuple[str, Type | None]], world: World
-) -> Iterable[Sequence[Value]]:
-    """The values of a struct column's fields, by match."""
-    if not fields:
+def _events_of(event: EventType, column: pa.Array, world: World) -> Sequence[Any]:
+    """By match the event of a name, or the list of events of a run."""
+    if pa.types.is_struct(column.type):
+        return _events(event, column, world)
+    events = _events(event, column.values, world)
+    return [events[begin:end] for begin, end in pairwise(column.offsets.to_pylist())]
+
+
+def _events(event: EventType, member: pa.StructArray, world: World) -> list[Event | None]:
+    """A column of events (`member_struct`) as values."""
+    times = pc.cast(member.field("time"), pa.int64()).to_pylist()
+    each = zip(member.is_valid().to_pylist(), member.field("fields").to_pylist(), times, strict=True)
+    return [event_of(event, fields, world, seconds(time)) if is_set else None for is_set, fields, time in each]
+
+
+def _selects(plan: Plan, query: QueryPlan, matches: pa.Table, world: World) -> Iterable[Sequence[Value]]:
+    """What each match selects."""
+    struct, terms = matches.column("selected").combine_chunks(), query.selected_events
+    columns: list[Sequence[Value]] = []
+    for item in query.selected:
+        if item.name in terms:
+            event = term_event(plan, query, terms[item.name])
+            columns.append(_events_of(event, struct.field(item.name), world))
+        else:
+            columns.append(_cells(struct.field(item.name), type_of(item.value), world))
+    return zip(*columns, strict=True)
+
+
+def _keys(query: QueryPlan, matches: pa.Table, world: World) -> Iterable[Sequence[Value]]:
+    """The values of the key, by match."""
+    if not query.keys:
         return [()] * len(matches)
-    struct = matches.column(column).combine_chunks()
-    lists = [
-        [from_cell(cell, type_, world) for cell in struct.field(name).to_pylist()]
-        for name, type_ in fields
-        if type_ is not None
-    ]
-    return zip(*lists, strict=True)
+    struct = matches.column("key").combine_chunks()
+    return zip(*(_cells(struct.field(key.name), key.type, world) for key in query.keys), strict=True)
+
+
+def _cells(column: pa.Array, type_: Type, world: World) -> list[Value]:
+    return [from_cell(cell, type_, world) for cell in column.to_pylist()]
 
 
 def _run(query: QueryPlan, context: Context, cut_off: int) -> tuple[list[Row], int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +20,7 @@ from querylang.plan.library import LOCATION_FIELDS
 from runtime.columns.timestamps import format_time
 from runtime.interpreter.value_text import decimal_text, floating_text, text_of
 from runtime.interpreter.values import Dictionary, Event, Location
+from runtime.results.schemas import is_member, is_run
 
 Plain = dict[str, Any]
 
@@ -26,10 +28,15 @@ RowOf = Callable[[str, int, int], int]
 """The number of the row (from 1) in its table, for a record's source, partition and offset."""
 
 
+def row_is_offset(_source: str, _partition: int, offset: int) -> int:
+    """The `RowOf` of tables whose rows are numbered by their offsets."""
+    return offset
+
+
 def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
     """The matches of one query (`match_schema`), one object per match."""
     members = table.column("members").combine_chunks()
-    terms = {field.name: _plain_members(members.field(field.name), row_of) for field in members.type}
+    terms = {field.name: _plain_name(members.field(field.name), row_of) for field in members.type}
     columns = {
         "match_id": table.column("match_id").to_pylist(),
         "query": table.column("query").to_pylist(),
@@ -39,15 +46,37 @@ def plain_matches(table: pa.Table, row_of: RowOf) -> list[Plain]:
         "definitive": plain_times(table.column("definitive")),
         "emitted": plain_times(table.column("emitted")),
         "waited": table.column("waited").to_pylist(),
-        "members": [{name: values[row] for name, values in terms.items()} for row in range(len(table))],
+        "members": _by_match(terms, len(table)),
     }
     if "selected" in table.column_names:
-        columns["selected"] = [plain_value(values) for values in cells(table.column("selected"))]
+        selected = table.column("selected").combine_chunks()
+        columns["selected"] = _by_match(
+            {item.name: _plain_select(selected.field(item.name), row_of) for item in selected.type}, len(table)
+        )
     if "points" in table.column_names:
         points = table.column("points").combine_chunks()
         moments = {field.name: plain_times(points.field(field.name)) for field in points.type}
-        columns["points"] = [{name: times[row] for name, times in moments.items()} for row in range(len(table))]
+        columns["points"] = _by_match(moments, len(table))
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _by_match(columns: Mapping[str, Sequence[Any]], count: int) -> list[Plain]:
+    return [{name: values[row] for name, values in columns.items()} for row in range(count)]
+
+
+def _plain_select(column: pa.Array, row_of: RowOf) -> Sequence[Any]:
+    is_of_events = is_member(column.type) or is_run(column.type)
+    return _plain_name(column, row_of) if is_of_events else [plain_value(value) for value in cells(column)]
+
+
+def _plain_name(column: pa.Array, row_of: RowOf) -> Sequence[Any]:
+    """One object per event, or a list of them for a run."""
+    if not is_run(column.type):
+        return _plain_members(column, row_of)
+    events = _plain_members(column.flatten(), row_of)
+    counts = column.value_lengths().to_pylist()
+    each = iter(events)
+    return [[next(each) for _ in range(count)] for count in counts]
 
 
 def _plain_members(member: pa.StructArray, row_of: RowOf) -> list[Plain | None]:
@@ -116,6 +145,8 @@ def plain_value(value: Any) -> Any:
             return floating_text(value)
         case Decimal():
             return decimal_text(value)
+        case datetime():
+            return plain_times(pa.array([value], pa.timestamp("us", "UTC")))[0]
         case list():
             return [plain_value(item) for item in value]
         case Mapping():

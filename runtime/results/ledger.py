@@ -1,8 +1,8 @@
 """The ledger: how many records of each source had which outcome for each query.
 
 At every moment received = used + adjusted + filtered + heartbeat + control + tick + unrelated +
-discarded + pending: each record has exactly one outcome. Counts are changes, of one call or of all
-calls so far; `pending` may go down. Words in BESIDE are not part of the sum.
+discarded + undeployed + pending: each record has exactly one outcome. Counts are changes, of one
+call or of all calls so far; `pending` may go down. Words in BESIDE are not part of the sum.
 """
 
 from __future__ import annotations
@@ -14,17 +14,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan.model import EDITION, public_title
 from runtime.admission.outcomes import ADMITTED, Group, Outcome
 from runtime.arrow_types import one_chunk
+from runtime.columns.counting import counts_of
 from runtime.results.schemas import LEDGER_SCHEMA
 
 RECEIVED = "received"
 """The word for the sum of all outcomes."""
 
-WORDS = (RECEIVED, *(outcome.word for outcome in Outcome))
+UNDEPLOYED = "undeployed"
+"""Records that were pending when their query ended."""
+
+ENDED_WAITS = "ended_waits"
+"""Matches that waited when their query ended; they are not found."""
+
+WORDS = (RECEIVED, *(outcome.word for outcome in Outcome), UNDEPLOYED)
 """All words of the ledger, in the order in which it is printed."""
 
-BESIDE = ("before_clock", "late_by_idle", "lost", "forgotten_keys")
+FORGOTTEN_EVENTS, FORGOTTEN_WAITS = "forgotten_events", "forgotten_waits"
+"""What a user let a job forget: events that have been used, and matches that waited."""
+
+BESIDE = ("before_clock", "late_by_idle", "lost", "forgotten_keys", FORGOTTEN_EVENTS, FORGOTTEN_WAITS, ENDED_WAITS)
 """Words that say more about records, or about keys; they are counted beside the sum."""
 
 DISCARDS = tuple(outcome.word for outcome in Outcome if outcome.group is Group.DISCARDED)
@@ -38,7 +49,7 @@ def count_records(query: str, sources: pa.DictionaryArray, outcomes: NDArray[np.
     """The outcomes of new records, one entry per record; pending events count as admitted."""
     names = sources.dictionary.to_pylist()
     places = outcomes if len(names) == 1 else sources.indices.to_numpy() * len(Outcome) + outcomes
-    counts = np.bincount(places)
+    counts = counts_of(places)
     account: Account = Counter()
     for place in np.flatnonzero(counts):
         source, outcome = names[place // len(Outcome)], Outcome(int(place) % len(Outcome))
@@ -54,6 +65,8 @@ def count_pending(query: str, events: pa.Table, change: int) -> Account:
     change: 1 for events that are pending now, -1 for those that were pending before
     """
     account: Account = Counter()
+    if not len(events):
+        return account
     source = one_chunk(events.column("_source"))
     adjusted = one_chunk(events.column("_adjusted")).to_numpy() if "_adjusted" in events.column_names else 0
     counts = np.bincount(source.indices.to_numpy().astype(np.int64) * len(ADMITTED) + adjusted)
@@ -65,7 +78,15 @@ def count_pending(query: str, events: pa.Table, change: int) -> Account:
 
 
 def ledger_table(account: Account) -> pa.Table:
-    """The account as a table without zeros, by query, source, then the order of words."""
+    """The account as a table without zeros, by query, source, then the order of words.
+
+    All texts that a query has had are one query.
+    """
+    if any(EDITION in query for query, _, _ in account):
+        joined: Account = Counter()
+        for (query, source, word), count in account.items():
+            joined[public_title(query), source, word] += count
+        account = joined
     order = {word: place for place, word in enumerate((*WORDS, *BESIDE))}
     rows = sorted((key for key, count in account.items() if count), key=lambda key: (*key[:2], order[key[2]]))
     columns: Sequence[list[str]] = [[key[part] for key in rows] for part in range(3)]

@@ -6,21 +6,28 @@ the same in every executor, batching and replay. Users store it, so it must neve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.model import EventType, Plan, QueryPlan, known
+from querylang.plan.expression import EndOf
+from querylang.plan.model import EventType, Field, Gap, Plan, QueryPlan, known, plain_field
+from querylang.plan.value_types import Type
 from runtime.admission.arrays import Waited
 from runtime.admission.outcomes import reason_words
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
-from runtime.columns.keys import hash_keys, mix
-from runtime.compiled import kernel
+from runtime.columns.keys import hash_keys, key_sources, mix
+from runtime.columns.taking import only_value, repeated, taken_cells
+from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
+from runtime.matching.run_columns import columns_of
 from runtime.policies.per_input import adjusts, has_ends
+from runtime.results.identity import seeds_of, text_hash
 from runtime.results.matched import Matched, taken
 from runtime.results.schemas import (
     fields_struct,
@@ -29,14 +36,17 @@ from runtime.results.schemas import (
     member_struct,
     members_struct,
     moments,
+    term_event,
 )
 
 Integers = NDArray[np.int64]
 
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 _WAITED = pa.array([waited.name.lower() for waited in Waited])
-_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
-_MOST_BYTES = 2**31
-"""The text of a column of strings is shorter."""
+_EXACT = (Type.INTEGER, Type.STRING, Type.BOOLEAN)
+"""Types of which equal keys are the same value: floats have 0.0 and -0.0."""
+_NOTHING = -2
+"""Where a run has fewer events than another."""
 
 
 def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa.Array], matched: Matched) -> pa.Table:
@@ -52,37 +62,144 @@ def match_table(plan: Plan, query: QueryPlan, table: pa.Table, keys: Sequence[pa
         moments(matched.time),
         moments(matched.definitive),
         moments(matched.emitted),
-        _WAITED.take(pa.array(matched.waited)),
-        _members(plan, query, table, matched),
+        _waited(matched.waited),
+        _members(plan, query, table, matched, keys),
     ]
-    if query.every is not None:
-        columns.append(_struct(list(matched.selected), schema.field("selected").type, count))
+    if "selected" in schema.names:
+        selected = _selected(plan, query, columns[-1], table, matched)
+        columns.append(_struct(selected, schema.field("selected").type, count))
     if "points" in schema.names:
         columns.append(_points(query, matched, schema.field("points").type))
     return pa.table([*columns, pa.array(matched.step), pa.array(matched.rank)], schema=schema)
 
 
-def _members(plan: Plan, query: QueryPlan, table: pa.Table, matched: Matched) -> pa.StructArray:
+def _waited(codes: NDArray[np.int8]) -> pa.StringArray:
+    """The word of each code; mostly all are the same."""
+    code = only_value(codes)
+    return _WAITED.take(pa.array(codes)) if code is None else repeated(_WAITED[int(code)].as_py(), len(codes))
+
+
+def _members(
+    plan: Plan, query: QueryPlan, table: pa.Table, matched: Matched, keys: Sequence[pa.Array]
+) -> pa.StructArray:
     type_ = members_struct(plan, query)
     if query.every is not None:
         return _struct([], type_, len(matched))
+    if matched.widths:
+        return _struct(_members_with_runs(plan, query, table, matched), type_, len(matched))
+    return _struct(_events(plan, query, range(len(query.terms)), table, matched, keys), type_, len(matched))
+
+
+def _selected(
+    plan: Plan, query: QueryPlan, members: pa.StructArray, table: pa.Table, matched: Matched
+) -> list[pa.Array]:
+    """A column per select; those that are events are the members of the matches."""
+    terms, values = query.selected_events, iter(matched.selected)
+    if query.every is not None:
+        events = dict(zip(terms, _events(plan, query, terms.values(), table, matched), strict=True))
+    else:
+        events = {name: members.field(query.terms[term].name) for name, term in terms.items()}
+        ends = {item.name: item.value for item in query.selects}
+        events |= {name: _end(events[name], end.function) for name, end in ends.items() if isinstance(end, EndOf)}
+    return [events[select.name] if select.name in events else next(values) for select in query.selected]
+
+
+def _end(runs: pa.ListArray, function: str) -> pa.StructArray:
+    """The first or the last event of each run; null = it has none."""
+    begin, end = runs.offsets.to_numpy()[:-1], runs.offsets.to_numpy()[1:]
+    return runs.values.take(pa.array(begin if function == "first" else end - 1, mask=begin == end))
+
+
+class _Column(NamedTuple):
+    """Events of one name: rows and times, as in `Matched`; `reasons` None: none is adjusted."""
+
+    rows: Integers
+    times: Integers
+    source_times: Integers
+    arrivals: Integers
+    reasons: NDArray[np.int8] | None
+
+    def only(self, chosen: NDArray[np.bool_]) -> _Column:
+        """The chosen events."""
+        rows, times, source_times, arrivals = (part[chosen] for part in self[:4])
+        return _Column(rows, times, source_times, arrivals, None if self.reasons is None else self.reasons[chosen])
+
+
+def _column(matched: Matched, columns: int | slice) -> _Column:
+    """The events in these columns; those of several one match after the other."""
+    parts = (matched.members, matched.times, matched.source_times, matched.arrivals)
+    rows, times, source_times, arrivals = (part[:, columns].reshape(-1) for part in parts)
+    reasons = matched.reasons[:, columns].reshape(-1) if matched.reasons.shape[1] else None
+    return _Column(rows, times, source_times, arrivals, reasons)
+
+
+def _events(
+    plan: Plan,
+    query: QueryPlan,
+    terms: Iterable[int],
+    table: pa.Table,
+    matched: Matched,
+    keys: Sequence[pa.Array] = (),
+) -> list[pa.StructArray]:
+    """A column per member; `terms`: by column of `matched.members`, the term of its events.
+
+    keys: by match, the key columns, if all members are of its key
+    """
     only_source = _only_source(table, len(matched))
-    terms = [
-        _member(plan, query, plan.event(query.inputs[term.input].event), table, matched, index, only_source)
-        for index, term in enumerate(query.terms)
+    events = [term_event(plan, query, term) for term in terms]
+    return [
+        _member(plan, query, event, table, _column(matched, index), only_source, _fields_in_keys(query, event, keys))
+        for index, event in enumerate(events)
     ]
-    return _struct(terms, type_, len(matched))
+
+
+def _fields_in_keys(query: QueryPlan, event: EventType, keys: Sequence[pa.Array]) -> dict[str, pa.Array]:
+    """By name, the fields of an event type that are part of its key, as columns by match."""
+    if not keys:
+        return {}
+    types = {field.name: field.type for field in event.fields}
+    named = zip(map(plain_field, key_sources(query)[event.name]), keys, strict=True)
+    return {name: column for name, column in named if name is not None and types[name] in _EXACT}
+
+
+def _members_with_runs(plan: Plan, query: QueryPlan, table: pa.Table, matched: Matched) -> list[pa.Array]:
+    """A column per term; a run is a list of events."""
+    found: list[pa.Array] = []
+    for term, columns in enumerate(columns_of(matched.widths, len(query.terms))):
+        event, events = term_event(plan, query, term), _column(matched, columns)
+        if query.terms[term].group is None:
+            found.append(_member(plan, query, event, table, events, _only_source(table, len(events.rows))))
+            continue
+        is_there = events.rows >= 0
+        own = events.only(is_there)
+        counts = is_there.reshape(len(matched), -1).sum(axis=1)
+        ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        member = _member(plan, query, event, table, own, _only_source(table, len(own.rows)))
+        type_ = pa.list_(pa.field("element", member.type))
+        found.append(pa.ListArray.from_arrays(pa.array(ends), member, type=type_))
+    return found
 
 
 def _points(query: QueryPlan, matched: Matched, type_: pa.StructType) -> pa.StructArray:
-    """Named waits: the moment when a leading one starts, and when a trailing one ends."""
+    """Named waits: when a leading one starts and the others end; null where one is unset."""
     columns = []
     if query.leading is not None and query.leading.name is not None:
         bound = np.where(matched.members < 0, NEVER, matched.times)
         columns.append(moments(bound.min(axis=1) - known(query.leading.duration)))
+    columns += [moments(_points_of(gap, query, matched)) for gap in query.gaps if gap.name is not None]
     if query.trailing is not None and query.trailing.name is not None:
         columns.append(moments(matched.time))
     return _struct(columns, type_, len(matched))
+
+
+def _points_of(gap: Gap, query: QueryPlan, matched: Matched) -> Integers:
+    """By match, when a wait between steps ends; NO_TIME = it is unset."""
+    columns = columns_of(matched.widths, len(query.terms))
+    before = np.concatenate([np.arange(matched.members.shape[1])[columns[term]] for term in gap.before])
+    is_set = matched.members[:, before] >= 0
+    latest = np.where(is_set, matched.times[:, before], NO_TIME).max(axis=1)
+    points: Integers = np.where(is_set.any(axis=1), latest + known(gap.duration), NO_TIME)
+    return points
 
 
 def _member(
@@ -90,41 +207,56 @@ def _member(
     query: QueryPlan,
     event: EventType,
     table: pa.Table,
-    matched: Matched,
-    term: int,
+    events: _Column,
     only_source: pa.StringArray | None,
+    in_keys: Mapping[str, pa.Array] = MappingProxyType({}),
 ) -> pa.StructArray:
-    rows = matched.members[:, term]
+    rows = events.rows
     unset = rows < 0
-    index = pa.array(np.maximum(rows, 0) if unset.any() else rows)
-    names = [column_name(field.name, field.type) for field in event.fields]
+    has_unset = bool(unset.any())
+    index = pa.array(np.maximum(rows, 0) if has_unset else rows)
     fields = [
-        one_chunk(table.column(name)).take(index)
-        if name in table.column_names
-        else pa.nulls(len(rows), arrow_type(field.type, plan))
-        for name, field in zip(names, event.fields, strict=True)
+        in_keys[field.name] if field.name in in_keys and not has_unset else _field(plan, table, field, index)
+        for field in event.fields
     ]
     columns = [
         repeated(event.name, len(rows)),
-        moments(matched.times[:, term]),
-        moments(matched.source_times[:, term]),
-        moments(matched.arrivals[:, term]),
-        *_ordering(query, table, matched, term),
+        moments(events.times),
+        moments(events.source_times),
+        moments(events.arrivals),
+        *_ordering(query, table, events),
         one_chunk(table.column("_source")).take(index).dictionary_decode() if only_source is None else only_source,
-        one_chunk(table.column("_partition")).take(index),
-        one_chunk(table.column("_offset")).take(index),
+        _partitions(table, index),
+        taken_cells(one_chunk(table.column("_offset")), index),
         _struct(fields, fields_struct(plan, event), len(rows)),
     ]
-    return _struct(columns, member_struct(plan, query, event), len(rows), unset if unset.any() else None)
+    return _struct(columns, member_struct(plan, query, event), len(rows), unset if has_unset else None)
 
 
-def _ordering(query: QueryPlan, table: pa.Table, matched: Matched, term: int) -> list[pa.Array]:
+def _field(plan: Plan, table: pa.Table, field: Field, index: pa.Array) -> pa.Array:
+    """A field of these rows."""
+    name = column_name(field.name, field.type)
+    if name not in table.column_names:
+        return pa.nulls(len(index), arrow_type(field.type, plan))
+    return taken_cells(one_chunk(table.column(name)), index)
+
+
+def _partitions(table: pa.Table, index: pa.Array) -> pa.Array:
+    """The partitions of these rows; mostly all records have the same."""
+    partitions = one_chunk(table.column("_partition"))
+    only = only_value(partitions.to_numpy())
+    return taken_cells(partitions, index) if only is None else pa.array(np.full(len(index), only))
+
+
+def _ordering(query: QueryPlan, table: pa.Table, events: _Column) -> list[pa.Array]:
     """Why events were adjusted, and when they end; only the columns that the query has."""
     columns = []
     if adjusts(query):
-        columns.append(reason_words(matched.reasons[:, term]))
+        assert events.reasons is not None, "a policy can adjust events"
+        columns.append(reason_words(events.reasons))
     if has_ends(query):
-        columns.append(moments(one_chunk(table.column("_end")).fill_null(NO_TIME).to_numpy()[matched.members[:, term]]))
+        ends = one_chunk(table.column("_end")).fill_null(NO_TIME).to_numpy()
+        columns.append(moments(ends[events.rows]))
     return columns
 
 
@@ -132,15 +264,6 @@ def _only_source(table: pa.Table, count: int) -> pa.StringArray | None:
     """The source of so many events if all records have the same; None = they do not."""
     names = one_chunk(table.column("_source")).dictionary
     return repeated(names[0].as_py(), count) if len(names) == 1 else None
-
-
-def repeated(text: str, count: int) -> pa.StringArray:
-    """The same text so many times."""
-    data = text.encode()
-    if count * len(data) >= _MOST_BYTES:
-        return pa.repeat(pa.scalar(text), count)
-    ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(data)) if data else np.zeros(count + 1, np.int32)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(data * count))
 
 
 def _struct(
@@ -157,25 +280,42 @@ def match_ids(query: QueryPlan, table: pa.Table, matched: Matched, keys: Sequenc
 
     Two chains of mixed 64-bit words run over query, instance, key and the members' coordinates. An
     unset name is one word instead of an event's two. A `find every` has the coordinates of its
-    latest event.
+    latest event. The words of a match whose trailing wait repeats depend on its time, too.
 
     keys: by key of the query, its values
     """
-    seeds = np.array([_text_hash(f"{lane}\0{query.name}\0{query.instance}") for lane in "ab"], np.uint64)
+    seeds = np.array(seeds_of(query), np.uint64)
     members = matched.members if query.every is None else matched.latest.reshape(-1, 1)
+    if matched.widths:
+        members = _with_ends_of_runs(query, matched)
     words = hash_keys(keys) if keys else np.zeros(len(members), np.uint64)
+    if query.trailing is not None and query.trailing.most > 1:  # the same members, again and again
+        words = words ^ matched.time.astype(np.uint64) * _ODD
     offsets = table.column("_offset").to_numpy()
-    text = _identities(np.ascontiguousarray(members.T), words, _places(table), offsets, seeds, _HEX)
+    text = _identities(np.ascontiguousarray(members.T), words, _places(table), offsets, seeds)
     ends = np.arange(len(members) + 1, dtype=np.int32) * 32
     return pa.StringArray.from_buffers(len(members), pa.py_buffer(ends), pa.py_buffer(text))
+
+
+def _with_ends_of_runs(query: QueryPlan, matched: Matched) -> Integers:
+    """The rows of members; one -1 behind the last event of a run, and _NOTHING from there on."""
+    parts = []
+    for term, columns in enumerate(columns_of(matched.widths, len(query.terms))):
+        rows = matched.members[:, columns]
+        if query.terms[term].group is not None:
+            rows = np.column_stack([rows, np.full(len(rows), -1, np.int64)])
+            is_behind = np.cumsum(rows < 0, axis=1) > 1
+            rows[is_behind] = _NOTHING
+        parts.append(rows)
+    return np.concatenate(parts, axis=1)
 
 
 def _places(table: pa.Table) -> NDArray[np.uint64]:
     """A word for (source, partition) by row; a single entry if all rows have the same."""
     source = one_chunk(table.column("_source"))
-    names = np.array([_text_hash(name) for name in source.dictionary.to_pylist()] or [0], np.uint64)
+    names = np.array([text_hash(name) for name in source.dictionary.to_pylist()] or [0], np.uint64)
     code, partition = source.indices.to_numpy(), table.column("_partition").to_numpy()
-    if len(code) and (code == code[0]).all() and (partition == partition[0]).all():
+    if only_value(code) is not None and only_value(partition) is not None:
         code, partition = code[:1], partition[:1]
     return _mixed(names[code], partition)
 
@@ -188,13 +328,6 @@ def _mixed(names: NDArray[np.uint64], partition: NDArray[np.int64]) -> NDArray[n
     return words
 
 
-def _text_hash(text: str) -> int:
-    value = 0xCBF29CE484222325
-    for byte in text.encode():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
-
-
 @kernel
 def _identities(
     members: NDArray[np.int64],
@@ -202,28 +335,43 @@ def _identities(
     places: NDArray[np.uint64],
     offset: NDArray[np.int64],
     seeds: NDArray[np.uint64],
-    digits: NDArray[np.uint16],
-) -> NDArray[np.uint16]:
-    """The text of all identities: 16 entries per match, two characters per entry.
+) -> NDArray[np.uint64]:
+    """The text of all identities: four entries per match, eight characters per entry.
 
-    members: by (term, match), rows
+    members: by (term, match), rows; -1 = unset, or the end of a run
     """
     terms, count = members.shape
-    text = np.empty(count * 16, np.uint16)
+    first, second = np.empty(count, np.uint64), np.empty(count, np.uint64)
+    # A short loop over all matches at a time: the processor takes several matches at once.
     for match in range(count):
-        # Both lanes at once: neither waits for the other.
-        first, second = mix(seeds[0] ^ keys[match]), mix(seeds[1] ^ keys[match])
-        for term in range(terms):
+        first[match], second[match] = mix(seeds[0] ^ keys[match]), mix(seeds[1] ^ keys[match])
+    for term in range(terms):
+        for match in range(count):
             row = members[term, match]
-            if row < 0:
-                first, second = mix(~first), mix(~second)
-            else:
+            if row >= 0:
                 place, number = places[row if len(places) > 1 else 0], np.uint64(offset[row])
-                first, second = mix(first ^ place), mix(second ^ place)
-                first, second = mix(first ^ number), mix(second ^ number)
-        at = 16 * match
-        for byte in range(8):
-            shift = np.uint64(56 - 8 * byte)
-            text[at + byte] = digits[(first >> shift) & np.uint64(255)]
-            text[at + 8 + byte] = digits[(second >> shift) & np.uint64(255)]
+                first[match] = mix(mix(first[match] ^ place) ^ number)
+                second[match] = mix(mix(second[match] ^ place) ^ number)
+            elif row != _NOTHING:
+                first[match], second[match] = mix(~first[match]), mix(~second[match])
+    text = np.empty(4 * count, np.uint64)
+    for match in range(count):
+        text[4 * match] = _digits(first[match] >> np.uint64(32))
+        text[4 * match + 1] = _digits(first[match] & np.uint64(0xFFFFFFFF))
+        text[4 * match + 2] = _digits(second[match] >> np.uint64(32))
+        text[4 * match + 3] = _digits(second[match] & np.uint64(0xFFFFFFFF))
     return text
+
+
+@inlined
+def _digits(value: np.uint64) -> np.uint64:
+    """The text of 32 bits in hexadecimal: eight characters, the first one in the lowest byte."""
+    # The parts change places, so that each half byte has a byte of its own.
+    pairs = ((value & np.uint64(0xFFFF)) << np.uint64(32)) | (value >> np.uint64(16))
+    low = np.uint64(0x000000FF000000FF)
+    pairs = ((pairs & low) << np.uint64(16)) | ((pairs >> np.uint64(8)) & low)
+    low = np.uint64(0x000F000F000F000F)
+    pairs = ((pairs & low) << np.uint64(8)) | ((pairs >> np.uint64(4)) & low)
+    # What is above nine has the fifth bit once six is added: letters come 39 places further.
+    is_letter = ((pairs + np.uint64(0x0606060606060606)) >> np.uint64(4)) & np.uint64(0x0101010101010101)
+    return pairs + np.uint64(0x3030303030303030) + is_letter * np.uint64(39)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import AT_THE_END
+from runtime.matching.run_columns import relaid, wider
 from runtime.results.match_order import match_order
 
 Integers = NDArray[np.int64]
@@ -21,7 +24,9 @@ class Matched:
     """Matches, one entry each; times in µs.
 
     latest: the row of its latest event
-    members: (match, term), the rows of its members; -1 = unset
+    members: (match, term), the rows of its members; -1 = unset. A `find every` has a column for
+        each select that is an event instead, and so in all that is by term. A run has several
+        columns (`widths`)
     time: the time of the match
     definitive: the watermark of the query and key when it was found
     emitted: the moment at which it was found
@@ -32,7 +37,8 @@ class Matched:
     source_times: (match, term), the times that their sources gave them, as the query takes them
     arrivals: (match, term), when they arrived, by the clock
     reasons: (match, term), why the times of its members were adjusted; without terms if none can be
-    selected: of a `find every`, a column per select
+    selected: of a `find every`, a column for each select that is not an event
+    widths: how many columns each term has (`runtime.matching.run_columns`)
     """
 
     latest: Integers
@@ -48,6 +54,7 @@ class Matched:
     arrivals: Integers
     reasons: NDArray[np.int8]
     selected: tuple[pa.Array, ...] = ()
+    widths: tuple[int, ...] = ()
 
     _COLUMNS: ClassVar = (
         *("latest", "members", "time", "definitive", "emitted", "waited", "step", "rank"),
@@ -59,11 +66,23 @@ class Matched:
         """The matches of all parts, of at least one."""
         if len(parts) == 1:
             return parts[0]
+        widths = reduce(wider, (part.widths for part in parts))
+        parts = [part.widened(widths) for part in parts]
         columns = {
             name: np.concatenate([getattr(part, name).T for part in parts], axis=-1).T for name in Matched._COLUMNS
         }
         selected = zip(*(part.selected for part in parts), strict=True)
-        return Matched(**columns, selected=tuple(pa.concat_arrays(columns) for columns in selected))
+        return Matched(**columns, selected=tuple(pa.concat_arrays(columns) for columns in selected), widths=widths)
+
+    def widened(self, widths: tuple[int, ...]) -> Matched:
+        """The same with more columns for runs."""
+        if widths == self.widths:
+            return self
+        columns: dict[str, Any] = {
+            name: relaid(getattr(self, name), self.widths, widths, -1 if name == "members" else 0)
+            for name in ("members", "times", "source_times", "arrivals", "reasons")
+        }
+        return replace(self, **columns, widths=widths)
 
     def order(self, keys: Sequence[pa.Array]) -> Integers:
         """The matches' indexes in the order of `match_order`; `keys`: the key columns, by row."""
@@ -79,37 +98,28 @@ class Matched:
     def take(self, matches: Integers) -> Matched:
         """The matches with these indexes, in this order."""
         columns = {name: _taken(getattr(self, name), matches) for name in self._COLUMNS}
-        return Matched(**columns, selected=tuple(taken(self.selected, matches)))
+        return Matched(**columns, selected=tuple(taken(self.selected, matches)), widths=self.widths)
 
     def part(self, matches: slice) -> Matched:
         """The matches of a range, without a copy."""
         columns = {name: getattr(self, name)[matches] for name in self._COLUMNS}
-        return Matched(**columns, selected=tuple(column[matches] for column in self.selected))
+        return Matched(**columns, selected=tuple(column[matches] for column in self.selected), widths=self.widths)
 
-    def with_rows(self, rows: Integers) -> Matched:
-        """The same with other numbers of rows; `rows`: by row, its new number."""
-        members = np.where(self.members < 0, -1, rows[self.members.T].T)
-        return replace(self, latest=rows[self.latest], members=members)
-
-    def from_row(self, first: int) -> Matched:
-        """The same with numbers of rows that count from this one."""
-        if not first:
+    def behind(self, rows: int) -> Matched:
+        """The same with numbers of rows that have so many others before them."""
+        if not rows:
             return self
-        members = np.where(self.members.T < 0, -1, self.members.T - first).T
-        return replace(self, latest=self.latest - first, members=members)
-
-    def rows(self) -> tuple[int, int]:
-        """The first row of a latest event or member, and the one behind the last; there is one."""
-        members = self.members[self.members >= 0] if len(self.members) and self.members.min() < 0 else self.members
-        first = min(self.latest.min(), members.min(initial=self.latest[0]))
-        return int(first), int(max(self.latest.max(), members.max(initial=self.latest[0]))) + 1
+        members = np.where(self.members.T < 0, -1, self.members.T + rows).T
+        return replace(self, latest=self.latest + rows, members=members)
 
     def with_steps(self, records: Integers, end: int) -> Matched:
-        """The same with other numbers of steps.
+        """The same with other numbers of steps; timers keep their negative ones.
 
         records: by record, its new number
         end: is added to the number of the end of the input
         """
+        if len(self.step) and int(self.step.max()) < 0:
+            return self  # timers have released all of them
         is_record = (self.step >= 0) & (self.step < AT_THE_END)
         moved = np.where(self.step < AT_THE_END, self.step, self.step + end)
         if len(records):
@@ -118,6 +128,35 @@ class Matched:
 
     def __len__(self) -> int:
         return len(self.latest)
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The matches of one call for one query, in order; their table is gathered later.
+
+    table: the rows of the call
+    keys: the key columns, by row
+    """
+
+    plan: Plan
+    query: QueryPlan
+    table: pa.Table
+    keys: Sequence[pa.Array]
+    matched: Matched
+
+
+Finding = Callable[[], Later]
+"""Puts the matches of a call into order, which takes a while."""
+
+
+def with_steps(finding: Finding, records: Integers, end: int) -> Finding:
+    """The same with other numbers of steps, as `Matched.with_steps`."""
+
+    def later() -> Later:
+        found = finding()
+        return replace(found, matched=found.matched.with_steps(records, end))
+
+    return later
 
 
 def taken(columns: Sequence[pa.Array], rows: Integers) -> list[pa.Array]:

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from querylang.plan.expression import type_of
-from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.expression import EndOf, type_of
+from querylang.plan.model import EventType, Plan, QueryPlan, Select
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import field_columns
 from runtime.instants import EARLIEST, LATEST, NO_TIME
 from runtime.policies.per_input import adjusts, has_ends
-from runtime.results.matched import Matched
+from runtime.results.matched import Finding
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -86,25 +86,64 @@ def match_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
         ("waited", pa.string()),
         ("members", members_struct(plan, query)),
     ]
-    if query.every is not None:
-        selects = [(select.name, arrow_type(type_of(select.value), plan)) for select in query.every.selects]
-        columns.append(("selected", pa.struct(selects)))
+    if query.every is not None or query.selects:
+        columns.append(("selected", selected_struct(plan, query)))
     if point_names(query):
         columns.append(("points", pa.struct([(name, TIMESTAMP) for name in point_names(query)])))
     return pa.schema([*columns, ("_step", pa.int64()), ("_rank", pa.int64())])
 
 
 def members_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
-    """The events of a match by their names in the pattern; a `find every` does not keep them."""
+    """The events of a match by their names in the pattern; a `find every` does not keep them.
+
+    A run is a list of events.
+    """
     if query.every is not None:
         return pa.struct([])
-    events = {term.name: plan.event(query.inputs[term.input].event) for term in query.terms}
-    return pa.struct([(name, member_struct(plan, query, event)) for name, event in events.items()])
+    return pa.struct([(term.name, _member_type(plan, query, index)) for index, term in enumerate(query.terms)])
+
+
+def _member_type(plan: Plan, query: QueryPlan, term: int) -> pa.DataType:
+    """Of the events of a name."""
+    member = member_struct(plan, query, term_event(plan, query, term))
+    return member if query.terms[term].group is None else pa.list_(pa.field("element", member))
+
+
+def selected_struct(plan: Plan, query: QueryPlan) -> pa.DataType:
+    """What each match selects, by name: events as in `member_struct`, and other values."""
+    return pa.struct([(select.name, _selected_type(plan, query, select)) for select in query.selected])
+
+
+def _selected_type(plan: Plan, query: QueryPlan, select: Select) -> pa.DataType:
+    term = query.selected_events.get(select.name)
+    if term is None:
+        return arrow_type(type_of(select.value), plan)
+    if isinstance(select.value, EndOf):
+        return member_struct(plan, query, term_event(plan, query, term))
+    return _member_type(plan, query, term)
+
+
+def term_event(plan: Plan, query: QueryPlan, term: int) -> EventType:
+    """The type of a term's events."""
+    return plan.event(query.inputs[query.terms[term].input].event)
+
+
+def is_member(type_: pa.DataType) -> bool:
+    """Whether a column's type is a `member_struct`; no type of the language has timestamps."""
+    if not pa.types.is_struct(type_):
+        return False
+    place = type_.get_field_index("source_time")
+    return place >= 0 and pa.types.is_timestamp(type_.field(place).type)
+
+
+def is_run(type_: pa.DataType) -> bool:
+    """Whether a column's type is a list of `member_struct`s: the events of a run."""
+    return pa.types.is_list(type_) and is_member(type_.value_type)
 
 
 def point_names(query: QueryPlan) -> list[str]:
     """The names of the query's waits; a match of a `find every` does not have points."""
-    waits = [] if query.every is not None else [query.leading, query.trailing]
+    waits = [] if query.every is not None else [query.leading, *query.gaps, query.trailing]
     return [wait.name for wait in waits if wait is not None and wait.name is not None]
 
 
@@ -173,7 +212,8 @@ class Results:
     discarded: discarded records; None = not filled in
     ledger: the changes of this call
     adjusted: adjusted records
-    found: by query title, matches that are not in `matches`: their columns are gathered later
+    found: by query title, matches that are not in `matches`: they are put in order, and their table
+        is gathered, later
     """
 
     matches: dict[str, pa.Table] = field(default_factory=dict)
@@ -181,4 +221,4 @@ class Results:
     discarded: pa.Table | None = None
     ledger: pa.Table = field(default_factory=LEDGER_SCHEMA.empty_table)
     adjusted: pa.Table = field(default_factory=ADJUSTED_SCHEMA.empty_table)
-    found: dict[str, Matched] = field(default_factory=dict)
+    found: dict[str, Finding] = field(default_factory=dict)

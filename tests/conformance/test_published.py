@@ -113,8 +113,9 @@ def test_the_watermark_before_each_row(table: Ordered) -> None:
 @pytest.mark.parametrize("table", ordered_tables(), ids=lambda table: table.name)
 def test_matches_say_how_their_events_were_adjusted(table: Ordered) -> None:
     expected = {number: row for number, row in enumerate(table.rows, 1) if row.action not in DROPPED}
-    members = [members["a"] for members in replayed(table, "adjust").matches["members"]]
-    assert {member["row"]: member["adjusted"] for member in members} == {
+    matches = replayed(table, "adjust").matches
+    adjusted = matches["a.adjusted"].astype(object).where(matches["a.adjusted"].notna(), None)
+    assert dict(zip(matches["a.row"], adjusted, strict=True)) == {
         number: ADJUSTED.get(row.action) for number, row in expected.items()
     }
 

@@ -14,7 +14,7 @@ import pytest
 
 from ensue import executors
 from ensue.executors import Job, even_splits
-from runtime.replay.replay import Records
+from runtime.replay.records import Records
 from tests.conformance.published import SOURCE, idle_cases, increment_cases, ordered_tables
 from tests.differential.timed_compare import Seen, expectation, same, take
 from tests.support.time_oracle import run

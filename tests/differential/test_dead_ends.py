@@ -13,18 +13,19 @@ import querylang
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.instants import NO_TIME
 from runtime.matching.kernel.dead_end_rules import DeadEndRule, dead_end_rules
+from tests.support.random_columns import random_events
 
 SEEDS = range(60)
+FLOATS = (0.1, 0.5, 3.0)
 OPERATORS = ("<", "<=", "=", ">", "!=")
 WINDOWS = (
     "within 9 seconds",
     "within 20 seconds",
     "retain 6",
     "retain 9",
-    "retain 9 with unique u",
-    "within 15 seconds with unique u",
+    "retain 9 with unique n",
+    "within 15 seconds with unique n",
 )
 
 
@@ -47,7 +48,7 @@ def random_query(chooser: random.Random) -> str:
     select = " select count() as c select sum(n0.v) as s" if find == "find every" and " or " not in pattern else ""
     find = find if select else "find"
     inputs = " ".join(f"{event}() key k {one(WINDOWS)};" for event in "AB")
-    fields = "integer k; integer u; integer v; float f;"
+    fields = "integer k; integer v; integer n; float f;"
     events = " ".join(f"event {event} {{ {fields} }}" for event in "AB")
     return f"{events} query Q {{ inputs {{ {inputs} }} {find} {pattern} {' '.join(clauses)}{select} }}"
 
@@ -57,29 +58,6 @@ def _comparison(choose: Callable[[Sequence[Any]], Any], names: list[str]) -> str
     if len(about) == 2:
         return f"{about[0]}.v {choose(OPERATORS)} {about[1]}.v + {choose((0, 2))}"
     return f"{about[0]}.v + {about[1]}.v {choose(OPERATORS)} {about[2]}.v * 2"
-
-
-def random_events(chooser: random.Random, count: int) -> pa.Table:
-    """Events of two types, two keys, few values; many are at the same time."""
-    seconds = 0
-    times = []
-    for _ in range(count):
-        seconds += chooser.choice((0, 0, 1, 1, 2))
-        times.append(seconds * 1_000_000)
-    integers = {name: [chooser.randrange(most) for _ in range(count)] for name, most in (("k", 2), ("u", 4), ("v", 5))}
-    return pa.table(
-        {
-            "_kind": pa.array([chooser.randrange(2) for _ in range(count)], pa.int16()),
-            "_arrival": pa.array(times),
-            "_source": pa.array(["t"] * count).dictionary_encode(),
-            "_partition": pa.array([0] * count, pa.int64()),
-            "_place": pa.array([0] * count, pa.int64()),
-            "_offset": pa.array(range(count)),
-            "_source_time": pa.array([NO_TIME] * count),
-            **{f"{name}:integer": pa.array(values, pa.int64()) for name, values in integers.items()},
-            "f:float": pa.array([chooser.choice((0.1, 0.5, 3.0)) for _ in range(count)], pa.float64()),
-        }
-    )
 
 
 def found(plan: Plan, table: pa.Table, matcher: str, cuts: list[int]) -> list[dict[str, object]]:
@@ -103,7 +81,7 @@ def rules(plan: Plan) -> Iterator[DeadEndRule]:
 def test_failures_of_earlier_searches_lose_no_match(seed: int) -> None:
     chooser = random.Random(seed)
     plan = querylang.compile_text(random_query(chooser)).plan
-    table = random_events(chooser, chooser.choice((40, 70)))
+    table = random_events(chooser, chooser.choice((40, 70)), FLOATS)
     expected = found(plan, table, "reference", [])
     assert found(plan, table, "kernel", []) == expected
     # Results of one batch come key by key.
@@ -125,5 +103,5 @@ def test_some_random_streams_bring_matches() -> None:
     for seed in SEEDS[:20]:
         chooser = random.Random(seed)
         plan = querylang.compile_text(random_query(chooser)).plan
-        counts.append(len(found(plan, random_events(chooser, 40), "reference", [])))
+        counts.append(len(found(plan, random_events(chooser, 40, FLOATS), "reference", [])))
     assert sum(count > 0 for count in counts) >= 8

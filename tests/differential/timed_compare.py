@@ -17,7 +17,7 @@ import pyarrow as pa
 from querylang.plan.model import Plan, TimePolicy
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.replay.replay import Records
+from runtime.replay.records import Records
 from runtime.replay.steps import replay_steps
 from runtime.results.schemas import Results
 from tests.support.time_oracle import LONG_AGO, NEVER, REASONS, TimeOracle, run

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.evaluator import LoadedProgram, has_value
 from runtime.matching.kernel.exact_sums import ExactSums, add_to_sum, clear_sum, rounded_sum
 from runtime.matching.kernel.steps import is_more_recent

@@ -21,7 +21,7 @@ from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.value_types import Type
 from runtime.columns.expressions import Column, evaluate, with_keys
 from runtime.columns.keys import key_columns
-from runtime.compiled import kernel
+from runtime.compiling.compiled import kernel
 from runtime.matching.interface import Ordered
 from runtime.matching.kernel.evaluator import LoadedProgram
 from runtime.matching.kernel.program import KernelProgram, Operand

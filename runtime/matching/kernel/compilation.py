@@ -14,6 +14,7 @@ import numpy as np
 
 from querylang.plan.expression import Aggregate, Expression, Type, terms_of
 from querylang.plan.model import QueryPlan, Where, Without, known, mentioned_terms
+from querylang.plan.questions import has_additions
 from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.kernel.aggregates import Arguments, Function
@@ -74,6 +75,7 @@ class CompiledQuery:
 @lru_cache(maxsize=1024)  # a job makes an engine per bucket and micro-batch
 def compile_query(query: QueryPlan) -> CompiledQuery:
     """Raises NotForKernel, with the reason, for a query that needs the reference matcher."""
+    assert not has_additions(query), "these have a kernel of their own"
     windows = window_columns(query)
     aggregates = aggregates_of(query)
     functions = [_function(node) for node in aggregates]
@@ -86,7 +88,7 @@ def compile_query(query: QueryPlan) -> CompiledQuery:
         program = row = -1
         # A `without` that is counted needs no program: its condition is an operand, computed as a
         # column.
-        if isinstance(condition, Without) and _is_counted(condition, query, windows):
+        if isinstance(condition, Without) and is_counted_before(condition, query, windows):
             row, about = len(counted), condition.condition
             event = query.inputs[condition.input].event
             counted.append(Counted(condition.input, Operand(about_one_event(about), (event,)) if about else None))
@@ -118,7 +120,7 @@ def compile_query(query: QueryPlan) -> CompiledQuery:
     )
 
 
-def _is_counted(condition: Without, query: QueryPlan, windows: WindowColumns) -> bool:
+def is_counted_before(condition: Without, query: QueryPlan, windows: WindowColumns) -> bool:
     """Whether the events of a `without` can be counted beforehand.
 
     They cannot if its condition is about the candidate too, or if newer events may supersede them.

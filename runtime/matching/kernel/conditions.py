@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, holds
 from runtime.matching.kernel.tables import AutomatonTables, ConditionTables, Records

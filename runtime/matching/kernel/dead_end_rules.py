@@ -133,7 +133,7 @@ def _terms_read(query: QueryPlan, condition: Condition) -> set[int]:
 
 def is_leading(condition: Condition, query: QueryPlan) -> bool:
     """Whether the range of a condition begins with the leading wait."""
-    if isinstance(condition, Where) or query.leading is None:
+    if not isinstance(condition, Within | Without) or query.leading is None:
         return False
     if condition.between is None:
         return isinstance(condition, Without)

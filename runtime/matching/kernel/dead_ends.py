@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing
+from runtime.compiling.compiled import borrowing
 from runtime.matching.kernel.tables import AutomatonTables
 
 Integers = NDArray[np.int64]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.columns.expressions import divide, remainder
-from runtime.compiled import inlined
+from runtime.compiling.compiled import inlined
 from runtime.matching.kernel.program import STACK, Operation
 
 LEAST_INTEGER, ABOVE_INTEGERS = -9223372036854775808.0, 9223372036854775808.0

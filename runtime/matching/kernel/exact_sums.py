@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing
+from runtime.compiling.compiled import borrowing
 
 Integers = NDArray[np.int64]
 

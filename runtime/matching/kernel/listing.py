@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from querylang.plan.describe import condition_text
 from querylang.plan.expression import Aggregate
 from querylang.plan.model import Condition, QueryPlan, Without
+from querylang.plan.questions import has_additions
 from querylang.plan.text import Names, expression_text, literal_text
 from runtime.instants import NEVER
 from runtime.matching.kernel.aggregates import Function
@@ -24,6 +25,8 @@ _SKIPS = (Operation.SKIP_IF_FALSE, Operation.SKIP_IF_TRUE)
 
 def listing(query: QueryPlan) -> str:
     """The tables and programs of a query; or why it needs the reference matcher."""
+    if has_additions(query):
+        return f"query {query.title}\n  has no listing: its pattern has a kernel of its own"
     try:
         compiled = compile_query(query)
     except NotForKernel as reason:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.columns.expressions import divide, remainder
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.evaluator import ABOVE_INTEGERS, LEAST_INTEGER, LoadedProgram
 from runtime.matching.kernel.program import STACK, KernelProgram, Operation, instructions

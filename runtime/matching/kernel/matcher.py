@@ -32,6 +32,7 @@ class KernelMatcher:
         self._terms, self._inputs = len(query.terms), len(query.inputs)
         self._is_every = query.every is not None
         self._has_trailing_wait = query.trailing is not None
+        self._skip_term = -1 if query.skip is None or query.skip.term is None else query.skip.term
         self._compiled = compile_query(query)
         self._reader = Reader(plan, query, self._compiled.program, self._compiled.counted)
         self._last: tuple[Ordered, tuple[Events, Query]] | None = None
@@ -43,17 +44,21 @@ class KernelMatcher:
         most = int((events.start[1:] - events.fresh).sum())
         latest = np.empty(most, np.int64)
         members = np.empty((most, 0 if self._is_every else self._terms), np.int64)
+        free = events.free.copy()
         aggregation, window = self._aggregation(most), self._compiled.sliding
         if self._is_every and not isinstance(window, str):
             queues = new_queues(len(self._compiled.aggregates), int(np.diff(events.start).max(initial=1)))
             matches = slide(loaded, window, query.program, aggregation, queues, latest)
         else:
             is_ambiguous = self._compiled.is_ambiguous
-            matches = search(loaded, query, self._workspace(loaded), is_ambiguous, aggregation, latest, members)
+            workspace = self._workspace(loaded)
+            matches = search(
+                loaded, query, workspace, is_ambiguous, aggregation, latest, members, free, self._skip_term
+            )
         columns = tuple(
             _column(node, index, aggregation.results, matches) for index, node in enumerate(self._compiled.aggregates)
         )
-        return Found(latest[:matches], members[:matches], columns)
+        return Found(latest[:matches], members[:matches], columns, free)
 
     def _aggregation(self, most: int) -> Aggregation:
         """Room for the aggregates of so many matches."""

@@ -48,6 +48,11 @@ class NotForKernel(Exception):
     """Why a condition needs the reference matcher."""
 
 
+@dataclass(frozen=True, slots=True)
+class Computed(Literal):
+    """A constant into whose place the search writes a value; no other constant has this value."""
+
+
 class Operation(IntEnum):
     """What an instruction does. I: on integers, booleans and ranks of strings; F: on floats.
 
@@ -209,7 +214,8 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
     # Whatever is about one event only is one operand: it may be anything, as a column is computed
     # by other means.
     terms = terms_of(expression)
-    if len(terms) == 1 or _is_about_keys(expression, terms):
+    is_of_events = not any(isinstance(node, Computed) for node in walk(expression))
+    if is_of_events and (len(terms) == 1 or _is_about_keys(expression, terms)):
         _operand(builder, expression, min(terms, default=len(builder.events) - 1))
         return
     match expression:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.aggregates import Aggregation, add_candidate, finish_match
 from runtime.matching.kernel.conditions import Events, Query
 from runtime.matching.kernel.dead_ends import failed_until, record_dead_end
@@ -43,12 +43,17 @@ def search(
     aggregation: Aggregation,
     latest: Integers,
     members: Integers,
+    free: Integers,
+    skip_term: int,
 ) -> int:
     """Finds at most one match per new event; returns how many.
 
     Fills `latest` and `members`, or the results of `aggregation`.
 
     is_ambiguous: some transitions of the query can tie
+    free: by key, the first position that may be bound; it is moved on after each match. Empty if
+        all may
+    skip_term: the term to whose event it moves, -1 = it moves past the latest event
     """
     links, search_state, windows = workspace.links, workspace.search_state, query.windows
     matches, search_number = 0, 0
@@ -57,7 +62,8 @@ def search(
         if fresh == end:
             continue
         # Per key: link its events, and begin with empty windows before its first event.
-        count, previous = link_events(events, query.automaton, links, begin, fresh, end), begin - 1
+        linked_inputs, is_first = query.automaton.linked_inputs, query.automaton.is_first
+        count, previous = link_events(events, linked_inputs, is_first, links, begin, fresh, end), begin - 1
         search_state.oldest_position[:] = begin
         search_state.size[:] = 0
         first_search = search_number + 1
@@ -74,6 +80,10 @@ def search(
                 if windows.is_used_later[item]:
                     oldest_position = min(oldest_position, search_state.oldest_position[item])
                     oldest_time = min(oldest_time, search_state.oldest_time[item])
+            # No candidate binds what a match before has passed over. Dead ends last: the choices
+            # only become fewer.
+            if len(free) > 0:
+                oldest_position = max(oldest_position, free[key])
             candidates, search_number = search_from(
                 events,
                 query,
@@ -93,6 +103,8 @@ def search(
                 latest[matches] = event
                 if aggregation.is_every:
                     finish_match(aggregation, candidates, matches)
+                if len(free) > 0:
+                    free[key] = event + 1 if skip_term < 0 else members[matches, skip_term]
                 matches += 1
     return matches
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing
+from runtime.compiling.compiled import borrowing
 from runtime.matching.kernel.aggregates import Aggregation, Function, clear, finish_match
 from runtime.matching.kernel.conditions import Events
 from runtime.matching.kernel.evaluator import LoadedProgram

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.conditions import Events, within_holds, without_holds
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, holds
@@ -23,12 +23,23 @@ Integers = NDArray[np.int64]
 
 
 @inlined
-def link_events(events: Events, automaton: AutomatonTables, links: Links, begin: int, fresh: int, end: int) -> int:
-    """Fills the links of a key and its `starts`; returns how many starts there are."""
+def link_events(
+    events: Events,
+    linked_inputs: Integers,
+    is_first: NDArray[np.bool_],
+    links: Links,
+    begin: int,
+    fresh: int,
+    end: int,
+) -> int:
+    """Fills the links of a key and its `starts`; returns how many starts there are.
+
+    linked_inputs, is_first: as in `runtime.matching.kernel.tables.AutomatonTables`
+    """
     # One pass per input, oldest event first: `newest` is the last event of the input before the
     # position.
-    for row in range(len(automaton.linked_inputs)):
-        item, newest = automaton.linked_inputs[row], -1
+    for row in range(len(linked_inputs)):
+        item, newest = linked_inputs[row], -1
         for position in range(begin, end):
             links.previous_of_input[row, position - begin] = newest
             newest = position if events.input[position] == item else newest
@@ -37,7 +48,7 @@ def link_events(events: Events, automaton: AutomatonTables, links: Links, begin:
     # branch.
     for position in range(fresh, end):
         links.starts[count] = position
-        count += automaton.is_first[events.input[position]]
+        count += is_first[events.input[position]]
     return count
 
 

@@ -39,7 +39,7 @@ STATE = _record(
 """A state.
 
 first_transition, stop_transition: its part of the transitions
-input: the only input that it takes, -1 = several
+input: the only input that it takes, if that is linked; -1 = any
 link_row: that input's row in the links, -1 = none
 events_needed: how many events are taken at least from here to the end
 dead_end_row: the number of its dead ends, -1 = none are recorded
@@ -153,7 +153,11 @@ def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgr
             STATE,
             first_transition=ends[:-1],
             stop_transition=ends[1:],
-            input=only,
+            # Without a link the search meets events of all inputs. The first state takes one only.
+            input=[
+                item if item in linked_inputs or (number == 0 and query.every is None) else -1
+                for number, item in enumerate(only)
+            ],
             link_row=[linked_inputs.index(item) if item in linked_inputs else -1 for item in only],
             events_needed=_events_needed(query.automaton),
             dead_end_row=dead_end_rows,
@@ -167,7 +171,7 @@ def automaton_tables(query: QueryPlan, conditions: Records, program: KernelProgr
             TRANSITION,
             input=[item.input for item in transitions],
             target=[item.target for item in transitions],
-            tied_until=list(_tied_until(query.automaton)),
+            tied_until=list(tied_until(query.automaton)),
             term=[item.binds[0] for item in transitions],
             first_bind=bind_ends[:-1] + 1,
             stop_bind=bind_ends[1:],
@@ -201,7 +205,7 @@ def condition_tables(
     """The conditions; `programs` and `count_rows`: by condition, as in the records."""
     everything = tuple(range(len(query.terms)))
     ranges = [
-        everything if isinstance(item, Where) or item.between is None else item.between.terms
+        item.between.terms if isinstance(item, Within | Without) and item.between is not None else everything
         for item in query.conditions
     ]
     ends = ends_of([len(terms) for terms in ranges])
@@ -248,7 +252,7 @@ def is_whole(condition: Condition) -> bool:
 
 def is_ambiguous(query: QueryPlan) -> bool:
     """Whether transitions tie: in one state an event may serve different names, equally many."""
-    return any(end > number + 1 for number, end in enumerate(_tied_until(query.automaton)))
+    return any(end > number + 1 for number, end in enumerate(tied_until(query.automaton)))
 
 
 def _kind(condition: Condition) -> ConditionKind:
@@ -259,9 +263,10 @@ def _kind(condition: Condition) -> ConditionKind:
             return ConditionKind.WITHIN
         case Without():
             return ConditionKind.WITHOUT
+    raise AssertionError("queries with other conditions run on the reference matcher")
 
 
-def _tied_until(automaton: Automaton) -> Iterator[int]:
+def tied_until(automaton: Automaton) -> Iterator[int]:
     """By transition, where those of its state end that tie with it; these are neighbours."""
     first = 0
     for state in automaton.states:

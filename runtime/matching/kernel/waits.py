@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.compiled import borrowing, inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.conditions import (
     Events,
@@ -75,13 +75,10 @@ def outlive(
                 is_unset = is_unset or bindings[late.mentions[at]] < 0
             if result[wait] and not is_unset:
                 condition = late.conditions[index]
-                # A `within` depends on nothing that is still to come: it is decided once, when the
-                # wait begins.
+                # A `within` depends on nothing that is still to come, but a wait that repeats has
+                # another end each time.
                 if conditions[condition].kind == ConditionKind.WITHIN:
-                    due = waits.due[wait]
-                    ends = waits.is_new[wait] and _is_too_long(
-                        events, conditions, ranges, condition, query.leading, bindings, due
-                    )
+                    ends = _is_too_long(events, conditions, ranges, condition, query.leading, bindings, waits.due[wait])
                 else:
                     ends = _has_without_event(
                         events,

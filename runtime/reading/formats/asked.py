@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
+
 MAX_RECORD = 16 << 20
 """How long a record may be, in bytes, where users do not say it."""
 
@@ -26,11 +28,17 @@ class Asked:
     few_values: text columns with few different cells; they may come as dictionaries
     wanted: the names of the columns that are needed, in lower case; None = all
     max_record: length of the longest record that is read, in bytes; longer ones are unreadable
+    csv: how CSV files are written
+    rows: most rows of a part, if the reader can choose; None = as it likes
+    has_named_times: whether users name a column of times
     """
 
     few_values: Collection[str] = ()
     wanted: Collection[str] | None = None
     max_record: int = MAX_RECORD
+    csv: CsvForm = USUAL_CSV
+    rows: int | None = None
+    has_named_times: bool = False
 
     @property
     def too_long(self) -> str:

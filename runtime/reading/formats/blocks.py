@@ -36,9 +36,13 @@ class Blocks:
     def take(self, size: int) -> bytes:
         """The first bytes of what is waiting, which then begins behind them."""
         taken = self.waiting[:size]
-        self.line += taken.count(b"\n")
-        self.waiting = self.waiting[size:]
+        self.skip(size, taken.count(b"\n"))
         return taken
+
+    def skip(self, size: int, lines: int) -> None:
+        """Continue behind the first bytes, which have so many line ends."""
+        self.line += lines
+        self.waiting = self.waiting[size:]
 
     def skip_line(self) -> None:
         """Continue behind the next line end."""

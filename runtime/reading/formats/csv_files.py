@@ -5,6 +5,7 @@ A file is read in blocks, so that memory does not grow with it.
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,9 @@ import pyarrow.csv
 from querylang.errors import InputError
 from runtime.reading.formats.asked import MOST_NAMES, Asked, shortened
 from runtime.reading.formats.blocks import Blocks
+from runtime.reading.formats.csv_form import shown_delimiter
 from runtime.reading.formats.csv_records import (
+    COMMA,
     Records,
     fits,
     has_lone_returns,
@@ -35,8 +38,10 @@ def read_csv(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
     """The file in parts; a file without rows is one empty table."""
     with path.open("rb") as file:
         blocks = Blocks(file)
+        if blocks.waiting.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise InputError(f"{path}: is UTF-16 text; say so: `--csv encoding=utf-16`")
         blocks.accept_returns()
-        header = _header(path, blocks, asked.max_record)
+        header = _header(path, blocks, asked.max_record, asked.csv.delimiter or COMMA)
         parts = _Parts(name, header, blocks, asked)
         is_empty = True
         while blocks.waiting or not blocks.is_end:
@@ -48,7 +53,7 @@ def read_csv(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
             yield parts.without_rows([])
 
 
-def _header(path: Path, blocks: Blocks, longest: int) -> list[str]:
+def _header(path: Path, blocks: Blocks, longest: int, delimiter: str) -> list[str]:
     """The names of the columns, which the first record is."""
     records = whole_records(blocks.waiting, is_end=blocks.is_end)
     while not len(records) and not blocks.is_end and len(blocks.waiting) <= longest:
@@ -58,8 +63,12 @@ def _header(path: Path, blocks: Blocks, longest: int) -> list[str]:
         raise InputError(f"{path}: is empty; a CSV table begins with a row of column names")
     if not len(records):
         raise InputError(f"{path}: its first line is not a row of column names: it does not end")
+    if b"\0" in records.raw(0):
+        raise InputError(
+            f"{path}: is not text in UTF-8: its first line has zero bytes; UTF-16: `--csv encoding=utf-16`"
+        )
     try:
-        (header,) = csv.reader([records.raw(0).decode("utf-8", "replace")], strict=True)
+        (header,) = csv.reader([records.raw(0).decode("utf-8", "replace")], delimiter=delimiter, strict=True)
     except (csv.Error, ValueError) as error:
         raise InputError(f"{path}: its first line is not a row of column names: {one_line(error)}") from error
     seen: set[str] = set()
@@ -67,13 +76,26 @@ def _header(path: Path, blocks: Blocks, longest: int) -> list[str]:
         if column and column in seen:
             raise InputError(f"{path}: duplicate column {shortened(column)!r} in the header")
         seen.add(column)
+    if len(header) == 1:
+        _refuse_other_delimiter(path, header[0])
     blocks.take(int(records.ends[0]))
     return header
+
+
+def _refuse_other_delimiter(path: Path, column: str) -> None:
+    """Raise InputError for a header whose only name has other delimiters in it."""
+    for delimiter in ";\t|,":
+        if delimiter in column:
+            raise InputError(
+                f"{path}: its only column is {shortened(column)!r};"
+                f' is the delimiter another one? `--csv "delimiter={shown_delimiter(delimiter)}"`'
+            )
 
 
 class _Parts:
     """The tables of a file, below its header.
 
+    delimiter: the character between cells
     chosen: the columns that are kept; of very many, only those that are needed
     number: of the next record, from 1
     """
@@ -83,6 +105,7 @@ class _Parts:
         self.header = header
         self.blocks = blocks
         self.asked = asked
+        self.delimiter = asked.csv.delimiter or COMMA
         self.number = 1
         self.chosen = self.header
         if len(self.header) > MOST_NAMES and asked.wanted is not None:
@@ -95,10 +118,10 @@ class _Parts:
         records = whole_records(blocks.waiting, is_end=blocks.is_end)
         part = self._at_once(records)
         if part is None:
-            records = separate_records(blocks.waiting, len(self.header), is_end=blocks.is_end)
+            records = separate_records(blocks.waiting, len(self.header), self.delimiter, is_end=blocks.is_end)
             part = self._one_by_one(records)
         if records.end:
-            blocks.take(records.end)
+            blocks.skip(records.end, records.lines)
         elif len(blocks.waiting) > longest:
             part = self._without_first()
         else:
@@ -108,22 +131,23 @@ class _Parts:
     def without_rows(self, unreadable: Sequence[Unreadable]) -> RawTable:
         """A table of records that are not rows."""
         none = np.empty(0, np.int64)
-        return RawTable(self.name, _parse(b"", self.header, self.chosen), none, _nothing, unreadable, has_types=False)
+        return RawTable(self.name, self._parse(b""), none, _nothing, unreadable, has_types=False)
 
     def _at_once(self, records: Records) -> RawTable | None:
         """All records as rows; None = some are not, or there are none."""
         if not len(records) or records.lengths.max() > self.asked.max_record:
             return None
-        data = records.data[: records.end]
-        if has_stray_quotes(records) or has_lone_returns(data):
+        if has_stray_quotes(records, self.delimiter) or has_lone_returns(records):
             return None
         try:
-            columns = _parse(data, self.header, self.chosen)
+            columns = self._parse(records.data, records.end, has_line_ends=records.may_have_inner_line_ends)
         except pa.ArrowInvalid:
             return None
         if len(columns) != len(records):
             return None
-        return RawTable(self.name, columns, self._numbers(records), self._describe(records), has_types=False)
+        numbers, describe = self._numbers(records), self._describe(records)
+        is_ascii = records.data.isascii()
+        return RawTable(self.name, columns, numbers, describe, has_types=False, is_ascii=is_ascii)
 
     def _one_by_one(self, records: Records) -> RawTable | None:
         """The records that are rows, with what is wrong with each of the others."""
@@ -131,17 +155,21 @@ class _Parts:
             return None
         cells, longest = len(self.header), self.asked.max_record
         is_long = records.lengths > longest
-        good = fits(records.data, records.starts, records.ends, cells) & ~is_long
-        columns = _parse(_joined(records, good), self.header, self.chosen)
+        good = fits(records.data, records.starts, records.ends, cells, self.delimiter) & ~is_long
+        columns = self._parse(_joined(records, good))
         if len(columns) != good.sum():
             raise pa.ArrowInvalid("its lines are not rows of cells")
         describe, numbers = self._describe(records), self._numbers(records)
         unreadable = []
         for index in np.flatnonzero(~good).tolist():
-            reason = self.asked.too_long if is_long[index] else what_is_wrong(records.raw(index), cells)
+            reason = self.asked.too_long if is_long[index] else what_is_wrong(records.raw(index), cells, self.delimiter)
             place, raw = describe(int(numbers[index]))
             unreadable.append(Unreadable(int(numbers[index]), place, reason, raw))
         return RawTable(self.name, columns, numbers[good], describe, unreadable, has_types=False)
+
+    def _parse(self, data: bytes, end: int | None = None, *, has_line_ends: bool = True) -> pa.Table:
+        whole = len(data) if end is None else end
+        return _parse(data, whole, self.header, self.chosen, self.delimiter, has_line_ends=has_line_ends)
 
     def _numbers(self, records: Records) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         first = self.number
@@ -158,7 +186,7 @@ class _Parts:
         line, start = blocks.line, blocks.place
         head = blocks.waiting.partition(b"\n")[0]
         reason = self.asked.too_long
-        if not _may_go_on(head) or not _skip_record(blocks):
+        if not _may_go_on(head, self.delimiter.encode()) or not _skip_record(blocks):
             reason = _STRAY
             blocks.go_back(start, line)
             blocks.skip_line()
@@ -168,10 +196,10 @@ class _Parts:
         return self.without_rows([found])
 
 
-def _may_go_on(line: bytes) -> bool:
+def _may_go_on(line: bytes, delimiter: bytes) -> bool:
     """Whether the last quote of a line is where a cell may begin, or the line is not at its end."""
     quote = line.rfind(b'"')
-    return quote <= 0 or line[quote - 1 : quote] in (b",", b'"')
+    return quote <= 0 or line[quote - 1 : quote] in (delimiter, b'"')
 
 
 def _skip_record(blocks: Blocks) -> bool:
@@ -202,16 +230,24 @@ def _joined(records: Records, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]
     return b"".join([records.data[start:end] for start, end in pairs])
 
 
-def _parse(data: bytes, header: Sequence[str], chosen: Sequence[str]) -> pa.Table:
-    """All cells as text. An empty cell is null, `""` is the empty string. Raises ArrowInvalid."""
-    if not data.strip():
+def _parse(
+    data: bytes, end: int, header: Sequence[str], chosen: Sequence[str], delimiter: str, *, has_line_ends: bool
+) -> pa.Table:
+    """All cells up to `end` as text. An empty cell is null, `""` is the empty string.
+
+    has_line_ends: some may be inside of quotes
+
+    Raises ArrowInvalid.
+    """
+    if not end or (data[:1].isspace() and not data[:end].strip()):
         return pa.table([pa.array([], pa.string()) for _ in chosen], names=chosen)
-    if not data.endswith(b"\n"):
-        data += b"\n"  # otherwise Arrow takes an empty last cell behind a quoted one as quoted, too
+    if not data.endswith(b"\n", 0, end):
+        # otherwise Arrow takes an empty last cell behind a quoted one as quoted, too
+        data, end = data[:end] + b"\n", end + 1
     table = pa.csv.read_csv(
-        pa.BufferReader(data),
-        read_options=pa.csv.ReadOptions(column_names=header, block_size=max(1 << 24, len(data) + 1)),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=b'"' in data),
+        pa.BufferReader(pa.py_buffer(data).slice(0, end)),
+        read_options=pa.csv.ReadOptions(column_names=header, block_size=max(1 << 24, end + 1)),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=has_line_ends),
         convert_options=pa.csv.ConvertOptions(
             column_types=dict.fromkeys(header, pa.binary()),
             include_columns=[] if chosen is header else chosen,

@@ -17,7 +17,11 @@ from runtime.reading.formats.asked import shortened
 
 Integers = NDArray[np.int64]
 
-_QUOTE, _COMMA, _LINE_FEED, _RETURN = (ord(character) for character in '",\n\r')
+_QUOTE, _LINE_FEED, _RETURN = (ord(character) for character in '"\n\r')
+
+_NONE = np.empty(0, np.int64)
+
+COMMA = ","
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Records:
     data: the part
     starts, ends: by record: its bytes, line end included
     line_ends: positions of all line feeds in the part
+    quotes: positions of all quotes in the part
     end: how much of `data` the records and blank lines are
     """
 
@@ -34,6 +39,7 @@ class Records:
     starts: Integers
     ends: Integers
     line_ends: Integers
+    quotes: Integers
     end: int
 
     def __len__(self) -> int:
@@ -52,6 +58,16 @@ class Records:
         return int(np.searchsorted(self.line_ends, self.starts[index]))
 
     @property
+    def may_have_inner_line_ends(self) -> bool:
+        """Whether a quoted cell may have a line end in it, or lines are blank."""
+        return len(self.quotes) > 0 and self.lines != len(self)
+
+    @property
+    def lines(self) -> int:
+        """How many lines they and the blank ones are."""
+        return int(np.searchsorted(self.line_ends, self.end))
+
+    @property
     def lengths(self) -> Integers:
         """By record: its bytes, line end included."""
         return self.ends - self.starts
@@ -64,24 +80,28 @@ def whole_records(data: bytes, *, is_end: bool) -> Records:
     """
     content = np.frombuffer(data, np.uint8)
     line_ends = np.flatnonzero(content == _LINE_FEED)
-    ends = line_ends + 1
+    ends, quotes = line_ends + 1, _NONE
     if b'"' in data:
         quotes = np.flatnonzero(content == _QUOTE)
         ends = ends[np.searchsorted(quotes, line_ends) % 2 == 0]
     if is_end and len(data) and (not len(ends) or ends[-1] != len(data)):
         ends = np.append(ends, len(data))
-    return _without_blank_lines(data, ends, line_ends)
+    return _without_blank_lines(data, ends, line_ends, quotes)
 
 
-def _without_blank_lines(data: bytes, ends: Integers, line_ends: Integers) -> Records:
+def _without_blank_lines(data: bytes, ends: Integers, line_ends: Integers, quotes: Integers) -> Records:
     content = np.frombuffer(data, np.uint8)
     starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
     lengths, first = ends - starts, content[starts]
     blank = (lengths == 1) & (first == _LINE_FEED) | (lengths == 2) & (first == _RETURN)
-    return Records(data, starts[~blank], ends[~blank], line_ends, int(ends[-1]) if len(ends) else 0)
+    if blank.any():
+        starts, ends_of_rows = starts[~blank], ends[~blank]
+    else:
+        ends_of_rows = ends
+    return Records(data, starts, ends_of_rows, line_ends, quotes, int(ends[-1]) if len(ends) else 0)
 
 
-def separate_records(data: bytes, cells: int, *, is_end: bool) -> Records:
+def separate_records(data: bytes, cells: int, delimiter: str = COMMA, *, is_end: bool) -> Records:
     """The records that end in `data`, so that a stray quote spoils its own line only.
 
     cells: how many cells a row has
@@ -95,7 +115,7 @@ def separate_records(data: bytes, cells: int, *, is_end: bool) -> Records:
     quotes = np.flatnonzero(content == _QUOTE)
     counts = np.diff(np.searchsorted(quotes, np.concatenate([starts, ends[-1:]])))
     odd = np.flatnonzero(counts % 2)
-    are_rows = _are_rows(data, starts[odd], ends[odd], cells)
+    are_rows = _are_rows(data, starts[odd], ends[odd], cells, delimiter)
     lines = odd.tolist()
     is_inside = np.zeros(len(ends), np.bool_)  # the record continues behind this line
     at, used = 0, len(ends)
@@ -106,42 +126,42 @@ def separate_records(data: bytes, cells: int, *, is_end: bool) -> Records:
         if are_rows[at]:
             is_inside[lines[at] : lines[at + 1]] = True
         at += 2 if are_rows[at] else 1
-    return _without_blank_lines(data, ends[:used][~is_inside[:used]], line_ends)
+    return _without_blank_lines(data, ends[:used][~is_inside[:used]], line_ends, quotes)
 
 
-def _are_rows(data: bytes, starts: Integers, ends: Integers, cells: int) -> list[bool]:
+def _are_rows(data: bytes, starts: Integers, ends: Integers, cells: int, delimiter: str) -> list[bool]:
     """By line with an odd number of quotes: whether it makes a row together with the next one."""
     found = np.zeros(len(starts), np.bool_)
     for first in (0, 1):  # pairs that do not overlap
         begin, end = starts[first:-1:2], ends[first + 1 :: 2]
-        found[first:-1:2] = fits(data, begin, end, cells)
+        found[first:-1:2] = fits(data, begin, end, cells, delimiter)
     are_rows: list[bool] = found.tolist()
     return are_rows
 
 
-def has_lone_returns(data: bytes) -> bool:
+def has_lone_returns(records: Records) -> bool:
     """Whether a carriage return may be where no line ends; Arrow takes it for the end of a line."""
-    return b"\r" in data and data.count(b"\r") != data.count(b"\r\n")
+    data, end = records.data, records.end
+    return data.find(b"\r", 0, end) >= 0 and data.count(b"\r", 0, end) != data.count(b"\r\n", 0, end)
 
 
-def has_stray_quotes(records: Records) -> bool:
+def has_stray_quotes(records: Records, delimiter: str = COMMA) -> bool:
     """Whether a quote is where none may be, although each record has an even number of them."""
-    data = records.data
-    if b'"' not in data:
+    quotes = records.quotes[: np.searchsorted(records.quotes, records.end)]
+    if not len(quotes):
         return False
-    content = np.frombuffer(data, np.uint8)[: records.end]
-    quotes = np.flatnonzero(content == _QUOTE)
+    content = np.frombuffer(records.data, np.uint8)[: records.end]
     if len(quotes) % 2:
         return True
     opening, closing = quotes[::2], quotes[1::2]
     before = content[np.maximum(opening - 1, 0)]
     after = content[np.minimum(closing + 1, len(content) - 1)]
-    may_open = (opening == 0) | np.isin(before, (_COMMA, _QUOTE, _LINE_FEED))
-    may_close = (closing + 1 == len(content)) | np.isin(after, (_COMMA, _LINE_FEED, _RETURN, _QUOTE))
+    may_open = (opening == 0) | np.isin(before, (ord(delimiter), _QUOTE, _LINE_FEED))
+    may_close = (closing + 1 == len(content)) | np.isin(after, (ord(delimiter), _LINE_FEED, _RETURN, _QUOTE))
     return not (may_open.all() and may_close.all())
 
 
-def fits(data: bytes, starts: Integers, ends: Integers, cells: int) -> NDArray[np.bool_]:
+def fits(data: bytes, starts: Integers, ends: Integers, cells: int, delimiter: str = COMMA) -> NDArray[np.bool_]:
     """By record: whether it is a row of so many cells, with quotes only where they may be."""
     if not len(starts):
         return np.zeros(0, np.bool_)
@@ -155,12 +175,12 @@ def fits(data: bytes, starts: Integers, ends: Integers, cells: int) -> NDArray[n
     is_within = (record >= 0) & (quotes < ends[record])
     opens = (np.arange(len(quotes)) - first_quote[record]) % 2 == 0
     before, after = content[np.maximum(quotes - 1, 0)], content[np.minimum(quotes + 1, len(content) - 1)]
-    may_open = (quotes == starts[record]) | (before == _COMMA) | (before == _QUOTE)
-    may_close = (quotes + 1 == ends[record]) | np.isin(after, (_COMMA, _LINE_FEED, _RETURN, _QUOTE))
+    may_open = (quotes == starts[record]) | (before == ord(delimiter)) | (before == _QUOTE)
+    may_close = (quotes + 1 == ends[record]) | np.isin(after, (ord(delimiter), _LINE_FEED, _RETURN, _QUOTE))
     good[record[is_within & np.where(opens, ~may_open, ~may_close)]] = False
 
-    commas = _outside(np.flatnonzero(content == _COMMA), quotes, starts, ends)
-    good &= np.bincount(commas, minlength=len(starts)) == cells - 1
+    between = _outside(np.flatnonzero(content == ord(delimiter)), quotes, starts, ends)
+    good &= np.bincount(between, minlength=len(starts)) == cells - 1
 
     returns = np.flatnonzero(content == _RETURN)
     is_before = content[np.minimum(returns + 1, len(content) - 1)] == _LINE_FEED
@@ -179,15 +199,15 @@ def _outside(places: Integers, quotes: Integers, starts: Integers, ends: Integer
     return found
 
 
-def what_is_wrong(record: bytes, cells: int) -> str:
+def what_is_wrong(record: bytes, cells: int, delimiter: str = COMMA) -> str:
     """Why a record is not a row."""
     if b'"' not in record:
-        found_cells = record.count(b",") + 1
+        found_cells = record.count(delimiter.encode()) + 1
         if found_cells == cells:
             return "a line end inside of a cell without quotes"
         return f"{found_cells} cells where the header has {cells}"
     try:
-        (found,) = csv.reader([record.decode("utf-8", "replace")], strict=True)
+        (found,) = csv.reader([record.decode("utf-8", "replace")], delimiter=delimiter, strict=True)
     except (csv.Error, ValueError):
         return "a quote is not closed, or occurs inside a cell"
     return "a quote occurs inside a cell" if len(found) == cells else f"{len(found)} cells where the header has {cells}"

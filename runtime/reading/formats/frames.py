@@ -1,9 +1,11 @@
-"""Tables in memory: Arrow, Polars and pandas."""
+"""Tables in memory: Arrow, Polars, pandas, and whatever else gives Arrow data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,43 @@ import pyarrow as pa
 
 from querylang.errors import InputError
 from runtime.interpreter.json_text import NOT_TEXT, is_unicode
+from runtime.reading.formats.asked import EVERYTHING, Asked
 from runtime.reading.formats.mappings import column_of, nested_rows, texts_of
 from runtime.reading.formats.raw_table import RawTable, as_text_of_bytes, of_columns, one_line, refuse_repeated
 
+_ARRIVAL, _SOURCE_TIME = "at", "ts"
 
-def read_frame(table: Any, name: str) -> RawTable:
+
+def held(table: Any) -> Any:
+    """What can be read only once, or only as a stream, as a table or a list of rows in memory.
+
+    Iterators of rows or record batches, readers, datasets, relations of DuckDB, lazy frames.
+    Raises InputError if reading fails.
+    """
+    if isinstance(table, pa.Table | pa.RecordBatch | str | Path | Sequence) or _is_pandas(table):
+        return table
+    try:
+        if hasattr(table, "__arrow_c_stream__"):
+            return pa.table(table)
+        if hasattr(table, "to_table") and hasattr(table, "schema"):  # a dataset
+            return table.to_table()
+        if hasattr(table, "collect") and hasattr(table, "lazy"):  # a lazy frame
+            return table.collect()
+    except Exception as error:  # of the library that has the data
+        raise InputError(f"a {type(table).__name__} cannot be read as a table: {one_line(error)}") from error
+    return _of_iterator(list(table)) if isinstance(table, Iterator) else table
+
+
+def _of_iterator(items: list[Any]) -> Any:
+    is_of_batches = bool(items) and isinstance(items[0], pa.RecordBatch)
+    return pa.Table.from_batches(items) if is_of_batches else items
+
+
+def read_frame(table: Any, name: str, asked: Asked = EVERYTHING) -> RawTable:
     """A table in memory; raises InputError for any other object."""
-    columns = _as_arrow(table, name)
+    if _is_pandas(table):
+        table = _with_index(table, asked)
+    columns = _as_arrow(held(table), name)
     refuse_repeated(columns.column_names, name)
     raw = of_columns(name, columns, _declared(table, columns))
     return replace(raw, nested=_nested(table, columns)) if _is_pandas(table) else raw
@@ -39,7 +71,26 @@ def _as_arrow(table: Any, name: str) -> pa.Table:
         return pa.table(table.to_arrow())
     if _is_pandas(table):
         return _of_pandas(table, name)
-    raise InputError(f"a {type(table).__name__} is not a table; give a path or a pandas, Polars or Arrow table")
+    raise InputError(
+        f"{type(table).__name__} is not a table; give a path, a list of rows (mappings of names to values), or a pandas,"
+        " Polars or Arrow table"
+    )
+
+
+def _with_index(frame: Any, asked: Asked) -> Any:
+    """A pandas frame with the named levels of its index as columns; one of times is `at`.
+
+    Unless there are other columns of times, or users name one.
+    """
+    labels, added = set(map(str, frame.columns)), {}
+    for level, label in enumerate(frame.index.names):
+        values = frame.index.get_level_values(level)
+        if label is not None and str(label) not in labels:
+            added[str(label)] = values
+        is_of_times = values.dtype.kind == "M" and not asked.has_named_times
+        if is_of_times and not {_ARRIVAL, _SOURCE_TIME} & (labels | added.keys()):
+            added[_ARRIVAL] = values
+    return frame.assign(**added) if added else frame
 
 
 def _declared(table: Any, columns: pa.Table) -> frozenset[str]:
@@ -49,7 +100,7 @@ def _declared(table: Any, columns: pa.Table) -> frozenset[str]:
 
 
 def _is_pandas(table: Any) -> bool:
-    return hasattr(table, "iloc")
+    return hasattr(table, "iloc") and hasattr(table, "columns")  # a Series has no columns
 
 
 def _of_pandas(frame: Any, name: str) -> pa.Table:

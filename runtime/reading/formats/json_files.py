@@ -131,25 +131,16 @@ class _Lines:
         first_line, first = self.blocks.line, self.number
         data = self.blocks.take(size)
         places = cache(lambda: _line_places(data, first_line))
-        if len(data) <= self.asked.max_record and _is_text(data) and not _has_deep_line(data):
+        if len(data) <= self.asked.max_record and is_text(data) and not has_deep_line(data):
             columns = parse_lines(data)
             if columns is not None:
                 self.number += len(columns)
                 return RawTable(
                     self.name, columns, np.arange(first, self.number), lambda number: places()[number - first]
                 )
-        rows = [self._row(line) for line in data.split(b"\n") if line.strip()]
+        rows = [row_of(line, self.asked) for line in data.split(b"\n") if line.strip()]
         self.number += len(rows)
         return of_rows(rows, self.name, lambda number: places()[number - first], self.asked, first)
-
-    def _row(self, line: bytes) -> Any:
-        """One line by itself, so that a broken one makes only itself unreadable."""
-        if len(line) > self.asked.max_record:
-            return NotARow(self.asked.too_long)
-        try:
-            return parse_json(line)
-        except JsonError as error:
-            return NotARow(f"not JSON: {error}")
 
     def _long_line(self) -> RawTable:
         """Skip a line that is longer than the limit."""
@@ -160,7 +151,17 @@ class _Lines:
         return of_rows([NotARow(self.asked.too_long)], self.name, lambda _: place, self.asked, number)
 
 
-def _is_text(data: bytes) -> bool:
+def row_of(line: bytes, asked: Asked) -> Any:
+    """One object by itself, so that a broken one makes only itself unreadable."""
+    if len(line) > asked.max_record:
+        return NotARow(asked.too_long)
+    try:
+        return parse_json(line)
+    except JsonError as error:
+        return NotARow(f"not JSON: {error}")
+
+
+def is_text(data: bytes) -> bool:
     """Whether bytes are UTF-8, which Arrow's reader does not look at."""
     try:
         return data.isascii() or data.decode() is not None
@@ -168,7 +169,7 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-def _has_deep_line(data: bytes) -> bool:
+def has_deep_line(data: bytes) -> bool:
     """Whether a line might be nested too deeply; usual ones only begin with a bracket."""
     inner = data.count(b"[") + data.count(b"{") - data.count(b"\n{")
     if inner <= DEEPEST:

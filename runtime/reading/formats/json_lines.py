@@ -94,7 +94,8 @@ def _with_new_names(chunk: memoryview) -> pa.Table | None:
     text = pa.schema([(key, pa.string()) for key, value in first.items() if isinstance(value, str)])
     found = _read(chunk, text, "infer")
     plain = pa.schema([field.with_type(_without_times(field.type)) for field in found.schema])
-    return found if plain == found.schema else _read(chunk, plain, "error")
+    read = found if plain == found.schema else _read(chunk, plain, "error")
+    return read.select(list(dict.fromkeys([*first, *read.column_names])))  # Arrow puts the text first
 
 
 def _read(chunk: memoryview, schema: pa.Schema, others: Literal["infer", "error"]) -> pa.Table:

@@ -28,7 +28,9 @@ class NotARow:
 
 
 def of_mappings(rows: Sequence[Any], name: str, asked: Asked = EVERYTHING) -> RawTable:
-    """A table of rows without places of their own: `row 3`."""
+    """A table of rows without places of their own: `row 3`. Raises InputError if none is a row."""
+    if rows and not any(isinstance(row, Mapping | NotARow) for row in rows):
+        raise InputError(f"{name}: row 1 is {type(rows[0]).__name__}; a row is a mapping of names to values")
 
     def describe(number: int) -> tuple[str, str]:
         row = rows[number - 1]

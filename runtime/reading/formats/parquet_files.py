@@ -8,22 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 
 from querylang.errors import InputError
+from runtime.arrow_types import one_chunk
+from runtime.columns.counting import counts_of
 from runtime.reading.formats.asked import Asked, size_text
+from runtime.reading.formats.long_rows import is_bytes_or_text, without_long_rows
 from runtime.reading.formats.parquet_footer import ColumnChunk, column_chunks
-from runtime.reading.formats.raw_table import RawTable, Unreadable, of_columns, refuse_repeated
+from runtime.reading.formats.raw_table import RawTable, of_columns, refuse_repeated
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
 
 _PART = 64 << 20
 """How much text a part may have, in bytes, unless a single row has more."""
 
 _ROWS = 1 << 20
-"""Most rows of a part."""
+"""Most rows of a part, if none is asked for."""
 
 _RECORDS, _TIMES = 16, 200
 """A file may unfold to so many of the longest records, or to so many times its size."""
@@ -34,10 +39,12 @@ _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, 7: 16}
 
 def read_parquet(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
     """The file's row groups, large ones in parts; a file without any is one empty table."""
-    schema = pa.parquet.read_schema(path)
+    import pyarrow.parquet  # slow to load, and of no use to other tables
+
+    schema = pyarrow.parquet.read_schema(path)
     refuse_repeated(schema.names, name)
     encoded = [part.name for part in schema if part.name in asked.few_values and pa.types.is_string(part.type)]
-    with pa.parquet.ParquetFile(path, read_dictionary=encoded) as file:
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=encoded) as file:
         size = _Size(path, asked)
         groups = column_chunks(path)
         for chunks in groups:
@@ -45,7 +52,7 @@ def read_parquet(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
         first = 1
         for group, chunks in enumerate(groups):
             for columns in _parts(path, file, group, chunks, encoded, size):
-                yield _without_long_rows(of_columns(name, columns, frozenset(columns.column_names), first), asked)
+                yield without_long_rows(of_columns(name, columns, frozenset(columns.column_names), first), asked)
                 first += len(columns)
         if not file.num_row_groups:
             yield of_columns(name, schema.empty_table(), frozenset(schema.names))
@@ -77,7 +84,7 @@ def _fixed_size(chunks: Sequence[ColumnChunk]) -> int:
 
 def _parts(
     path: Path,
-    file: pa.parquet.ParquetFile,
+    file: pyarrow.parquet.ParquetFile,
     group: int,
     chunks: Sequence[ColumnChunk],
     encoded: list[str],
@@ -86,7 +93,8 @@ def _parts(
     rows = file.metadata.row_group(group).num_rows
     texts = [chunk for chunk in chunks if _may_repeat_text(chunk, encoded)]
     longest = max((_longest_text(path, group, chunk, rows) for chunk in texts), default=0)
-    at_once = min(_ROWS, max(1, _PART // longest) if longest else _ROWS)
+    most = size.asked.rows or _ROWS
+    at_once = min(most, max(1, _PART // longest) if longest else most)
     if rows <= at_once:
         columns = file.read_row_group(group)
         size.add(_text_size(columns))
@@ -110,7 +118,9 @@ def _longest_text(path: Path, group: int, chunk: ColumnChunk, rows: int) -> int:
         return max(chunk.size, 1) * values  # each text may repeat the one before
     if chunk.values * chunk.size <= _PART:
         return 0  # all of it is small
-    with pa.parquet.ParquetFile(path, read_dictionary=[chunk.path]) as own:
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=[chunk.path]) as own:
         batch = next(own.iter_batches(1, row_groups=[group], columns=[chunk.path]), None)
     if batch is None:
         return 0
@@ -127,49 +137,25 @@ def _longest_in(column: pa.Array) -> int:
         return max(_longest_in(column.keys), _longest_in(column.items))
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         return _longest_in(column.values)
-    if len(column) and _is_text(column.type):
+    if len(column) and is_bytes_or_text(column.type):
         return int(pc.max(pc.binary_length(column)).as_py() or 0)
     return 0
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(
-        is_one(kind)
-        for is_one in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    )
 
 
 def _text_size(columns: pa.Table) -> int:
     """Bytes of the columns of text; others are known from the file's own description."""
     sizes = (
-        _decoded_size(column.combine_chunks()) if pa.types.is_dictionary(column.type) else column.nbytes
+        _decoded_size(one_chunk(column)) if pa.types.is_dictionary(column.type) else column.nbytes
         for column in columns.columns
-        if _is_text(column.type) or pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type)
+        if is_bytes_or_text(column.type) or pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type)
     )
     return sum(sizes)
 
 
 def _decoded_size(column: pa.DictionaryArray) -> int:
-    if not _is_text(column.type.value_type) or not len(column.dictionary):
+    if not is_bytes_or_text(column.type.value_type) or not len(column.dictionary):
         return 0
-    lengths = pc.cast(pc.binary_length(column.dictionary), pa.int64())
-    return int(pc.sum(lengths.take(column.indices)).as_py() or 0)
-
-
-def _without_long_rows(raw: RawTable, asked: Asked) -> RawTable:
-    """Rows that are longer than the limit are unreadable."""
-    if raw.columns.nbytes <= asked.max_record:
-        return raw
-    lengths = np.zeros(len(raw), np.int64)
-    for column in raw.columns.columns:
-        if _is_text(column.type):
-            lengths += pc.fill_null(pc.cast(pc.binary_length(column), pa.int64()), 0).to_numpy()
-    is_long = lengths > asked.max_record
-    if not is_long.any():
-        return raw
-    unreadable = [
-        Unreadable(number, f"row {number}", asked.too_long, f"{length:,} bytes")
-        for number, length in zip(raw.numbers[is_long].tolist(), lengths[is_long].tolist(), strict=True)
-    ]
-    columns = raw.columns.filter(pa.array(~is_long))
-    return RawTable(raw.name, columns, raw.numbers[~is_long], raw.describe, unreadable, declared=raw.declared)
+    lengths = pc.fill_null(pc.cast(pc.binary_length(column.dictionary), pa.int64()), 0).to_numpy()
+    codes = column.indices.drop_null() if column.indices.null_count else column.indices
+    counts = counts_of(codes.to_numpy())
+    return int(counts @ lengths[: len(counts)])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
+from runtime.arrow_types import one_chunk
+from runtime.columns.timestamps import is_text
 from runtime.reading.formats.asked import shortened
+from runtime.reading.formats.views import without_views
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,9 @@ class RawTable:
     has_types: False = all cells are text, whatever they mean
     declared: columns whose type comes from a schema, not from their values
     nested: by column of text: numbers of the rows whose cell was a list or an object
+    partition: that all rows are of, whose numbers are their offsets; None = columns may say it
+    is_ascii: all text is known to be ASCII, and so UTF-8
+    has_comma: decimals that are text have a comma in place of a point
     """
 
     name: str
@@ -59,6 +66,9 @@ class RawTable:
     has_types: bool = True
     declared: frozenset[str] = frozenset()
     nested: Mapping[str, Collection[int]] = field(default_factory=dict)
+    partition: int | None = None
+    is_ascii: bool = False
+    has_comma: bool = False
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -71,7 +81,15 @@ class RawTable:
 
     def column(self, name: str) -> pa.Array:
         """A column as one array, dictionaries and runs decoded."""
-        return plain_array(self.columns.column(name).combine_chunks())
+        return plain_array(one_chunk(self.columns.column(name)))
+
+    def with_points(self, column: pa.Array) -> pa.Array:
+        """A column to be read as numbers. With commas a point, as in `1.500,0`, is not a number."""
+        if not self.has_comma or not is_text(column.type):
+            return column
+        for old, new in ((".", "\0"), (",", "."), ("\0", ",")):
+            column = pc.replace_substring(column, old, new)
+        return column
 
     def are_nested(self, name: str) -> NDArray[np.bool_]:
         """By row: whether a cell that is text now was a list or an object."""
@@ -93,7 +111,7 @@ def plain_array(column: pa.Array) -> pa.Array:
         return plain_array(pc.cast(column, kind.value_type))
     if pa.types.is_run_end_encoded(kind):
         return plain_array(pc.run_end_decode(column))
-    return pc.cast(column, pa.string()) if pa.types.is_string_view(kind) else column
+    return column
 
 
 def cell_of(cell: pa.Scalar) -> Any:
@@ -101,7 +119,7 @@ def cell_of(cell: pa.Scalar) -> Any:
     try:
         return cell.as_py()
     except UnicodeDecodeError:
-        return _broken_text(cell)
+        return _broken_text(cell, "backslashreplace")
     except (OverflowError, ValueError):
         pass
     try:
@@ -110,18 +128,28 @@ def cell_of(cell: pa.Scalar) -> Any:
         return f"a {cell.type}"
 
 
-def _broken_text(cell: pa.Scalar) -> str:
-    r"""A cell with text that is not UTF-8: its other bytes as `\xff`."""
+def _broken_text(cell: pa.Scalar, errors: str) -> str:
+    """A cell with text that is not UTF-8; `errors`: how to show its other bytes, as in `decode`."""
     if isinstance(cell, pa.DictionaryScalar):
-        return str(cell_of(cell.value))
+        return _broken_text(cell.value, errors)
     if pa.types.is_nested(cell.type) or pa.types.is_run_end_encoded(cell.type):
         return f"a {cell.type}"
     text: bytes = cell.cast(pa.large_binary()).as_py()
-    return text.decode("utf-8", "backslashreplace")
+    return text.decode("utf-8", errors)
+
+
+_SURROGATE = re.compile(r"(?<!\\)\\udc([89a-f][0-9a-f])")
+"""How `repr` shows a byte that is not text."""
 
 
 def cell_text(cell: pa.Scalar) -> str:
-    """A cell for messages."""
+    r"""A cell for messages; bytes that are not text as `\xff`."""
+    try:
+        cell.as_py()
+    except UnicodeDecodeError:
+        return shortened(_SURROGATE.sub(r"\\x\1", repr(_broken_text(cell, "surrogateescape"))))
+    except (OverflowError, ValueError):
+        pass
     return shortened(repr(cell_of(cell)))
 
 
@@ -136,7 +164,7 @@ def text_column(column: pa.Array) -> pa.Array:
             return pc.cast(column, pa.string())
         except pa.ArrowException:
             pass
-    return as_text([_without_nulls(cell_of(cell)) for cell in column])
+    return as_text([cell_of(cell) for cell in column])
 
 
 def as_text_of_bytes(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -144,14 +172,37 @@ def as_text_of_bytes(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunke
     return pc.cast(column, options=pc.CastOptions(pa.large_string(), allow_invalid_utf8=True))
 
 
-def _without_nulls(cell: Any) -> Any:
-    return {name: value for name, value in cell.items() if value is not None} if isinstance(cell, dict) else cell
-
-
 def of_columns(name: str, columns: pa.Table, declared: frozenset[str] = frozenset(), first: int = 1) -> RawTable:
     """A table all of whose records are rows; `first`: the number of its first row."""
+    columns = without_views(columns)
     numbers = np.arange(first, first + len(columns))
     return RawTable(name, columns, numbers, _describe_rows(columns, first), declared=declared)
+
+
+def numbered_from(raw: RawTable, first: int) -> RawTable:
+    """The same table with its first row numbered `first`; lines of files keep their numbers."""
+    added = first - 1
+    if not added:
+        return raw
+
+    def describe(number: int) -> tuple[str, str]:
+        place, text = raw.describe(number - added)
+        return _moved(place, added), text
+
+    return replace(
+        raw,
+        numbers=raw.numbers + added,
+        describe=describe,
+        unreadable=[
+            replace(item, number=item.number + added, place=_moved(item.place, added)) for item in raw.unreadable
+        ],
+        nested={name: [number + added for number in numbers] for name, numbers in raw.nested.items()},
+    )
+
+
+def _moved(place: str, added: int) -> str:
+    word, _, number = place.partition(" ")
+    return f"{word} {int(number) + added}" if word == "row" and number.isdecimal() else place
 
 
 def refuse_repeated(names: Sequence[str], table: str) -> None:
@@ -183,6 +234,7 @@ def joined(parts: Sequence[RawTable]) -> RawTable:
         parts[0].has_types,
         parts[0].declared,
         _nested(parts, columns),
+        is_ascii=all(part.is_ascii for part in parts),
     )
 
 
@@ -233,13 +285,15 @@ def _describe_rows(columns: pa.Table, first: int) -> Describe:
 
 
 def as_text(values: Sequence[Any]) -> pa.Array:
-    """Values of different types as text."""
+    """Values of different types as text; objects without the parts that are null."""
     return pa.array([_text_of(value) for value in values], pa.string())
 
 
 def _text_of(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, dict):
+        value = {name: part for name, part in value.items() if part is not None}
     return as_json(value) if isinstance(value, bool | list | dict) else str(value)
 
 

@@ -25,7 +25,7 @@ from runtime.engine.snapshot import decode, encode
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import event_text, inner_text
 from runtime.reading.conversion import agrees, convert
-from runtime.reading.schema_inference import infer_schemas
+from runtime.reading.inference.schema import infer_schemas
 from runtime.reading.tables import read_arrivals
 from tests.support.typed_values import PLAN, TYPED, WORLD
 
@@ -205,6 +205,7 @@ def test_schemas_of_data_have_types_with_parts() -> None:
         "xs": "sequence<float>",
         "m": "dictionary<string,sequence<integer>>",
         "l": "location",
+        "b": "A_b",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from itertools import product
 
 import pyarrow as pa
 import pytest
@@ -83,3 +84,36 @@ def test_a_time_is_written_with_microseconds_and_zone() -> None:
     assert format_time(CLOCK) == "1970-01-01T10:00:20.000000Z"
     assert format_time(-1) == "1969-12-31T23:59:59.999999Z"
     assert parse_time(format_time(CLOCK + 1)) == CLOCK + 1
+
+
+def test_a_time_does_not_depend_on_the_forms_of_others() -> None:
+    forms = ["2024-01-02", "2024-01-02T03:04:05Z", "2024-01-02 03:04:05.123456+02:00", "2024-01-02T03:04:05"]
+    forms += ["2024-01-02 03:04", "2024-01-02T03:04:05.1234567Z", "12:00:00", "12.5", "20240102", "", " 2024-01-02 "]
+    forms += ["2024-02-30", "9999-12-31T23:59:59.999999Z", "0000-01-01", "2024-01-02Z", "x"]
+    alone = {form: parse_times(pa.array([form])) for form in forms}
+    for pair in product(forms, forms):
+        both = parse_times(pa.array(pair))
+        assert both.micros.tolist() == [alone[form].micros[0] for form in pair]
+        assert both.bad.tolist() == [alone[form].bad[0] for form in pair]
+
+
+@pytest.mark.parametrize("per_second", [1, 1_000, 1_000_000, 1_000_000_000])
+def test_the_time_of_a_number_does_not_depend_on_the_cells_beside_it(per_second: int) -> None:
+    cells = ["1700000000123456789", "1700000000123456.5", "-3", "+4", "1.5e3", "99999999999999999999", "17", None]
+    alone = [parse_times(pa.array([cell]), per_second).micros[0] for cell in cells]
+    assert parse_times(pa.array(cells), per_second).micros.tolist() == alone
+    if per_second == 1_000_000_000:
+        assert alone[0] == 1_700_000_000_123_457
+
+
+@pytest.mark.parametrize(
+    "odd", ["", " 1.5", "nan", "1e400", "12:00:00", "2020-01-01", "x", "1.5", "2020-01-01T00:00:00+01:00"]
+)
+@pytest.mark.parametrize("usual", ["2020-01-01 00:00:00.5", "2020-01-01T00:00:00Z", "1.25", "7"])
+@pytest.mark.parametrize("per_second", [1, 1000])
+def test_one_odd_cell_in_the_middle_changes_no_other(usual: str, odd: str, per_second: int) -> None:
+    cells = [usual] * 40 + [odd, None] + [usual] * 40
+    together = parse_times(pa.array(cells), per_second)
+    alone = [parse_times(pa.array([cell], pa.string()), per_second) for cell in cells]
+    assert together.micros.tolist() == [int(times.micros[0]) for times in alone]
+    assert together.bad.tolist() == [bool(times.bad[0]) for times in alone]

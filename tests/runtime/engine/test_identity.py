@@ -1,4 +1,4 @@
-"""The identity of a match: query, instance, key, and the coordinates of its members."""
+"""The identity of a match (query, instance, key, the coordinates of its members), and its key."""
 
 from __future__ import annotations
 
@@ -48,3 +48,11 @@ def test_files_with_a_column_of_sources_do_not_share_identities(tmp_path: Path) 
     for number, name in enumerate(names):
         (tmp_path / name).write_text(f"at,k,v,source\n{number}00,1,1,s\n{number}01,1,2,s\n")
     assert len(set(ids(*(tmp_path / name for name in names)))) == 2
+
+
+def test_a_float_that_is_a_key_keeps_the_value_of_each_event() -> None:
+    text = f"event A {{ float k; float v; }}\nquery Q {{ {FIND} }}"
+    given = [{"at": place, "k": key, "v": 1.0} for place, key in enumerate([-0.0, 0.0])]
+    plan = compile_text(text).plan
+    (members,) = replay_records(plan, read_records([given], plan)).matches["Q"].column("members").to_pylist()
+    assert [str(members[name]["fields"]["k"]) for name in ("a1", "a2")] == ["-0.0", "0.0"]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import querylang
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from runtime.replay.replay import in_order
+from runtime.replay.order import in_order
 
 SAMPLES = Path(__file__).parents[2] / "snapshots"
 ROWS = [
@@ -27,9 +29,16 @@ LATER = [
 ]
 
 
-def test_a_state_from_before_there_were_shared_clocks_goes_on() -> None:
-    plan = querylang.compile_text((SAMPLES / "without-clocks.query").read_text()).plan
-    restored = Engine.restore(plan, (SAMPLES / "without-clocks.state").read_bytes())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("without-clocks", id="version 1, from before there were shared clocks"),
+        pytest.param("alike", id="version 2, of queries that share what they store"),
+    ],
+)
+def test_a_state_of_an_earlier_version_goes_on(name: str) -> None:
+    plan = querylang.compile_text((SAMPLES / f"{name}.query").read_text()).plan
+    restored = Engine.restore(plan, (SAMPLES / f"{name}.state").read_bytes())
     whole = Engine(plan)
     whole.process(read_arrivals(ROWS, plan))
     assert restored.retained() == whole.retained() > 0

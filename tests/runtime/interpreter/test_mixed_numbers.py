@@ -12,8 +12,8 @@ ROWS = [{"at": 1, "n": 7, "f": 2.5}, {"at": 2, "n": -8, "f": 7.0}, {"at": 3, "n"
 
 
 def pairs(condition: str, filtered: str = "") -> list[tuple[int, int]]:
-    members = ensue.replay(QUERY.format(filter=filtered, condition=condition, block=""), ROWS).matches["members"]
-    return sorted((match["a"]["fields"]["n"], match["b"]["fields"]["n"]) for match in members)
+    matches = ensue.replay(QUERY.format(filter=filtered, condition=condition, block=""), ROWS).matches
+    return sorted(zip(matches["a.n"], matches["b.n"], strict=True))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def event(time: int, input_: int = 0, **values: Value) -> Released:
 def matches(query: QueryPlan, *released: Released, kept: int = 0) -> list[tuple[int, tuple[int, ...]]]:
     """For each match the latest event's position and those of its members; the first `kept` events are not new."""
     found = ReferenceMatcher(a_plan(query), query).matches(released, range(len(released)), kept)
-    return [(latest, tuple(bound[term] for term in range(len(query.terms)))) for latest, bound in found]
+    return [(latest, tuple(bound[term][0] for term in range(len(query.terms)))) for latest, bound in found.matches]
 
 
 def test_retain_three_with_other_city() -> None:

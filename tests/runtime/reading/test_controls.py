@@ -72,9 +72,9 @@ TIME = " is not a time: ISO 8601, HH:MM:SS, or seconds since 1970, or infinity"
     ("text", "message"),
     [
         ("", "'' is not a control event: not an event: ''"),
-        ("SetLeeway(1, 2)", "unknown control event 'SetLeeway'; expected SetDelayedEventsLeeway(delayLeeway, reorderBuffer) or Heartbeat(event, time)"),
+        ("SetLeeway(1, 2)", "unknown control event 'SetLeeway'; did you mean SetDelayedEventsLeeway(delayLeeway, reorderBuffer)?"),
         ("SetDelayedEventLeeway(1, 2)", "unknown control event 'SetDelayedEventLeeway'; did you mean SetDelayedEventsLeeway(delayLeeway, reorderBuffer)?"),
-        ("SetParameters(1)", "unknown control event 'SetParameters'; expected SetDelayedEventsLeeway(delayLeeway, reorderBuffer) or Heartbeat(event, time)"),
+        ("SetParameters(1)", "SetParameters(query, instance, values) takes 3 arguments"),
         ("SetDelayedEventsLeeway(1)", "SetDelayedEventsLeeway(delayLeeway, reorderBuffer) takes 2 arguments"),
         ("SetDelayedEventsLeeway(one, 2)", "'SetDelayedEventsLeeway(one, 2)' is not a control event: 'one' is not a value; strings are written in double quotes"),
         ("SetDelayedEventsLeeway(-1.0, 2)", "SetDelayedEventsLeeway: -1.0" + LENGTH),

@@ -18,7 +18,7 @@ from querylang import compile_text
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.reading.column_names import ColumnNames
-from runtime.reading.schema_inference import infer_schemas
+from runtime.reading.inference.schema import infer_schemas
 from runtime.reading.tables import iter_arrivals, read_arrivals
 from tests.support.linear import MOST, growth
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 
+from ensue import replay
 from querylang import compile_text
 from querylang.errors import InputError
 from querylang.plan.expression import Type
@@ -24,7 +25,7 @@ from runtime.instants import NO_TIME
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.files import iter_raw
 from runtime.reading.formats.blocks import Blocks
-from runtime.reading.schema_inference import infer_schemas
+from runtime.reading.inference.schema import infer_schemas
 from runtime.reading.tables import iter_arrivals, read_arrivals
 
 A = "event A { integer id; string name; float v; boolean ok; }\n"
@@ -220,7 +221,8 @@ def test_csv_bytes_that_are_not_utf8_make_their_record_malformed(tmp_path: Path)
     (tmp_path / "e.csv").write_bytes(HEADER.encode() + b"1,A,1,1,\xff,1,true\n2,A,1,2,x,1,true\n")
     found, texts = texts_of(tmp_path / "e.csv")
     assert found == [RecordKind.MALFORMED, 0]
-    assert texts == ["line 2: '\\\\xff' in 'name' is not UTF-8 text: 1,A,1,1,\ufffd,1,true", None]
+    told = r"line 2: '\xff' in 'name' is not UTF-8 text; if it is latin-1: `--csv encoding=latin-1`: "
+    assert texts == [told + "1,A,1,1,\ufffd,1,true", None]
 
 
 def test_columns_that_no_query_needs_may_hold_any_bytes(tmp_path: Path) -> None:
@@ -230,7 +232,9 @@ def test_columns_that_no_query_needs_may_hold_any_bytes(tmp_path: Path) -> None:
 
 ROWS = {"at": [1, 2, 3], "event": ["A"] * 3, "ts": [1, 2, 3], "id": [1, 2, 3], "v": [1.0] * 3, "ok": [True] * 3}
 BROKEN = any_bytes(b"x", b"h\xffi", b"y")
-SHOWN = """row 2: 'h\\\\xffi' in 'name' is not UTF-8 text: {"at": 2, "event": "A", "ts": 2, "id": 2, "v": 1.0, "ok": true, """
+SHOWN = (
+    """row 2: 'h\\xffi' in 'name' is not UTF-8 text: {"at": 2, "event": "A", "ts": 2, "id": 2, "v": 1.0, "ok": true, """
+)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +252,31 @@ def test_text_in_memory_that_is_not_utf8_makes_its_row_malformed(names: pa.Array
     found, texts = texts_of(pa.table(ROWS | {"name": names}))
     assert found == [0, RecordKind.MALFORMED, 0]
     assert texts == [None, SHOWN + '"name": "h\\\\xffi"}', None]
+
+
+def test_views_of_text_as_polars_gives_them_are_text() -> None:
+    view = pa.string_view()
+    columns = {
+        "at": pa.array([1, 2]),
+        "name": pa.array(["x", None], view),
+        "kind": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.uint32()), pa.array(["p", "q"], view)),
+        "tags": pa.array([["t"], []], pa.large_list(view)),
+        "user": pa.array([{"id": "u"}, {"id": None}], pa.struct([("id", view)])),
+        "codes": pa.array([["c"], []], pa.list_view(view)),
+    }
+    found = infer_schemas(pa.table(columns), event="A")
+    assert {name: str(type_) for name, type_ in found["A"].items()} == {
+        "name": "string",
+        "kind": "string",
+        "tags": "sequence<string>",
+        "user": "A_user",
+        "codes": "sequence<string>",
+    }
+    text = "query Q { inputs { A() retain 1; } find A as a { print a.toString(); } }"
+    assert replay(text, pa.table(columns)).outputs["text"].tolist() == [
+        'A("x","p",["t"],A_user("u"),["c"])',
+        'A(null,"q",[],A_user(null),[])',
+    ]
 
 
 def test_text_of_parquet_that_is_not_utf8_makes_its_row_malformed(tmp_path: Path) -> None:
@@ -385,7 +414,17 @@ GOOD: dict[str, Any] = {"at": 1, "event": "A", "ts": 1, "id": 1, "name": "x", "v
     ("table", "names", "message"),
     [
         (Path("none.csv"), ColumnNames(), "none.csv: no such file"),
-        (5, ColumnNames(), "a int is not a table; give a path or a pandas, Polars or Arrow table"),
+        (
+            5,
+            ColumnNames(),
+            "int is not a table; give a path, a list of rows (mappings of names to values), or a pandas, Polars or Arrow table",
+        ),
+        (
+            pd.Series([1]),
+            ColumnNames(),
+            "Series is not a table; give a path, a list of rows (mappings of names to values), or a pandas, Polars or Arrow table",
+        ),
+        ([5, 6], ColumnNames(), "table: row 1 is int; a row is a mapping of names to values"),
         ([GOOD], ColumnNames(arrival="att"), "table: has no column 'att'; did you mean 'at'?"),
         (
             [{**GOOD, "names": "x", "name": None} | {"nam": 1}],
@@ -400,7 +439,7 @@ GOOD: dict[str, Any] = {"at": 1, "event": "A", "ts": 1, "id": 1, "name": "x", "v
         (
             [{key: value for key, value in GOOD.items() if key != "ts"}],
             ColumnNames(),
-            "table: has no column 'ts', the source time of 'A'; another column can be named as the source time",
+            "table: has no column 'ts', the source time of 'A'; name it, `--source-time NAME`",
         ),
     ],
 )
@@ -411,8 +450,21 @@ def test_what_cannot_be_a_table_is_one_clear_line(table: Any, names: ColumnNames
 
 
 def test_a_table_without_types_for_several_inputs_is_refused() -> None:
-    with pytest.raises(InputError, match="has no column 'event', and the queries need A, B"):
+    with pytest.raises(InputError, match="has no column 'event', and the queries need A, B, whose fields it does not"):
         read_arrivals([{"at": 1, "ts": 1}], BOTH)
+
+
+def test_a_table_without_types_has_the_only_type_whose_fields_it_has() -> None:
+    plan = compile_text(
+        "event Slow { string k; float target; } event Fast { string k; float v; optional<string> note; }"
+        "query Q { inputs { Slow() key k retain 1; Fast() key k retain 1; }"
+        "find Slow as slow -> Fast as fast } query R { inputs { Fast() retain 1; } find Fast as fast }"
+    ).plan
+    slow, fast = [{"at": 1, "k": "a", "target": 1.0}], [{"at": 2, "k": "a", "v": 1.0}]
+    kinds = [read_arrivals(table, plan).table.column("_kind").to_pylist() for table in (slow, fast)]
+    assert [[plan.events[kind].name for kind in found] for found in kinds] == [["Slow"], ["Fast"]]
+    with pytest.raises(InputError, match=r"has no column 'event', and its columns fit Slow and Fast; add one, or"):
+        read_arrivals([{"at": 1, "k": "a", "target": 1.0, "v": 1.0}], plan)
 
 
 @pytest.mark.parametrize(
@@ -426,7 +478,11 @@ def test_a_table_without_types_for_several_inputs_is_refused() -> None:
         ("e.yaml", "a: [", "is not YAML"),
         ("e.yaml", "&a [*a]", "e.yaml:1: *a contains itself"),
         ("e.yaml", "- {at: 1, a: 2,\n   a: 3}", "e.yaml:2: duplicate key 'a'"),
-        ("e.yaml", "a: 1", "a YAML table is a list of rows"),
+        (
+            "e.yaml",
+            "a: 1",
+            "a YAML table is a list of rows",
+        ),
         ("e.yaml", "[" * 3000, "is nested more than 100 levels deep"),
         ("e.json", "[" * 100_000, "is not JSON"),
         ("e.yaml", "- {at: 2013-13-01}", "e.yaml:1: '2013-13-01' is not a date or time that exists"),
@@ -497,7 +553,7 @@ def test_values_of_mixed_types_are_read_one_by_one() -> None:
 def test_a_schema_that_disagrees_with_the_definition_is_one_clear_line(values: pa.Array, told: str) -> None:
     with pytest.raises(InputError) as raised:
         read_arrivals(pa.Table.from_pylist([GOOD]).drop_columns("id").append_column("id", values), ONE)
-    assert str(raised.value) == f"table: {told}"
+    assert str(raised.value) == f"table: {told}; convert the column, or give the field another type"
 
 
 def test_a_schema_may_keep_whole_numbers_as_floats_and_columns_of_objects_have_none() -> None:
@@ -560,7 +616,7 @@ def test_schemas_of_typed_tables_are_their_types() -> None:
 
 def test_tables_that_disagree_on_a_field_are_refused() -> None:
     with pytest.raises(InputError, match="field 'id' of 'A' is string here and integer before"):
-        infer_schemas([{"event": "A", "id": 1}], [{"event": "A", "id": "x"}])
+        infer_schemas(pa.table({"event": ["A"], "id": [1]}), [{"event": "A", "id": "x"}])
 
 
 def test_a_plan_is_only_asked_what_it_says(tmp_path: Path) -> None:
@@ -578,3 +634,15 @@ def test_event_types_as_a_dictionary_of_any_kind(codes: pa.DataType) -> None:
     arrivals = read_arrivals(table, plan)
     assert arrivals.system("kind").tolist() == [0, RecordKind.TICK, RecordKind.TICK, 0]
     assert arrivals.table.column("_text").null_count == 4
+
+
+def test_rows_whose_event_type_a_mixed_table_has_no_columns_for_are_malformed() -> None:
+    plan = compile_text(
+        "event A { integer n; }\nevent B { integer m; }\nquery Q { inputs { A() retain 1; B() retain 1; } find A as a -> B as b }"
+    ).plan
+    rows = [{"at": 1, "event": "A", "n": 1}, {"at": 2, "event": "B", "n": 2}, {"at": 3, "event": "B(7)"}]
+    with pytest.raises(InputError, match="has no column 'm', a field of 'B'"):
+        read_arrivals(rows, plan)
+    table = read_arrivals(rows, plan, ColumnNames(is_mixed=True)).table
+    assert table.column("_kind").to_pylist() == [0, int(RecordKind.MALFORMED), 1]
+    assert "has no column 'm', a field of 'B'" in table.column("_text")[1].as_py()

@@ -12,8 +12,9 @@ import querylang
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime import threads
-from runtime.replay import divided, gathering, replay
+from runtime.replay import divided, replay
 from runtime.replay.replay import measured_replay, read_records
+from runtime.results import gathering
 from runtime.results.schemas import Results
 
 EVENTS = "event A { integer id; string k; float v; }\nevent B { integer id; string k; float v; }\n"

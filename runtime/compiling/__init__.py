@@ -1,0 +1,1 @@
+"""Kernels: how their Python becomes machine code, and where that is stored."""

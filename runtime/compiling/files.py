@@ -1,0 +1,100 @@
+"""Where machine code of kernels is on disk: known without numba, which is slow to load."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from types import FunctionType
+
+from runtime.compiling.shipped import shipped_folder
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+_IMPORTED = re.compile(r"^from runtime\.([\w.]+) import", re.MULTILINE)
+
+_COMPILER = {f"compiling.{name}" for name in ("machine_code", "pipeline", "inlining", "library")}
+"""The modules that decide how kernels are compiled."""
+
+
+def name_on_disk(function: FunctionType) -> str:
+    """A kernel's name with the digest of all sources: another version has another name."""
+    return f"{function.__qualname__}_{digest_of_kernels()}"
+
+
+def is_on_disk(function: FunctionType) -> bool:
+    """Whether some machine code of a kernel has been stored by this version."""
+    file = Path(function.__code__.co_filename)
+    pattern = f"{file.stem}.{name_on_disk(function)}-*.nbi"
+    return any(is_private(path.resolve()) for folder in _folders(file) for path in folder.glob(pattern))
+
+
+def can_be_stored(function: FunctionType) -> bool:
+    """Whether a folder for its machine code can be written."""
+    beside = Path(function.__code__.co_filename).parent / "__pycache__"
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    return any(can_keep(folder) for folder in ([Path(given)] if given else []) + [beside, cache_of_user()])
+
+
+def cache_of_user() -> Path:
+    """The user's cache folder: for installations that are read-only."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "ensue"
+
+
+def is_private(path: Path) -> bool:
+    """Whether only this user and root may change what is found at a path.
+
+    A folder above may be open to all if nobody can rename there what belongs to others, as in /tmp.
+    """
+    owners = {0, os.geteuid()}
+    for place in (path, *path.parents):
+        found = place.stat()
+        is_sticky = place != path and bool(found.st_mode & stat.S_ISVTX)
+        if found.st_uid not in owners or (found.st_mode & _OTHERS_MAY_WRITE and not is_sticky):
+            return False
+    return True
+
+
+def can_keep(folder: Path) -> bool:
+    """Whether files can be kept in a folder: it can be written, or made, and is private."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return os.access(there, os.W_OK | os.X_OK) and is_private(there.resolve())
+
+
+def _folders(file: Path) -> Iterator[Path]:
+    """The folders that may hold machine code of a file."""
+    shipped = shipped_folder(cache_of_user())
+    if shipped is not None:
+        yield shipped
+    for several in (os.environ.get("NUMBA_CACHE_DIR"), cache_of_user()):
+        if several:
+            yield from Path(several).glob(f"{file.parent.name}_*")
+    yield file.parent / "__pycache__"
+
+
+@cache
+def digest_of_kernels() -> str:
+    """The digest of this version."""
+    return sources_digest(Path(__file__).parent.parent)
+
+
+def sources_digest(folder: Path) -> str:
+    """A digest of all modules below `folder` that define kernels, of what they import, and of how
+    they are compiled."""
+    sources = {_module_name(path, folder): path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
+    kernels = [source for source in sources.values() if "compiling.compiled" in _IMPORTED.findall(source)]
+    imported = {name for source in kernels for name in _IMPORTED.findall(source)}
+    digest = blake2b(digest_size=8)
+    for name, source in sources.items():
+        if name in imported or name in _COMPILER or source in kernels:
+            digest.update(source.encode())
+    return digest.hexdigest()
+
+
+def _module_name(path: Path, folder: Path) -> str:
+    """The dotted name below `folder`: `matching.kernel.search`."""
+    return ".".join(path.relative_to(folder).with_suffix("").parts)

@@ -1,0 +1,77 @@
+"""The running numbers of a key's events, for patterns that ask what directly follows an event.
+
+Only differences matter: where nothing of a key is stored they begin anew. So the newest event of a
+key is kept as long as anything of the key is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan.model import QueryPlan
+from runtime.admission.arrays import Released
+from runtime.compiling.compiled import borrowing
+
+Integers = NDArray[np.int64]
+
+NUMBER = pa.field("_number", pa.int64())
+"""The column of an event's running number; null until it is released."""
+
+
+def are_numbered(query: QueryPlan) -> bool:
+    """Whether the query asks for running numbers."""
+    return any(item.follows for state in query.automaton.states for item in state.transitions)
+
+
+def with_numbers(table: pa.Table, released: Released) -> tuple[pa.Table, Integers]:
+    """The rows with the numbers of those that are released, and these numbers by position.
+
+    Without the column there are no numbers.
+    """
+    if NUMBER.name not in table.column_names:
+        return table, np.empty(0, np.int64)
+    known = table.column(NUMBER.name).combine_chunks().fill_null(-1).to_numpy().copy()
+    numbers = np.empty(len(released.order), np.int64)
+    number_events(released.start, released.fresh, released.order, known, numbers)
+    column = pa.array(known, mask=known < 0)
+    return table.set_column(table.schema.get_field_index(NUMBER.name), NUMBER, column), numbers
+
+
+@borrowing
+def number_events(
+    start: Integers, fresh: Integers, order: NDArray[np.int32], known: Integers, numbers: Integers
+) -> None:
+    """Sets the numbers of the new events in `known`, which is by row, and all in `numbers`."""
+    for key in range(len(fresh)):
+        number = -1
+        for position in range(start[key], start[key + 1]):
+            row = order[position]
+            if position < fresh[key]:
+                number = known[row]
+            else:
+                number += 1
+                known[row] = number
+            numbers[position] = number
+
+
+def with_newest(kept: NDArray[np.int32], released: Released) -> NDArray[np.int32]:
+    """The rows to keep, with the newest of each key of which any is kept; by key and in order."""
+    rows = np.empty(len(kept) + len(released.fresh), np.int32)
+    return rows[: add_newest(released.start, released.order, kept, rows)]
+
+
+@borrowing
+def add_newest(start: Integers, order: NDArray[np.int32], kept: NDArray[np.int32], rows: NDArray[np.int32]) -> int:
+    """Fills in the rows, and returns how many there are; `kept` is by key and in order."""
+    taken = count = 0
+    for key in range(len(start) - 1):
+        before = taken
+        for position in range(start[key], start[key + 1]):
+            is_kept = taken < len(kept) and kept[taken] == order[position]
+            if is_kept or (taken > before and position == start[key + 1] - 1):
+                rows[count] = order[position]
+                count += 1
+            taken += is_kept
+    return count

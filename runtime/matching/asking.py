@@ -1,0 +1,136 @@
+"""Ask a condition about runs of a candidate, by the rules of `docs/matching.md`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Protocol
+
+from querylang.plan.model import Term
+from querylang.plan.questions import Question
+from runtime.interpreter.context import Context
+from runtime.interpreter.expressions import evaluate
+from runtime.interpreter.values import EvaluationError, Event
+
+Bindings = Mapping[int, tuple[int, ...]]
+"""By term, the positions of its events, newest first; a term without events is missing."""
+
+
+class Verdict(Enum):
+    """What a condition says of a candidate."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    NOT_ASKED = "it is about something that is not there"
+
+
+class HasValue(Protocol):
+    """An event of the key."""
+
+    @property
+    def value(self) -> Event:
+        """The event as a value."""
+
+
+Iteration = dict[int, int]
+"""By run that a condition is about, the position of one event."""
+
+
+class Asking:
+    """One candidate, or what is bound of it.
+
+    extra: by term, the position of an event that is not the candidate's, as of a `without`
+    """
+
+    def __init__(
+        self,
+        events: Sequence[HasValue],
+        terms: Sequence[Term],
+        bindings: Bindings,
+        context: Context,
+        extra: Mapping[int, int] | None = None,
+    ) -> None:
+        self._events = events
+        self._terms = terms
+        self._bindings = bindings
+        self._context = context
+        self._extra = extra or {}
+        self._members = sorted({position for run in bindings.values() for position in run})
+
+    def verdict(self, question: Question) -> Verdict:
+        """What a condition says of the whole candidate."""
+        if any(is_unset(self._terms, term, self._bindings) for term in question.mentions):
+            return Verdict.NOT_ASKED
+        if any(not self._bindings.get(end.term) for end in question.ends):
+            return Verdict.NOT_ASKED
+        if any(self._before(self._bindings[term][0]) is None for term in question.prevs & question.plain):
+            return Verdict.NOT_ASKED
+        if question.runs and not self._bindings.get(question.runs[0]):
+            return Verdict.HOLDS
+        return self._of_all(question, self._iterations(question))
+
+    def permits(self, question: Question, *, newest_only: bool) -> bool:
+        """Whether a condition about each event may hold, as far as the candidate is known.
+
+        newest_only: the others were asked before
+        """
+        if any(self._before(self._bindings[term][0]) is None for term in question.prevs & question.plain):
+            return True
+        iterations = list(self._iterations(question))
+        chosen = iterations[-2:] if newest_only else iterations
+        return self._of_all(question, iter(chosen)) is not Verdict.FAILS
+
+    def _iterations(self, question: Question) -> Iterator[Iteration]:
+        """The newest first; of runs of one group in pairs, as far as these are complete."""
+        if not question.runs:
+            yield {}
+            return
+        for positions in zip(*(self._bindings[term] for term in question.runs), strict=False):
+            yield dict(zip(question.runs, positions, strict=True))
+
+    def _of_all(self, question: Question, iterations: Iterator[Iteration]) -> Verdict:
+        verdict = Verdict.NOT_ASKED
+        for iteration in iterations:
+            found = self._of_one(question, iteration)
+            if found is Verdict.FAILS:
+                return found
+            verdict = Verdict.HOLDS if found is Verdict.HOLDS else verdict
+        return verdict
+
+    def _of_one(self, question: Question, iteration: Iteration) -> Verdict:
+        """What the condition says with one event for each name."""
+        at = {term: self._bindings[term][0] for term in question.plain if term in self._bindings}
+        at |= iteration
+        before = {term: self._before(at[term]) for term in question.prevs}
+        if None in before.values():
+            return Verdict.NOT_ASKED
+        values = {term: self._events[position].value for term, position in (at | dict(self._extra)).items()}
+        context = replace(
+            self._context,
+            events=values,
+            before={term: self._events[position].value for term, position in before.items() if position is not None},
+            runs={
+                term: [self._events[position].value for position in reversed(self._bindings.get(term, ()))]
+                for term in question.folded
+            },
+        )
+        try:
+            for fold in question.folds:
+                evaluate(fold, context)
+            return Verdict.HOLDS if evaluate(question.expression, context) else Verdict.FAILS
+        except EvaluationError:
+            return Verdict.FAILS
+
+    def _before(self, position: int) -> int | None:
+        """The candidate's event directly before this one."""
+        place = bisect_left(self._members, position)
+        return self._members[place - 1] if place else None
+
+
+def is_unset(terms: Sequence[Term], term: int, bindings: Bindings) -> bool:
+    """Whether a name is unset; a run of no event is not, if its side of an `or` is taken."""
+    if not terms[term].is_optional or bindings.get(term):
+        return False
+    return not any(bindings.get(other) for other in terms[term].side)

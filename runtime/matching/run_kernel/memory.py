@@ -1,0 +1,280 @@
+"""Store what a search found in a state, or that it found nothing there.
+
+What the results depend on: `runtime.matching.run_kernel.memory_rules`. A completion is a list: its
+newest event, the transition that took it, and the rest. `END` is the empty one.
+
+Runs that are compared as a whole have numbers: that of a run is looked up by the number of the run
+without its oldest event and by that event. So equal runs have equal numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.compiling.compiled import borrowing, inlined
+from runtime.matching.run_kernel.tables import PartKind, Records
+from runtime.matching.run_kernel.workspace import FIRST_BUCKETS, Bound, Failures, Memory
+
+Integers = NDArray[np.int64]
+
+END, NOTHING, UNKNOWN = 0, -1, -2
+"""The empty completion; there is none; it was not searched."""
+
+ENTRIES, BUCKETS, COMPLETIONS = range(3)
+"""Entries of `Memory.used`."""
+
+
+@inlined
+def forget(memory: Memory) -> None:
+    """Empties the memory for another search."""
+    if memory.used[ENTRIES] > 0 or memory.used[BUCKETS] == 0:
+        _empty(memory.buckets, memory.used)
+    memory.used[COMPLETIONS] = 1
+
+
+@borrowing
+def _empty(buckets: Integers, used: Integers) -> None:
+    for bucket in range(used[BUCKETS]):
+        buckets[bucket] = -1
+    used[ENTRIES], used[BUCKETS] = 0, FIRST_BUCKETS
+
+
+@borrowing
+def _bucket_of(memory: Memory, entry: int, size: int) -> int:
+    mixed = 0
+    for place in range(size):
+        mixed = ((mixed ^ memory.keys[entry, place]) * 0x9E3779B1) & 0x7FFFFFFFFFF
+        mixed ^= mixed >> 17
+    return mixed & (memory.used[BUCKETS] - 1)
+
+
+@borrowing
+def entry_of(memory: Memory, size: int, adds: bool) -> int:
+    """The entry of the key in the first free one; -1 = there is none, or with `adds` no room.
+
+    size: of the key; the first entry of a key decides it
+    """
+    used, keys = memory.used, memory.keys
+    free = used[ENTRIES]
+    bucket = _bucket_of(memory, free, size)
+    entry = memory.buckets[bucket]
+    while entry >= 0:
+        place = 0
+        while place < size and keys[entry, place] == keys[free, place]:
+            place += 1
+        if place == size:
+            return entry
+        entry = memory.following[entry]
+    # The last entry is for keys that are looked up.
+    if not adds or free + 1 >= len(memory.value):
+        return -1
+    memory.value[free] = UNKNOWN
+    keys[free, -1] = size
+    memory.following[free] = memory.buckets[bucket]
+    memory.buckets[bucket] = free
+    used[ENTRIES] = free + 1
+    if free + 1 > used[BUCKETS] and 2 * used[BUCKETS] <= len(memory.buckets):
+        _spread(memory)
+    return free
+
+
+@borrowing
+def _spread(memory: Memory) -> None:
+    """Twice as many buckets."""
+    memory.used[BUCKETS] *= 2
+    for bucket in range(memory.used[BUCKETS]):
+        memory.buckets[bucket] = -1
+    for entry in range(memory.used[ENTRIES]):
+        bucket = _bucket_of(memory, entry, memory.keys[entry, -1])
+        memory.following[entry] = memory.buckets[bucket]
+        memory.buckets[bucket] = entry
+
+
+@borrowing
+def number_of_run(memory: Memory, term: int, before: int, position: int) -> int:
+    """The number of a run with one more event; -1 = no room."""
+    key = memory.used[ENTRIES]
+    memory.keys[key, 0] = -1 - term
+    memory.keys[key, 1] = before
+    memory.keys[key, 2] = position
+    return entry_of(memory, 3, True)
+
+
+@borrowing
+def _state_entry(
+    states: Records,
+    parts: Integers,
+    memory: Memory,
+    bound: Bound,
+    path: Integers,
+    state: int,
+    place: int,
+    adds: bool,
+) -> int:
+    """The entry of a state for what is bound; `place`: the event bound last, -1 = any."""
+    key = memory.used[ENTRIES]
+    memory.keys[key, 0] = states[state].hash_row
+    memory.keys[key, 1] = place
+    size = 2
+    for part in range(states[state].first_part, states[state].stop_part):
+        kind, term = parts[part, 0], parts[part, 1]
+        count, value = bound.counts[term], -1
+        if kind == PartKind.COUNT:
+            value = count
+        elif count > 0:
+            if kind == PartKind.EVENT:
+                value = path[bound.runs[term, 0]]
+            elif kind == PartKind.OLDEST:
+                value = path[bound.runs[term, count - 1]]
+            else:
+                value = int(bound.numbers[term, count - 1])
+        memory.keys[key, size] = value
+        size += 1
+    return entry_of(memory, size, adds)
+
+
+@inlined
+def failed_until(
+    states: Records,
+    parts: Integers,
+    failures: Failures,
+    memory: Memory,
+    bound: Bound,
+    path: Integers,
+    state: int,
+    first_search: int,
+    search: int,
+) -> int:
+    """The event with which, bound last, the state fails, and with older ones; -1 = not known."""
+    result, row = -1, states[state].fail_row
+    if row >= 0:
+        if failures.fail_search[row] >= (first_search if states[state].is_lasting else search):
+            result = failures.fail_until[row]
+    elif states[state].is_falling and states[state].hash_row >= 0:
+        entry = _state_entry(states, parts, memory, bound, path, state, -1, False)
+        if entry >= 0:
+            result = memory.value[entry]
+    return result
+
+
+@inlined
+def result_of(
+    states: Records,
+    parts: Integers,
+    failures: Failures,
+    memory: Memory,
+    bound: Bound,
+    path: Integers,
+    state: int,
+    last: int,
+    begin: int,
+    first_search: int,
+    search: int,
+) -> int:
+    """What else is known of a state: a completion, NOTHING or UNKNOWN.
+
+    last: the event bound last
+    begin: the position of the key's first event
+    """
+    result, row = UNKNOWN, states[state].direct_row
+    if row >= 0:
+        entry = row * failures.width + last - begin
+        if failures.direct_search[entry] >= (first_search if states[state].is_lasting else search):
+            result = NOTHING
+        elif failures.found_search[entry] == search:
+            result = failures.found[entry]
+    elif states[state].hash_row >= 0:
+        entry = _state_entry(states, parts, memory, bound, path, state, last, False)
+        if entry >= 0:
+            result = memory.value[entry]
+    return result
+
+
+@inlined
+def store_result(
+    states: Records,
+    parts: Integers,
+    failures: Failures,
+    memory: Memory,
+    bound: Bound,
+    path: Integers,
+    state: int,
+    last: int,
+    begin: int,
+    search: int,
+    result: int,
+) -> bool:
+    """Stores a completion or NOTHING; whether there was room."""
+    has_room, row, is_falling = True, states[state].direct_row, result == NOTHING and states[state].is_falling
+    if states[state].hash_row >= 0:
+        entry = _state_entry(states, parts, memory, bound, path, state, -1 if is_falling else last, True)
+        has_room = entry >= 0
+        if has_room:
+            memory.value[entry] = max(memory.value[entry], last) if is_falling else result
+    elif is_falling and states[state].fail_row >= 0:
+        fail_row = states[state].fail_row
+        failures.fail_search[fail_row], failures.fail_until[fail_row] = search, last
+    elif row >= 0:
+        entry = row * failures.width + last - begin
+        if result == NOTHING:
+            failures.direct_search[entry] = search
+        else:
+            failures.found_search[entry], failures.found[entry] = search, result
+    return has_room
+
+
+@inlined
+def new_completion(memory: Memory, event: int, transition: int, rest: int) -> int:
+    """A completion; -1 = no room."""
+    number = memory.used[COMPLETIONS]
+    if number < len(memory.rest):
+        memory.event[number], memory.transition[number], memory.rest[number] = event, transition, rest
+        memory.used[COMPLETIONS] = number + 1
+    else:
+        number = -1
+    return number
+
+
+@borrowing
+def is_more_recent(transitions: Records, binds: Integers, memory: Memory, terms: int, ours: int, theirs: int) -> bool:
+    """Whether a completion wins over another by the *recent* policy.
+
+    Compared are the positions, newest first, one per name; if these are the same, the names, the
+    last one first, each with its events, newest first.
+    """
+    one, two, done_one, done_two = ours, theirs, 0, 0
+    while min(one, two) != END:
+        if memory.event[one] != memory.event[two]:
+            return memory.event[one] > memory.event[two]
+        done_one, done_two = done_one + 1, done_two + 1
+        taken = memory.transition[one]
+        if done_one == transitions[taken].stop_bind - transitions[taken].first_bind:
+            one, done_one = memory.rest[one], 0
+        taken = memory.transition[two]
+        if done_two == transitions[taken].stop_bind - transitions[taken].first_bind:
+            two, done_two = memory.rest[two], 0
+    if one != two:
+        return two == END
+    for term in range(terms - 1, -1, -1):
+        one, two = _next_of(transitions, binds, memory, term, ours), _next_of(transitions, binds, memory, term, theirs)
+        while min(one, two) != END:
+            if memory.event[one] != memory.event[two]:
+                return memory.event[one] > memory.event[two]
+            one = _next_of(transitions, binds, memory, term, memory.rest[one])
+            two = _next_of(transitions, binds, memory, term, memory.rest[two])
+        if one != two:
+            return two == END
+    return False
+
+
+@borrowing
+def _next_of(transitions: Records, binds: Integers, memory: Memory, term: int, completion: int) -> int:
+    """The first part of a completion, from its beginning on, that binds the term."""
+    while completion != END:
+        taken = memory.transition[completion]
+        for index in range(transitions[taken].first_bind, transitions[taken].stop_bind):
+            if binds[index] == term:
+                return completion
+        completion = memory.rest[completion]
+    return END

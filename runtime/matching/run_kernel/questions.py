@@ -1,0 +1,268 @@
+"""Ask a condition about runs, the event before, or folds, by the rules of `docs/matching.md`.
+
+It is ignored where something that it is about does not exist, and else asked of each event of its
+run. `runtime.matching.asking` is the same in plain Python.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.compiling.compiled import borrowing, inlined
+from runtime.instants import NEVER
+from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, has_value, holds
+from runtime.matching.run_kernel.tables import FoldFunction, Records, Tables
+from runtime.matching.run_kernel.workspace import Bound
+
+Integers = NDArray[np.int64]
+
+FAILS, HOLDS, NOT_ASKED = range(3)
+
+
+@inlined
+def each_holds(
+    checks: Records,
+    questions: Records,
+    lists: Integers,
+    program: LoadedProgram,
+    bound: Bound,
+    path: Integers,
+    deepest: int,
+    check: int,
+    stacks: Stacks,
+) -> bool:
+    """Whether a condition without folds may hold, as far as the candidate is known.
+
+    deepest: the depth of the candidate's oldest event
+    """
+    question = checks[check].question
+    # The event before of a plain name: if there is none, nothing is asked.
+    for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
+        term = lists[index]
+        if not _is_run_of(questions, lists, question, term) and bound.runs[term, 0] >= deepest:
+            return True
+    first, stop = 0, _iterations(questions, lists, bound, question)
+    if checks[check].newest_only:
+        first = max(0, stop - 2)
+    result = HOLDS
+    for place in range(first, stop):
+        if result != FAILS:
+            result = _of_one(checks, questions, lists, program, bound, path, deepest, check, place, stacks)
+    return result != FAILS
+
+
+@borrowing
+def verdict(
+    tables: Tables,
+    program: LoadedProgram,
+    bound: Bound,
+    path: Integers,
+    deepest: int,
+    check: int,
+    stacks: Stacks,
+) -> int:
+    """What a condition says of the whole candidate."""
+    questions, lists = tables.questions, tables.lists
+    question = tables.checks[check].question
+    for index in range(questions[question].first_optional, questions[question].stop_optional):
+        if _is_unset(tables.terms, lists, bound, lists[index]):
+            return NOT_ASKED
+    for index in range(questions[question].first_end, questions[question].stop_end, 3):
+        term, slot = lists[index], lists[index + 1]
+        count = bound.counts[term]
+        if count == 0:
+            return NOT_ASKED
+        bound.at[slot] = path[bound.runs[term, count - 1 if lists[index + 2] == 1 else 0]]
+    for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
+        term = lists[index]
+        if not _is_run_of(questions, lists, question, term) and bound.runs[term, 0] >= deepest:
+            return NOT_ASKED
+    stop = _iterations(questions, lists, bound, question)
+    if stop == 0:
+        return HOLDS
+    has_folds = _fold(tables, program, bound, path, question, stacks)
+    result = NOT_ASKED
+    for place in range(stop):
+        if result != FAILS:
+            found = _of_one(tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks)
+            if found == HOLDS and not has_folds:
+                found = FAILS
+            if found != NOT_ASKED:
+                result = found
+    return result
+
+
+@inlined
+def _iterations(questions: Records, lists: Integers, bound: Bound, question: int) -> int:
+    """How often a condition is asked: of each event of its runs, those of one group in pairs."""
+    result = NEVER
+    for index in range(questions[question].first_run, questions[question].stop_run):
+        result = min(result, bound.counts[lists[index]])
+    return 1 if result == NEVER else result
+
+
+@inlined
+def _is_run_of(questions: Records, lists: Integers, question: int, term: int) -> bool:
+    """Whether a term is a run of which each event is asked."""
+    result = False
+    for index in range(questions[question].first_run, questions[question].stop_run):
+        result = result or lists[index] == term
+    return result
+
+
+@inlined
+def _is_unset(terms: Records, lists: Integers, bound: Bound, term: int) -> bool:
+    """Whether a name is unset; a run of no event is not, if its side of an `or` is taken."""
+    result = terms[term].is_optional == 1 and bound.counts[term] == 0
+    for index in range(terms[term].first_side, terms[term].stop_side):
+        result = result and bound.counts[lists[index]] == 0
+    return result
+
+
+@inlined
+def _of_one(
+    checks: Records,
+    questions: Records,
+    lists: Integers,
+    program: LoadedProgram,
+    bound: Bound,
+    path: Integers,
+    deepest: int,
+    check: int,
+    place: int,
+    stacks: Stacks,
+) -> int:
+    """What the condition says with one event for each name; `place`: of a run, newest first."""
+    question = checks[check].question
+    for index in range(questions[question].first_run, questions[question].stop_run):
+        bound.at[lists[index]] = path[bound.runs[lists[index], place]]
+    for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
+        term = lists[index]
+        depth = int(bound.runs[term, place if _is_run_of(questions, lists, question, term) else 0])
+        if depth >= deepest:
+            return NOT_ASKED
+        bound.at[lists[index + 1]] = path[depth + 1]
+    if checks[check].operation >= 0:
+        here, there = bound.at[checks[check].left_term], bound.at[checks[check].right_term]
+        is_true = comparison_holds(
+            program, checks[check].operation, checks[check].left, here, checks[check].right, there
+        )
+    else:
+        is_true = holds(program, checks[check].program, bound.at, stacks)
+    return HOLDS if is_true else FAILS
+
+
+@borrowing
+def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, question: int, stacks: Stacks) -> bool:
+    """Writes the values of a question's folds into the program; whether all have one."""
+    folds, lists = tables.folds, tables.lists
+    for fold in range(tables.questions[question].first_fold, tables.questions[question].stop_fold):
+        first, stop = folds[fold].first_run, folds[fold].stop_run
+        count, function, number = bound.counts[lists[first]], folds[fold].function, folds[fold].program
+        is_float = folds[fold].is_float == 1
+        integer, real, high, low = np.int64(0), 0.0, np.int64(0), np.int64(0)
+        is_number = False
+        if function == FoldFunction.COUNT:
+            integer = count
+        else:
+            if count == 0 and function != FoldFunction.SUM:
+                return False
+            # The oldest first.
+            for place in range(count - 1, -1, -1):
+                for index in range(first, stop):
+                    bound.at[lists[index]] = path[bound.runs[lists[index], place]]
+                if not has_value(program, number, bound.at, stacks):
+                    return False
+                if is_float:
+                    value = stacks.floats[0]
+                    if function == FoldFunction.SUM or function == FoldFunction.MEAN:  # noqa: PLR1714
+                        real += value
+                    # NaN does not count: it is neither the least nor the greatest.
+                    elif value == value and (  # noqa: PLR0124
+                        not is_number or (value < real if function == FoldFunction.MIN else value > real)
+                    ):
+                        real, is_number = value, True
+                else:
+                    one = stacks.integers[0]
+                    if function == FoldFunction.SUM:
+                        integer += one
+                    elif function == FoldFunction.MEAN:
+                        high += one >> 32
+                        low += one & 0xFFFFFFFF
+                    elif not is_number or (one < integer if function == FoldFunction.MIN else one > integer):
+                        integer, is_number = one, True
+            if function == FoldFunction.MEAN:
+                real = (real if is_float else np.float64(high) * 4294967296.0 + np.float64(low)) / count
+            elif is_float and function != FoldFunction.SUM and not is_number:
+                real = np.nan
+        for index in range(folds[fold].first_constant, folds[fold].stop_constant):
+            if folds[fold].is_float_result == 1:
+                program.float_constants[lists[index]] = real
+            else:
+                program.integer_constants[lists[index]] = integer
+    return True
+
+
+@borrowing
+def has_blocking_event(
+    tables: Tables,
+    program: LoadedProgram,
+    input_of: NDArray[np.int16],
+    superseded: Integers,
+    bound: Bound,
+    path: Integers,
+    deepest: int,
+    check: int,
+    event: int,
+    first: int,
+    end: int,
+    stacks: Stacks,
+) -> bool:
+    """Whether an event from position `first` to before `end` is one of a `without`.
+
+    event: the latest one; what one up to it has superseded does not count
+    """
+    checks = tables.checks
+    item, question, number = checks[check].input, checks[check].question, checks[check].program
+    if question >= 0:
+        first_run, stop_run = tables.questions[question].first_run, tables.questions[question].stop_run
+        if stop_run > first_run and bound.counts[tables.lists[first_run]] == 0:
+            return False
+    depth = 0
+    for position in range(end - 1, first - 1, -1):
+        if input_of[position] != item or (len(superseded) > 0 and superseded[position] <= event):
+            continue
+        # Members of the candidate do not count; they are in order.
+        while depth <= deepest and path[depth] > position:
+            depth += 1
+        if depth <= deepest and path[depth] == position:
+            continue
+        if number < 0:
+            return True
+        bound.at[len(bound.at) - 1] = position
+        if question < 0:
+            if holds(program, number, bound.at, stacks):
+                return True
+        elif verdict(tables, program, bound, path, deepest, check, stacks) == HOLDS:
+            return True
+    return False
+
+
+@borrowing
+def names_all(tables: Tables, bound: Bound, check: int) -> bool:
+    """Whether all that a `without` with a question is about is there."""
+    question, lists = tables.checks[check].question, tables.lists
+    for index in range(tables.questions[question].first_optional, tables.questions[question].stop_optional):
+        if _is_unset(tables.terms, lists, bound, lists[index]):
+            return False
+    for index in range(tables.questions[question].first_named, tables.questions[question].stop_named):
+        if bound.counts[lists[index]] == 0:
+            return False
+    for index in range(tables.checks[check].first_middle, tables.checks[check].stop_middle):
+        middle, is_bound = lists[index], False
+        for before in range(tables.middles[middle].first_before, tables.middles[middle].stop_before):
+            is_bound = is_bound or bound.counts[lists[before]] > 0
+        if not is_bound:
+            return False
+    return True

@@ -1,0 +1,207 @@
+"""Infer the fields of event types without a definition, from the tables that have their events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.plan.library import LARGEST_INTEGER
+from querylang.plan.value_types import NUMBERS, Type
+from runtime.columns.timestamps import is_text
+from runtime.reading.broken_text import without_broken_text
+from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, STANDARD, TYPE, ColumnNames, with_names
+from runtime.reading.files import read_raw
+from runtime.reading.formats.raw_table import RawTable, text_column
+from runtime.reading.inference.shown_types import Shown, joined_type
+from runtime.reading.inference.text_types import TOO_LARGE, TextType, has_padded, type_of_text
+from runtime.reading.inference.types import EventsOfStructs, Fields, nested_name
+
+
+@dataclass(slots=True)
+class Inferred:
+    """What tables say of event types.
+
+    schemas: by event type: its fields; those of structs follow
+    remarks: what is not plain, a line each: why a column is text, and which columns are not read
+    """
+
+    schemas: Mapping[str, Fields]
+    remarks: tuple[str, ...] = ()
+
+
+def infer_schemas(*tables: Any, names: ColumnNames = STANDARD, event: str = "") -> Mapping[str, Fields]:
+    """As `infer`, without remarks."""
+    return infer(*tables, names=names, event=event).schemas
+
+
+def infer(*tables: Any, names: ColumnNames = STANDARD, event: str = "") -> Inferred:
+    """The event types in the tables.
+
+    names: names of columns, instead of `at`, `event`, `ts`
+    event: the event type of the rows of tables without a column of types; empty = these are skipped
+
+    A column is a field of a type if some row of the type has a value in it. Timestamps are float
+    seconds. Raises InputError if two tables disagree on the type of a field.
+    """
+    found = _Found(not_fields(names))
+    for table in tables:
+        raw = names.as_written(with_names(read_raw(table, None, names.asked()), names.of_roles))
+        raw, _ = without_broken_text(raw, raw.names, (names.type or TYPE,))
+        if raw.unreadable and not len(raw):
+            first = raw.unreadable[0]
+            found.remarks[f"{raw.name}: no row can be read; {first.place}: {first.reason}"] = None
+        if not raw.names:  # it says nothing of the events
+            continue
+        if not raw.has_types and (names.type or TYPE) in raw.names:
+            found.padded = {name for name in raw.names if has_padded(raw.column(name))}
+        for name, rows in _rows_by_type(raw, names.type or TYPE, event):
+            found.add(raw, name, rows)
+        found.padded = set()
+    fields = found.fields()
+    schemas = {**found.structs.found, **fields}
+    return Inferred({name: schemas[name] for name in [*fields, *found.structs.found]}, tuple(found.remarks))
+
+
+def _rows_by_type(raw: RawTable, column: str, event: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    if column not in raw.columns.column_names:
+        if event:
+            yield event, np.ones(len(raw.columns), np.bool_)
+        return
+    names = pc.utf8_trim_whitespace(text_column(raw.column(column)))
+    for name in pc.unique(names).to_pylist():
+        if name and "(" not in name:
+            yield name, pc.fill_null(pc.equal(names, name), False).to_numpy(zero_copy_only=False)
+
+
+def not_fields(names: ColumnNames) -> set[str]:
+    """The columns that are not fields unless a definition says so.
+
+    A column that users name for arrival times is not a field; those that they name for types and
+    source times may be.
+    """
+    others = {TYPE: names.type, SOURCE_TIME: names.source_time}
+    standard = {column for column, other in others.items() if other is None}
+    return standard | {names.arrival or ARRIVAL, *PLACES}
+
+
+_INDEX = re.compile(r"__index_level_\d+__")
+"""How pandas names an index in a Parquet file: a table that was sorted or filtered has one."""
+
+
+def is_field(name: str, reserved: Collection[str]) -> bool:
+    """Whether a column is a field unless a definition says so; `reserved`: as of `not_fields`."""
+    return bool(name) and name not in reserved and _INDEX.fullmatch(name) is None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found so far.
+
+    reserved: columns that are not fields
+    padded: columns of the table in which some event type has numbers with zeros in front
+    shown: by event type and field: what each table shows of it
+    remarks: in order, each once
+    """
+
+    reserved: set[str]
+    padded: set[str] = field(default_factory=set)
+    shown: dict[str, dict[str, list[Shown]]] = field(default_factory=dict)
+    structs: EventsOfStructs = field(default_factory=EventsOfStructs)
+    remarks: dict[str, None] = field(default_factory=dict)
+
+    def add(self, raw: RawTable, event: str, rows: NDArray[np.bool_]) -> None:
+        """Add the columns of a table that rows of this event type have values in."""
+        is_all = bool(rows.all())
+        shown = self.shown.setdefault(event, {})
+        for name in raw.columns.column_names:
+            if not is_field(name, self.reserved):
+                continue
+            column = raw.column(name)
+            column = column if is_all else column.filter(pa.array(rows))
+            if not is_all and column.null_count == len(column):
+                continue
+            if _is_too_large(column):
+                self._tell_too_large(raw, name, column, raw.numbers[rows])
+                continue
+            type_ = self._type_of(raw, name, column, nested_name(event, name), raw.numbers[rows])
+            if type_ is None:
+                self._tell_unread(raw, name, column.type)
+                continue
+            has_values = raw.has_types or column.null_count < len(column)
+            found = Shown(type_, raw.name, name not in raw.declared, has_values)
+            shown.setdefault(name, []).append(found)
+
+    def fields(self) -> dict[str, Fields]:
+        """By event type: the fields that all tables together show. Raises InputError."""
+        return {event: self._fields_of(event) for event in self.shown}
+
+    def _fields_of(self, event: str) -> Fields:
+        fields = {}
+        for name, shown in self.shown[event].items():
+            fields[name], told = joined_type(event, name, shown)
+            if told is not None:
+                self.remarks[told] = None
+        return fields
+
+    def _type_of(
+        self, raw: RawTable, name: str, column: pa.Array, nested: str, numbers: NDArray[np.int64]
+    ) -> Type | None:
+        """The narrowest type that holds all cells; None = no type does.
+
+        nested: the name of the event type that a struct becomes
+        numbers: of the column's rows
+        """
+        if is_text(column.type) and name not in raw.declared:
+            found = type_of_text(raw.with_points(column))
+            if not raw.has_types or found.is_doubtful:
+                self._tell_reason(raw, name, column, found, numbers)
+            if not raw.has_types:
+                return Type.STRING if name in self.padded and found.type in NUMBERS else found.type
+        type_ = self.structs.type_of(column.type, nested)
+        if type_ == Type.FLOAT and pa.types.is_decimal(column.type):
+            self.remarks[rounded_column(raw.name, name, str(column.type))] = None
+        return type_
+
+    def _tell_reason(
+        self, raw: RawTable, name: str, column: pa.Array, found: TextType, numbers: NDArray[np.int64]
+    ) -> None:
+        """Say why a column of text has its type, if that is not plain."""
+        if found.row is not None:
+            place, _ = raw.describe(int(numbers[found.row]))
+            type_ = "text" if found.type == Type.STRING else found.type
+            self.remarks[f'{raw.name}: {name} is {type_}: {place} has "{column[found.row].as_py()}"{found.reason}'] = (
+                None
+            )
+
+    def _tell_too_large(self, raw: RawTable, name: str, column: pa.Array, numbers: NDArray[np.int64]) -> None:
+        row = pc.index(pc.greater(column, pa.scalar(LARGEST_INTEGER, pa.uint64())), True).as_py()
+        place, _ = raw.describe(int(numbers[row]))
+        told = f"{place} has {column[row].as_py()}{TOO_LARGE}; make it text"
+        self.remarks[f"{raw.name}: column {name!r} is not read: {told}"] = None
+
+    def _tell_unread(self, raw: RawTable, name: str, kind: pa.DataType) -> None:
+        if not pa.types.is_null(kind):
+            self.remarks[unread_column(raw.name, name, str(kind))] = None
+
+
+def _is_too_large(column: pa.Array) -> bool:
+    """Whether it has unsigned integers that no integer of the language holds."""
+    return bool(pa.types.is_uint64(column.type) and (pc.max(column).as_py() or 0) > LARGEST_INTEGER)
+
+
+def rounded_column(table: str, name: str, kind: str) -> str:
+    """That decimals are read as floats, because they have too many digits."""
+    return f"{table}: {name} is float: {kind} has more digits than a decimal holds; make it text if all digits count"
+
+
+def unread_column(table: str, name: str, kind: str) -> str:
+    """That a column has no counterpart in the language, and the way out."""
+    way_out = "a number of seconds" if "duration" in kind or "interval" in kind else "text or a number"
+    return f"{table}: column {name!r} is not read: no type of the language holds {kind}; make it {way_out}"

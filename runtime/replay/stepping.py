@@ -1,0 +1,242 @@
+"""What a step of a replay is, and what its record says of itself.
+
+Timers that expire by a record's arrival are steps before that record. They are reported only if a
+user can see an effect: a match, an output, or a definitive time that has reached a held event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from querylang.plan.model import Plan
+from runtime.admission.outcomes import Outcome
+from runtime.admission.selection import Selector
+from runtime.columns.arrivals import RecordKind, Shape, column_name
+from runtime.columns.cell_values import event_of
+from runtime.columns.keys import key_columns
+from runtime.columns.timestamps import format_time
+from runtime.engine.engine import Engine
+from runtime.instants import NO_TIME
+from runtime.interpreter.context import PlanWorld
+from runtime.interpreter.value_text import event_text
+from runtime.policies.per_input import uses_source_time
+from runtime.reading.control_events import control_name
+from runtime.replay.key_times import Key
+from runtime.replay.records import Records
+from runtime.results.json_objects import Plain, plain_value
+
+_JUDGED = (Outcome.USED, Outcome.HEARTBEAT)
+CONCERNED = (*_JUDGED, Outcome.NULL_KEY, Outcome.NULL_TIME)
+
+
+_AT_ONCE = 1_024
+"""So many cells of a column become Python values at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The effect of one record, or of the timers of one key. Times are microseconds UTC.
+
+    at: arrival time, or when the timers expired
+    row: the record's number in its table; None = timers
+    event: the name of the event type; None = timers, or a record without one
+    text: the event as `toString()` prints it, or the text of a record that is not an event
+    source_time: source time; None = there is none
+    end: end of an interval or end edge; None = there is none
+    time: the event's time after adjustment; None = there is none, or the record was discarded
+    adjusted: why the time was adjusted; None = it was not
+    discarded: why the record was discarded; None = it was not
+    definitive: earliest definitive time of the queries concerned after the step; None = unknown
+    matches, outputs: as in `--format steps`
+    key: key of the timers, or of the record in the first query that it concerns; None = none
+    """
+
+    at: int
+    row: int | None = None
+    event: str | None = None
+    text: str | None = None
+    source_time: int | None = None
+    end: int | None = None
+    time: int | None = None
+    adjusted: str | None = None
+    discarded: str | None = None
+    definitive: int | None = None
+    matches: Sequence[Plain] = ()
+    outputs: Sequence[Plain] = ()
+    key: Plain | None = None
+
+    def to_plain(self) -> Plain:
+        """The JSON object of `--format steps`."""
+        return {
+            "at": format_time(self.at),
+            "row": self.row,
+            "event": self.event,
+            "source_time": None if self.source_time is None else format_time(self.source_time),
+            "time": None if self.time is None else format_time(self.time),
+            "adjusted": self.adjusted,
+            "discarded": self.discarded,
+            "definitive": None if self.definitive is None else format_time(self.definitive),
+            "matches": list(self.matches),
+            "outputs": list(self.outputs),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """How one query reads the records; all by record.
+
+    outcome: an `Outcome`
+    time: source time, µs
+    keys: the key
+    input: the number of the input
+    timed: the event happens at its source time, not at arrival
+    strict: the event is released after its time only, not at it
+    """
+
+    outcome: Sequence[int]
+    time: Sequence[int]
+    keys: Sequence[Key]
+    input: Sequence[int]
+    timed: Sequence[bool]
+    strict: Sequence[bool]
+
+
+class Stepping:
+    """A replay in progress."""
+
+    def __init__(self, plan: Plan, records: Records, engine: Engine) -> None:
+        self.plan = plan
+        self.world = PlanWorld(plan)
+        self.records = records
+        self.engine = engine
+        self.table = records.arrivals.table
+        self.kinds = records.arrivals.system("kind").astype(np.int64)
+        self.arrival = records.arrivals.system("arrival")
+        self.roles = [self._role(index) for index in range(len(plan.queries))]
+        shapes = (
+            self.table.column("_shape").to_pylist() if "_shape" in self.table.column_names else [None] * len(self.kinds)
+        )
+        self.is_end = [shape == Shape.END_EDGE for shape in shapes]
+        self.ends = self.table.column("_end") if "_end" in self.table.column_names else None
+        self._cells: dict[str, list[Any]] = {}
+        self._cells_from = 0
+        self.row_of = records.row_of()
+
+    def _role(self, index: int) -> _Role:
+        query = self.plan.queries[index]
+        selection = Selector(self.plan, query).select(self.table, self.kinds)
+        columns = [column.to_pylist() for column in key_columns(self.table, self.kinds, self.plan, query)]
+        keys = [key_of(cells) for cells in zip(*columns, strict=True)] if columns else [()] * len(self.kinds)
+        # The last place of both lists, index -1, is for heartbeats, which belong to no input.
+        timed_by_input = [*(uses_source_time(item) for item in query.inputs), True]
+        timed = [timed_by_input[place] for place in selection.input.tolist()]
+        strict_by_input = [*(item.policy is not None and item.policy.is_strict for item in query.inputs), False]
+        strict = [strict_by_input[place] for place in selection.input.tolist()]
+        return _Role(selection.outcome.tolist(), selection.time.tolist(), keys, selection.input.tolist(), timed, strict)
+
+    def step_of(
+        self,
+        index: int,
+        concerned: Sequence[int],
+        *,
+        definitive: Sequence[int],
+        discarded: Collection[tuple[str | None, str]],
+        adjusted: Mapping[str, tuple[int, str]],
+        matches: Sequence[Plain],
+        outputs: Sequence[Plain],
+    ) -> Step:
+        """The step of a record.
+
+        concerned: the queries that it concerns
+        definitive: their definitive times
+        discarded: the queries that discarded it, with the reason
+        adjusted: by query: the time that it was given, with the reason
+        """
+        source_time, time = self._times_of(index, concerned)
+        first = next((adjusted[title] for title in self._titles(concerned) if title in adjusted), (time, None))
+        return Step(
+            at=int(self.arrival[index]),
+            row=int(self.records.rows[index]),
+            event=self._event_name(index),
+            text=self._event_text(index),
+            source_time=source_time,
+            end=None if self.ends is None else moment_or_none(self.ends[index].as_py()),
+            time=None if discarded else first[0],
+            adjusted=first[1],
+            discarded=min((reason for _, reason in discarded), default=None),
+            definitive=min(definitive, default=None),
+            matches=matches,
+            outputs=outputs,
+            key=self._key(index, concerned),
+        )
+
+    def keys_with_time(self, index: int) -> Iterator[tuple[int, Key]]:
+        """The queries that the record concerns with its keys, and all queries without keys."""
+        for place, (query, role) in enumerate(zip(self.plan.queries, self.roles, strict=True)):
+            if not query.keys or (role.outcome[index] in CONCERNED and None not in role.keys[index]):
+                yield place, role.keys[index]
+
+    def _titles(self, places: Sequence[int]) -> list[str]:
+        return [self.plan.queries[place].title for place in places]
+
+    def _times_of(self, index: int, concerned: Sequence[int]) -> tuple[int | None, int | None]:
+        """Source time, and the event's time for the first query that uses it."""
+        declared = int(self._cell("_source_time", index))
+        source_time = next((self.roles[place].time[index] for place in concerned), declared)
+        judged = [self.roles[place] for place in concerned if self.roles[place].outcome[index] in _JUDGED]
+        time = NO_TIME
+        if judged:
+            time = judged[0].time[index] if judged[0].timed[index] else int(self.arrival[index])
+        return moment_or_none(source_time), moment_or_none(time)
+
+    def _key(self, index: int, concerned: Sequence[int]) -> Plain | None:
+        for place in concerned:
+            cells = cells_of(self.roles[place].keys[index])
+            return dict(plain_value(dict(zip(self.plan.queries[place].key_names, cells, strict=True))))
+        return None
+
+    def _event_name(self, index: int) -> str | None:
+        kind = int(self.kinds[index])
+        if kind >= 0:
+            return self.plan.events[kind].name
+        text = self._cell("_text", index)
+        if kind == RecordKind.CONTROL:
+            return control_name(text)
+        return text if kind == RecordKind.UNKNOWN_TYPE else None
+
+    def _event_text(self, index: int) -> str | None:
+        kind = int(self.kinds[index])
+        if kind < 0:
+            return None if kind == RecordKind.TICK else self._cell("_text", index)
+        event = self.plan.events[kind]
+        cells = {field.name: self._cell(column_name(field.name, field.type), index) for field in event.fields}
+        return event_text(event, event_of(event, cells, self.world).values)
+
+    def _cell(self, name: str, index: int) -> Any:
+        """A cell of a record; records are asked for in order."""
+        if not 0 <= index - self._cells_from < _AT_ONCE:
+            self._cells, self._cells_from = {}, index
+        cells = self._cells.get(name)
+        if cells is None:
+            cells = self.table.column(name).slice(self._cells_from, _AT_ONCE).to_pylist()
+            self._cells[name] = cells
+        return cells[index - self._cells_from]
+
+
+def key_of(cells: Iterable[Any]) -> Key:
+    """The key with these cells."""
+    return tuple(tuple(cell.items()) if isinstance(cell, dict) else cell for cell in cells)
+
+
+def cells_of(key: Key) -> tuple[Any, ...]:
+    """The inverse of `key_of`."""
+    return tuple(dict(part) if isinstance(part, tuple) else part for part in key)
+
+
+def moment_or_none(micros: int) -> int | None:
+    """The same; NO_TIME is None."""
+    return None if micros == NO_TIME else micros

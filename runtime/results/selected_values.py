@@ -1,0 +1,188 @@
+"""What matches select (`select e as n` without `every`): a column of values for each clause.
+
+A value is null if it mentions a name that is unset. A match for which a value cannot be computed
+becomes a row of kind `error` instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, terms_of, type_of, walk
+from querylang.plan.model import Select
+from querylang.plan.value_types import Type
+from runtime.arrow_types import arrow_type, one_chunk
+from runtime.columns.arrivals import column_name
+from runtime.columns.cell_values import from_cell, row_events, to_cell
+from runtime.columns.known_values import over_columns
+from runtime.interpreter.context import Context, PlanWorld
+from runtime.interpreter.expressions import evaluate
+from runtime.interpreter.statements import run_action
+from runtime.interpreter.values import EvaluationError, Event, Value, seconds
+from runtime.matching.run_columns import columns_of
+from runtime.results.error_outputs import error_outputs
+from runtime.results.match_table import match_ids
+from runtime.results.matched import Later, taken
+from runtime.results.no_rows import NO_OUTPUTS
+
+Integers = NDArray[np.int64]
+
+
+def with_selected(later: Later) -> tuple[Later | None, pa.Table]:
+    """The matches with what they select, and the error rows of those that have no value.
+
+    The matches are None if none is left.
+    """
+    found = _Matches(later)
+    problems: dict[int, str] = {}
+    columns = [
+        found.column(item, problems) for item in later.query.selects if item.name not in later.query.selected_events
+    ]
+    matched = replace(later.matched, selected=tuple(columns))
+    if not problems:
+        return replace(later, matched=matched), NO_OUTPUTS
+    bad = np.array(sorted(problems), np.int64)
+    good = np.setdiff1d(np.arange(len(matched)), bad)
+    errors = _errors(later, bad, [problems[number] for number in bad.tolist()])
+    return (replace(later, matched=matched.take(good)) if len(good) else None), errors
+
+
+def _errors(later: Later, bad: Integers, texts: list[str]) -> pa.Table:
+    matched = later.matched.take(bad)
+    keys = taken(later.keys, matched.latest)
+    ids = match_ids(later.query, later.table, matched, keys)
+    return error_outputs(
+        later.plan, later.query, keys, matched.time, matched.emitted, matched.step, matched.rank, texts, ids
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Matches:
+    """The matches whose values are computed."""
+
+    later: Later
+
+    def column(self, select: Select, problems: dict[int, str]) -> pa.Array:
+        """The values of a clause, null where a name is unset; adds the matches that have none."""
+        value, matched = select.value, self.later.matched
+        is_set = np.ones(len(matched), np.bool_)
+        for term in sorted(terms_of(value) - self._runs):
+            is_set &= self._members(term) >= 0
+        computed = self._over_columns(value)
+        # A field that is null is null in the output; everything else that has no value failed.
+        if isinstance(value, FieldOf):
+            assert computed is not None, "a field is a column"
+            return computed
+        wanted = np.flatnonzero(is_set if computed is None else is_set & _is_null(computed))
+        if not len(wanted) and computed is not None:
+            return computed
+        cells = [None] * len(matched) if computed is None else computed.to_pylist()
+        for number, found in zip(wanted.tolist(), self._one_by_one(value, wanted), strict=True):
+            if isinstance(found, EvaluationError):
+                problems.setdefault(number, f"select {select.name}: {found}")
+            else:
+                cells[number] = to_cell(found)
+        return pa.array(cells, arrow_type(type_of(value), self.later.plan))
+
+    @property
+    def _runs(self) -> frozenset[int]:
+        """The terms that are runs."""
+        return frozenset(index for index, term in enumerate(self.later.query.terms) if term.group is not None)
+
+    def _columns(self, term: int) -> slice:
+        """Where the members of a term are."""
+        return columns_of(self.later.matched.widths, len(self.later.query.terms))[term]
+
+    def _members(self, term: int) -> Integers:
+        """The rows of a term's events, or the first ones of a run; negative = unset."""
+        rows: Integers = self.later.matched.members[:, self._columns(term).start]
+        return rows
+
+    def _over_columns(self, value: Expression) -> pa.Array | None:
+        """The values; None if the expression needs whole events, or the events of a run."""
+        if self._runs and any(isinstance(node, Fold | EndOf) for node in walk(value)):
+            return None
+        plan, query, matched = self.later.plan, self.later.query, self.later.matched
+        known: dict[Expression, pa.Array] = {}
+        events = 0
+        for node in walk(value):
+            match node:
+                case FieldOf(type=type_, term=term, field=field):
+                    known[node] = self._field(term, field, type_)
+                case Call(method="getTime", receiver=EventOf(term=term)):
+                    known[node] = self._time(term)
+                    events -= 1
+                case EventOf():
+                    events += 1
+        if events:
+            return None
+        keys = taken(self.later.keys, matched.latest)
+        return over_columns(value, known, plan, query, keys, len(matched))
+
+    def _field(self, term: int, field: str, type_: Type) -> pa.Array:
+        table, rows = self.later.table, self._members(term)
+        name = column_name(field, type_)
+        if name not in table.column_names:
+            return pa.nulls(len(rows), arrow_type(type_, self.later.plan))
+        return one_chunk(table.column(name)).take(pa.array(rows, mask=rows < 0))
+
+    def _time(self, term: int) -> pa.Array:
+        unset = self._members(term) < 0
+        times = self.later.matched.times[:, self._columns(term).start]
+        return pa.array([seconds(time) for time in times.tolist()], pa.float64(), mask=unset)
+
+    def _one_by_one(self, value: Expression, matches: Integers) -> list[Value | EvaluationError]:
+        """The values of some matches, evaluated in Python; a failure instead of a value."""
+        plan, query = self.later.plan, self.later.query
+        world = PlanWorld(plan, query)
+        terms = terms_of(value)
+        runs = {term: self._events_of_run(term, matches, world) for term in terms & self._runs}
+        events = [
+            self._events(term, self._columns(term).start, matches, world) if term in terms - self._runs else []
+            for term in range(len(query.terms))
+        ]
+        latest = self.later.matched.latest[matches]
+        keys = [
+            [from_cell(cell, key.type, world) for cell in column.to_pylist()]
+            for key, column in zip(query.keys, taken(self.later.keys, latest), strict=True)
+        ]
+        found = list[Value | EvaluationError]()
+        for number in range(len(matches)):
+            context = Context(
+                [own[number] if own else None for own in events],
+                runs={term: own[number] for term, own in runs.items()},
+                keys=[values[number] for values in keys],
+                world=world,
+                invoke=run_action,
+            )
+            try:
+                found.append(evaluate(value, context))
+            except EvaluationError as error:
+                found.append(error)
+        return found
+
+    def _events_of_run(self, term: int, matches: Integers, world: PlanWorld) -> list[list[Event]]:
+        """By match, the events of a run in order of time."""
+        found: list[list[Event]] = [[] for _ in range(len(matches))]
+        columns = self._columns(term)
+        for column in range(columns.start, columns.stop):
+            is_set = np.flatnonzero(self.later.matched.members[matches, column] >= 0)
+            for number, event in zip(is_set.tolist(), self._events(term, column, matches[is_set], world), strict=True):
+                found[number].append(event)
+        return found
+
+    def _events(self, term: int, column: int, matches: Integers, world: PlanWorld) -> list[Event]:
+        """The events in a column of a term, which is set in all of these matches."""
+        event = self.later.plan.event(self.later.query.inputs[self.later.query.terms[term].input].event)
+        rows = self.later.table.take(pa.array(self.later.matched.members[matches, column]))
+        times = [seconds(time) for time in self.later.matched.times[matches, column].tolist()]
+        return row_events(event, rows, world, times)
+
+
+def _is_null(column: pa.Array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,186 @@
+"""The events in the windows of one query, and what a new event finds among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from querylang.plan.expression import Expression
+from querylang.plan.model import Plan, QueryPlan, Without, known
+from runtime.instants import NEVER
+from runtime.interpreter.context import Context, PlanWorld
+from runtime.interpreter.expressions import evaluate, holds
+from runtime.interpreter.statements import run_action
+from runtime.interpreter.values import EvaluationError, Event, Value
+from runtime.matching.asking import Bindings
+from runtime.matching.reference import ReferenceMatcher, in_windows
+from runtime.single_events.known import Finding, Key, Known, UnforeseenError
+from runtime.single_events.selects import Selects
+
+_MOST_CANDIDATES = 2_000
+"""A search among more is left to the engine."""
+
+_MOST_AGGREGATED = 200
+"""So is a `find every` with more candidates, each of which costs more."""
+
+_LEAST_SWEPT = 1_000
+"""So many events are kept at least before expired ones are looked for in all keys."""
+
+
+class Windows:
+    """The windows by key; the events of each in total order."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._query = query
+        self._world = PlanWorld(plan, query)
+        self._matcher = ReferenceMatcher(plan, query)
+        self._selects = None if query.every is None else Selects(plan, query)
+        starts = query.automaton.states[0].transitions
+        # Of a `find every` any event may be part of a candidate.
+        self._may_end = set(range(len(query.inputs)))
+        if query.every is None:
+            self._may_end = {transition.input for transition in starts}
+        has_without = any(isinstance(condition, Without) for condition in query.conditions)
+        self._depth = (max(1, len(query.terms) - 1) if query.every is None else len(query.terms)) + has_without
+        self._most_candidates = _MOST_CANDIDATES if query.every is None else _MOST_AGGREGATED
+        # A skip is not known here, so more is found than there is.
+        self._is_for_engine = bool(query.selects) or query.skip is not None or query.finds_all
+        self._events: dict[Key, list[Known]] = {}
+        self._count, self._most = 0, _LEAST_SWEPT
+
+    def is_selected(self, event: Known) -> bool:
+        """Whether an event passes the filter of its input."""
+        item = self._query.inputs[event.input]
+        return item.filter is None or holds(item.filter, self._context(event.value))
+
+    def key_of(self, event: Known) -> Key:
+        """The key of an event. Raises UnforeseenError."""
+        return tuple(map(part_of_key, self._keys_of(event)))
+
+    def add(self, key: Key, event: Known) -> None:
+        """An event that is released."""
+        item = self._query.inputs[event.input]
+        events = self._events.setdefault(key, [])
+        if item.unique:
+            event = replace(event, unique=self._unique(item.unique, event))
+            self._supersede(events, event)
+        events.append(event)
+        self._count += 1
+
+    def take(self, key: Key, event: Known, definitive: int) -> list[Finding] | None:
+        """Adds an event that is released; gives the matches, or those that begin to wait.
+
+        None = the engine knows them
+
+        definitive: no later event is earlier, µs
+        """
+        self.add(key, event)
+        if self._count > self._most:
+            self._sweep(definitive)
+        return self._found(key) if event.input in self._may_end else []
+
+    def _found(self, key: Key) -> list[Finding] | None:
+        """What the latest event of a key finds."""
+        events = self._events[key]
+        if len(events) ** self._depth > self._most_candidates:
+            self._count -= len(events)
+            events[:] = self._current(events)
+            self._count += len(events)
+            if len(events) ** self._depth > self._most_candidates:
+                return None
+        latest = len(events) - 1
+        if self._selects is not None:
+            selects, keys = self._selects, self._keys_of(events[latest])
+            aggregated = self._matcher.aggregated(events, range(len(events)), latest)
+            chosen = [selects.finding(events, events[latest], values, keys) for _, values in aggregated]
+            return [item for item in chosen if item is not None]
+        matches = self._matcher.matches(events, range(len(events)), latest).matches
+        if matches and self._is_for_engine:
+            return None
+        found = []
+        for _, bindings in matches:
+            if self._query.trailing is None or self._begins_to_wait(events, bindings):
+                terms = range(len(self._query.terms))
+                members = [events[bindings[term][0]] if term in bindings else None for term in terms]
+                found.append(self.finding(events[latest], members))
+        return found
+
+    def _begins_to_wait(self, events: Sequence[Known], bindings: Bindings) -> bool:
+        """Whether no condition on a match's trailing wait is false already."""
+        assert self._query.trailing is not None, "the query has a trailing wait"
+        due, places = events[-1].time + known(self._query.trailing.duration), range(len(events))
+        return self._matcher.outlives(events, bindings, len(events) - 1, due, places, is_new=True)
+
+    def outlives(self, found: Finding, event: Known) -> bool:
+        """Whether a match still waits after another event of its key."""
+        members = {term: member for term, member in enumerate(found.members) if member is not None}
+        events = [*members.values(), event]
+        positions = {id(member): position for position, member in enumerate(events)}
+        bindings = {term: (positions[id(member)],) for term, member in members.items()}
+        latest = positions[id(found.latest)]
+        later = range(len(events) - 1, len(events))
+        return self._matcher.outlives(events, bindings, latest, found.time, later, is_new=False)
+
+    def finding(self, latest: Known, members: Sequence[Known | None]) -> Finding:
+        """A match of these events."""
+        return Finding(tuple(self._keys_of(latest)), latest, tuple(members), latest.time)
+
+    def _keys_of(self, event: Known) -> list[Value]:
+        return self._values(self._query.inputs[event.input].keys, event.value)
+
+    def _unique(self, unique: Sequence[Expression], event: Known) -> Key | None:
+        """What `with unique` compares; None = there is no value."""
+        context = self._context(event.value)
+        try:
+            values = [evaluate(part, context) for part in unique]
+        except EvaluationError:
+            return None
+        return None if None in values else tuple(map(part_of_key, values))
+
+    def _supersede(self, events: list[Known], new: Known) -> None:
+        """The older event with these unique values leaves its window; it counts for `retain`."""
+        for place, other in enumerate(events):
+            is_old = other.input == new.input and other.unique == new.unique and other.superseded == NEVER
+            if is_old and new.unique is not None:
+                events[place] = replace(other, superseded=0)
+
+    def _values(self, expressions: Sequence[Expression], event: Event) -> list[Value]:
+        context = self._context(event)
+        try:
+            return [evaluate(part, context) for part in expressions]
+        except EvaluationError:
+            raise UnforeseenError from None
+
+    def _context(self, event: Event) -> Context:
+        return Context([event], world=self._world, invoke=run_action)
+
+    def _sweep(self, clock: int) -> None:
+        """Remove the events that have left their windows."""
+        for key, events in list(self._events.items()):
+            events[:] = self._current([event for event in events if self._is_young(event, clock)])
+            if not events:
+                del self._events[key]
+        self._count = sum(map(len, self._events.values()))
+        self._most = max(_LEAST_SWEPT, 2 * self._count)
+
+    def _current(self, events: Sequence[Known]) -> list[Known]:
+        """Those of one key that matter in their windows after the latest of them."""
+        counted = [event if event.superseded == NEVER else replace(event, superseded=NEVER) for event in events]
+        newest_first = in_windows(counted, len(events) - 1, self._query.inputs, range(len(events))) if events else []
+        return [events[place] for place in reversed(newest_first)]
+
+    def _is_young(self, event: Known, clock: int) -> bool:
+        within = self._query.inputs[event.input].within
+        return within is None or clock - event.time < known(within)
+
+
+def part_of_key(value: Any) -> Value:
+    """A part of a key, as Python compares it."""
+    if isinstance(value, float):
+        if value != value:  # noqa: PLR0124  NaN, which is one key
+            raise UnforeseenError
+        return value + 0.0  # -0.0 and 0.0 are one key
+    if not isinstance(value, bool | int | str):
+        raise UnforeseenError
+    return value

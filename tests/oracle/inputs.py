@@ -1,0 +1,80 @@
+"""The inputs of a query: which rows are its events, in which partition, and which of them a window holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.oracle.events import SECOND, Event, Row, Value, total_order
+from tests.oracle.expressions import compare, constant_text, seconds
+
+Key = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`v >= 1`: an event for which it is false is not an event of the input."""
+
+    field: str
+    sign: str
+    value: Value
+
+    def text(self) -> str:
+        return f"{self.field} {self.sign} {constant_text(self.value)}"
+
+    def admits(self, row: Row) -> bool:
+        return compare(self.sign, row.field(self.field), self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One line of `inputs`.
+
+    within: microseconds; None = no such bound
+    retain: how many events; None = no such bound
+    wait: microseconds that records may come late; None = an event's time is its arrival
+    """
+
+    type: str
+    filters: tuple[Filter, ...] = ()
+    within: int | None = 100 * SECOND
+    retain: int | None = None
+    unique: str | None = None
+    wait: int | None = None
+
+    def text(self, keys: Sequence[str]) -> str:
+        parts = [f"{self.type}({', '.join(item.text() for item in self.filters)})"]
+        parts += [f"key {', '.join(keys)}"] if keys else []
+        parts += [] if self.within is None else [f"within {seconds(self.within)}"]
+        parts += [] if self.retain is None else [f"retain {self.retain}"]
+        parts += [] if self.unique is None else [f"with unique {self.unique}"]
+        parts += [] if self.wait is None else [f"wait {seconds(self.wait)}"]
+        return f"{' '.join(parts)};"
+
+    def admits(self, row: Row) -> bool:
+        """Whether the row is an event of this input."""
+        return row.type == self.type and all(item.admits(row) for item in self.filters)
+
+    def window(self, events: Sequence[Event]) -> list[Event]:
+        """The window at the moment of the last of these events of a partition, oldest first."""
+        latest = events[-1]
+        own = [event for event in events if event.type == self.type]
+        within = own if self.within is None else [x for x in own if latest.time - x.time < self.within]
+        retained = within if self.retain is None else within[-self.retain :]
+        return retained if self.unique is None else newest_of_each(retained, self.unique)
+
+
+def newest_of_each(events: Sequence[Event], field: str) -> list[Event]:
+    """Of the events with the same value of the field the newest."""
+    newest = {event.row.field(field): event for event in events}
+    return [event for event in events if newest[event.row.field(field)] is event]
+
+
+def partitions(inputs: Sequence[Input], keys: Sequence[str], rows: Sequence[Row]) -> dict[Key, list[Event]]:
+    """The admitted events per key, in their total order."""
+    found = dict[Key, list[Event]]()
+    for row in sorted(rows, key=total_order):
+        if any(item.admits(row) for item in inputs):
+            events = found.setdefault(tuple(row.field(key) for key in keys), [])
+            events.append(Event(len(events), row))
+    return found

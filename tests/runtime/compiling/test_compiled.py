@@ -1,0 +1,153 @@
+"""Compiled code is kept as long as no source of it has changed, wherever that stands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import runtime
+from runtime.compiling.cache import KEPT_DAYS
+from runtime.compiling.files import sources_digest
+from runtime.compiling.notice import ONCE
+from runtime.compiling.shipped import pack
+
+CALLER = """
+from runtime.inner.deeper.called import twice
+from runtime.compiling.compiled import kernel
+
+@kernel
+def four_times(number: int) -> int:
+    return twice(twice(number))
+"""
+CALLED = """
+from runtime.compiling.compiled import kernel
+
+@kernel
+def twice(number: int) -> int:
+    return 2 * number
+"""
+CALLED_FILE = "inner/deeper/called.py"
+"""A kernel's file in a subfolder, called from a file outside of it."""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "runtime"
+    folder.mkdir()
+    source = Path(runtime.__path__[0])
+    shutil.copytree(source / "compiling", folder / "compiling", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(source / "progress_line.py", folder)
+    (folder / "__init__.py").touch()
+    (folder / "caller.py").write_text(CALLER)
+    (folder / "inner" / "deeper").mkdir(parents=True)
+    (folder / CALLED_FILE).write_text(CALLED)
+    return folder
+
+
+def _answer(package: Path, told: str = "", **settings: str) -> str:
+    code = "from runtime.caller import four_times; print(four_times(3), {hits})"
+    code = code.format(hits="sum(four_times.machine_code.stats.cache_hits.values())")
+    environment = os.environ | {"PYTHONPATH": str(package.parent), "XDG_CACHE_HOME": str(package.parent / "cache")}
+    environment["ENSUE_COMPILE"] = "always"
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # Python's own cache does not see a change within a second
+    environment |= settings
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=package.parent, env=environment, capture_output=True, text=True, check=True)
+    others = [line for line in done.stderr.splitlines() if line != ONCE]
+    assert told in done.stderr
+    assert len(others) == bool(told)
+    return done.stdout.strip()
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*four_times*") if path.suffix in (".nbi", ".nbc"))
+
+
+def test_a_change_in_a_kernel_that_another_file_calls_is_seen(package: Path) -> None:
+    assert [_answer(package), _answer(package)] == ["12 0", "12 1"]
+    (package / CALLED_FILE).write_text(CALLED.replace("2 *", "5 *"))
+    assert [_answer(package), _answer(package)] == ["75 0", "75 1"]
+
+
+def test_only_kernels_and_what_they_import_matter(package: Path) -> None:
+    before = sources_digest(package)
+    other = package / "inner" / "other.py"
+    other.write_text("THREE = 3\n")
+    assert sources_digest(package) == before
+    (package / "caller.py").write_text("from runtime.inner.other import THREE\n" + CALLER)
+    after = sources_digest(package)
+    other.write_text("THREE = 4\n")
+    assert len({before, after, sources_digest(package)}) == 3
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", [lambda _data: b"", lambda data: data[:-10], lambda data: b"garbage" * len(data)])
+def test_a_damaged_file_is_compiled_anew(package: Path, suffix: str, damage: Callable[[bytes], bytes]) -> None:
+    assert _answer(package) == "12 0"
+    for path in package.rglob(f"*{suffix}"):
+        path.write_bytes(damage(path.read_bytes()))
+    assert _answer(package, "a compiled kernel is damaged; it is removed, and the kernel is compiled anew") == "12 0"
+    assert _answer(package) == "12 1"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_nothing_is_loaded_from_a_folder_that_others_may_write(package: Path, mode: int) -> None:
+    (package / "__pycache__").mkdir(exist_ok=True)
+    (package / "__pycache__").chmod(mode)
+    assert [_answer(package), _answer(package)] == ["12 0", "12 1"]
+    assert not _entries(package)
+    entries = _entries(package.parent / "cache")
+    assert entries
+    assert {path.stat().st_mode & 0o777 for path in entries} == {0o600}
+    assert entries[0].parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_that_others_may_write_is_not_loaded(package: Path) -> None:
+    assert _answer(package) == "12 0"
+    for path in _entries(package):
+        path.chmod(0o666)
+    assert _answer(package) == "12 0"
+
+
+def test_older_versions_are_removed_beside_the_module(package: Path) -> None:
+    assert _answer(package) == "12 0"
+    old = _entries(package)
+    (package / CALLED_FILE).write_text(CALLED.replace("2 *", "5 *"))
+    assert _answer(package) == "75 0"
+    assert old
+    assert not set(old) & set(_entries(package))
+    assert len(_entries(package)) == len(old)
+
+
+def test_in_a_shared_folder_older_versions_are_kept_while_they_are_used(package: Path) -> None:
+    (package / "__pycache__").mkdir(exist_ok=True)
+    (package / "__pycache__").chmod(0o777)  # so the user's folder is taken
+    cache = package.parent / "cache"
+    versions = []
+    for factor, days in ((2, 0), (5, 0), (7, KEPT_DAYS + 1), (9, 0)):
+        (package / CALLED_FILE).write_text(CALLED.replace("2 *", f"{factor} *"))
+        assert _answer(package) == f"{3 * factor**2} 0"
+        versions.append(set(_entries(cache)) - set().union(*versions))
+        for path in versions[-1]:
+            os.utime(path, (time.time() - 86_400 * days,) * 2)
+    assert set(_entries(cache)) == versions[0] | versions[1] | versions[3]
+
+
+def test_an_archive_serves_another_installation_on_the_same_processor(package: Path, tmp_path: Path) -> None:
+    made, archive, elsewhere = tmp_path / "made", tmp_path / "kernels.zip", tmp_path / "elsewhere" / "runtime"
+    made.mkdir(mode=0o700)
+    assert _answer(package, ENSUE_KERNELS=str(made)) == "12 0"
+    pack(made, archive)
+    shutil.copytree(package, elsewhere, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in elsewhere.rglob("*.py"):
+        os.utime(path, (0, 0))
+    assert _answer(elsewhere, ENSUE_KERNELS=str(archive)) == "12 1"
+    missing = "no code of 'four_times' for this release and processor; it is compiled"
+    assert _answer(elsewhere, missing, ENSUE_KERNELS=str(archive), NUMBA_CPU_NAME="generic") == "12 0"

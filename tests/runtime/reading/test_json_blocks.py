@@ -1,0 +1,103 @@
+"""JSON in blocks: what a cell is does not depend on where a block ends, nor on the cells beside it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+import querylang
+from querylang.plan.model import Plan
+from querylang.plan.value_types import Type
+from runtime.columns.arrivals import RecordKind
+from runtime.reading.column_names import STANDARD
+from runtime.reading.conversion import convert
+from runtime.reading.formats import blocks, json_files, json_lines
+from runtime.reading.inference.schema import infer_schemas
+from runtime.reading.tables import iter_table
+
+VALUES: Mapping[str, Callable[[random.Random], Any]] = {
+    "integer": lambda rng: rng.randint(-5, 30),
+    "float": lambda rng: rng.choice([20.5, 1.25, 3.0]),
+    "text": lambda rng: rng.choice(["x", "20", "", "20.5"]),
+    "boolean": lambda rng: rng.random() < 0.5,
+    "null": lambda _: None,
+    "list": lambda rng: [rng.choice([1, 2.5]) for _ in range(rng.randint(0, 3))],
+    "object": lambda rng: {name: rng.choice([1, 2.5]) for name in rng.sample("pqz", rng.randint(1, 3))},
+    "large": lambda rng: rng.choice([2**53 + 1, 2**63 - 1, 2**63, 10**30]),
+}
+QUERY = "query Q { inputs { T() retain 1; } find T as t }"
+TYPES = ("float", "integer", "boolean", "optional<float>", "sequence<float>", "dictionary<string, float>")
+
+
+def random_rows(rng: random.Random) -> list[dict[str, Any]]:
+    """Rows whose field `v` has mostly one kind of value."""
+    usual, *others = rng.sample(list(VALUES), rng.choice([2, 2, 3]))
+    rows = []
+    for number in range(rng.randint(5, 40)):
+        kind = usual if rng.random() < 0.85 else rng.choice(others)
+        rows.append({"at": number, "n": number} | ({"v": VALUES[kind](rng)} if rng.random() < 0.9 else {}))
+    return rows
+
+
+def read_rows(path: Path, plan: Plan) -> list[Any]:
+    """The fields of each record; None for one that is malformed."""
+    parts = [part.arrivals.table for part in iter_table(path, plan, STANDARD, "s")]
+    table = pa.concat_tables([part.unify_dictionaries() for part in parts])
+    names = [name for name in table.column_names if not name.startswith("_")]
+    kinds, columns = table.column("_kind").to_pylist(), table.select(names).to_pylist()
+    return [None if kind == RecordKind.MALFORMED else row for kind, row in zip(kinds, columns, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_blocks_give_the_types_and_values_of_the_whole_list(tmp_path: Path, seed: int) -> None:
+    rows = random_rows(random.Random(seed))
+    whole, lines = tmp_path / "a.json", tmp_path / "a.jsonl"
+    whole.write_text(json.dumps(rows))
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    schemas = infer_schemas(whole, event="T")
+    texts = [f"event T {{ {type_} v; integer n; }} {QUERY}" for type_ in TYPES]
+    plans = [
+        querylang.compile_text(QUERY, schemas=schemas).plan,
+        *(querylang.compile_text(text).plan for text in texts),
+    ]
+    expected = [read_rows(whole, plan) for plan in plans]
+    for block, few, part in ((8 << 20, 40, 1 << 19), (100, 40, 1), (150, 1 << 15, 5)):
+        with (
+            patch.object(json_lines, "_FEW", few),
+            patch.object(blocks.Blocks.__init__, "__defaults__", (block,)),
+            patch.multiple(json_files, _TOGETHER=1, _ROWS=part),
+        ):
+            assert infer_schemas(lines, event="T") == schemas
+            assert [read_rows(lines, plan) for plan in plans] == expected
+
+
+@pytest.mark.parametrize("type_", [Type.INTEGER, Type.FLOAT, Type.BOOLEAN, Type.DECIMAL])
+def test_a_cell_of_text_is_the_same_value_beside_any_other(type_: Type) -> None:
+    rng = random.Random(1)
+    random_cells = ["".join(rng.choices("0127+-.eExnaNif _(d", k=rng.randint(1, 6))) for _ in range(1_500)]
+    cells = ["0x10", "0xffffffffffffffff", "+1", "007", "nan(1)", "3.0", "-3.", "+-3", "TRUE", " 5 ", *random_cells]
+    alone = [convert(pa.array([cell]), type_).values[0].as_py() for cell in cells]
+    together = convert(pa.array([*cells, "not a value"]), type_).values.to_pylist()
+    assert list(map(repr, together[:-1])) == list(map(repr, alone))
+
+
+def test_fields_are_in_the_order_of_the_first_row(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"at": 1, "n": 1, "k": "x", "b": true}\n{"at": 2, "z": "y", "k": "x"}\n')
+    assert list(infer_schemas(tmp_path / "a.jsonl", event="A")["A"]) == ["n", "k", "b", "z"]
+
+
+def test_whole_numbers_may_have_a_sign_or_a_point_with_zeros() -> None:
+    cells = pa.array(["+5", "5.0", "-5.", "0x1F", "007", " 7 ", "5.5", "+-5", "1_000", "1e3"])
+    assert convert(cells, Type.INTEGER).values.to_pylist() == [5, 5, -5, 31, 7, 7, None, None, None, None]
+
+
+def test_booleans_are_not_numbers_and_only_two_numbers_are_booleans() -> None:
+    assert convert(pa.array([True, False]), Type.FLOAT).values.to_pylist() == [None, None]
+    assert convert(pa.array([0, 1, 5]), Type.BOOLEAN).values.to_pylist() == [False, True, None]
