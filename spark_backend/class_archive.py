@@ -2,7 +2,8 @@
 
 An archive is made once, by a JVM that writes at its end which classes it has used. It fits one
 JVM and one release of Spark: elsewhere the JVM ignores it. Classes are code, so an archive that
-others could have written is not used.
+others could have written is not used. A JVM that maps a damaged one crashes. So the JVM verifies
+its checksums, and an archive gets its name only when all of it is on the disk.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from runtime.kernel_files import cache_of_user, is_private
+from runtime.compiling.files import cache_of_user, is_private
+from spark_backend.durable_files import publish
 
 KEPT = 30 * 86_400
 """Seconds for which an archive is kept that no JVM has used."""
+
+KEPT_PART = 86_400
+"""Seconds after which a part is removed: the process that made it was ended half-way."""
 
 _QUIET = "-XX:+IgnoreUnrecognizedVMOptions -Xlog:cds=off -Xlog:cds+dynamic=off"
 _making: Path | None = None
@@ -42,34 +47,44 @@ def archive_file() -> Path | None:
 def class_options() -> str:
     """Options for a JVM that is about to start; "" = it starts without an archive."""
     if _making is not None:
-        return f"{_QUIET} -XX:ArchiveClassesAtExit={_making}"
+        return f"{_QUIET} {_quoted(f'-XX:ArchiveClassesAtExit={_making}')}"
     with suppress(OSError):
         file = archive_file()
         if file is not None and is_private(file):
             os.utime(file)  # says that it is used
-            return f"{_QUIET} -XX:SharedArchiveFile={file}"
+            return f"{_QUIET} -XX:+VerifySharedSpaces {_quoted(f'-XX:SharedArchiveFile={file}')}"
     return ""
+
+
+def _quoted(option: str) -> str:
+    """An option as Spark reads it from a text of several, even if a folder's name has a space."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 @contextmanager
 def making(file: Path) -> Iterator[None]:
-    """Let a JVM that starts and ends meanwhile write the archive. Raises OSError."""
+    """Let a JVM that starts and ends meanwhile write the archive. Raises OSError.
+
+    It is not kept if the block raises an error, as it has to if that JVM failed.
+    """
     global _making  # noqa: PLW0603 # a session is started by functions that know nothing of it
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _remove_unused(file)
     part = file.with_suffix(f".{os.getpid()}.part")
     _making = part
     try:
         yield
         part.chmod(0o600)
-        part.replace(file)
+        publish([(part, file)])
     finally:
         _making = None
         part.unlink(missing_ok=True)
-    _remove_unused(file)
 
 
 def _remove_unused(kept: Path) -> None:
-    for other in kept.parent.glob("spark_classes_*.jsa"):
-        with suppress(OSError):
-            if other != kept and time.time() - other.stat().st_mtime > KEPT:
-                other.unlink()
+    for pattern, seconds in (("*.jsa", KEPT), ("*.part", KEPT_PART)):
+        for other in kept.parent.glob(f"spark_classes_{pattern}"):
+            with suppress(OSError):
+                if other != kept and time.time() - other.stat().st_mtime > seconds:
+                    other.unlink()

@@ -1,19 +1,32 @@
 """Files that survive a power cut: written whole, renamed, and synced with their folder.
 
-Imports only the standard library, because the process that lists files has to start fast.
+A store's objects appear when they are complete, and what it has accepted survives: there is nothing
+to sync. Imports only the standard library, because the process that lists files has to start fast.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
+from spark_backend.places.place import Place
+from spark_backend.places.remote_path import RemotePath
 
-def write_durably(path: Path, text: str) -> None:
+AT_ONCE = 16
+"""Requests to a store at a time: each takes long, and costs little."""
+
+
+def write_durably(path: Place, text: str) -> None:
     """Replace a file: afterwards it has either all of the text or its old content."""
+    if isinstance(path, RemotePath):
+        path.write_text(text)
+        return
     draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(text, encoding="utf-8")
+    with _named(path):
+        draft.write_text(text, encoding="utf-8")
     publish([(draft, path)])
 
 
@@ -25,26 +38,59 @@ def publish(files: Iterable[tuple[Path, Path]]) -> None:
     rename(pairs)
 
 
-def rename(pairs: Sequence[tuple[Path, Path]]) -> None:
+def rename(pairs: Sequence[tuple[Place, Place]]) -> None:
     """Rename files that are on the disk; their new names are there, too, when this returns."""
-    for draft, path in pairs:
+    remote = [(draft, path) for draft, path in pairs if isinstance(draft, RemotePath) and isinstance(path, RemotePath)]
+    local = [(draft, path) for draft, path in pairs if isinstance(draft, Path) and isinstance(path, Path)]
+    for draft, path in local:
         draft.replace(path)
-    for folder in sorted({path.parent for _, path in pairs}):
+    for folder in sorted({path.parent for _, path in local}):
         sync(folder)
+    if remote:
+        with ThreadPoolExecutor(min(AT_ONCE, len(remote))) as threads:
+            list(threads.map(lambda pair: pair[0].replace(pair[1]), remote))
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Place) -> None:
     """Create a folder and those above it; they are on the disk when this returns."""
+    if isinstance(folder, RemotePath):
+        return  # a store has no folders, only names
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in reversed(missing):
         sync(path.parent)
 
 
-def sync(path: Path) -> None:
+def complete(files: Sequence[tuple[Path, Place]]) -> None:
+    """Let what was written to `writable` files survive a power cut, at their places."""
+    remote = [(file, place) for file, place in files if isinstance(place, RemotePath)]
+    for _, place in files:
+        sync(place)
+    if remote:
+        with ThreadPoolExecutor(min(AT_ONCE, len(remote))) as threads:
+            list(threads.map(lambda pair: pair[1].upload(pair[0]), remote))
+        for file, _ in remote:
+            file.unlink()
+
+
+def sync(path: Place) -> None:
     """Wait until the content of a file or folder is on the disk."""
+    if isinstance(path, RemotePath):
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with _named(path):
+            os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of a write carry no path by themselves: a full disk is found once the file is open."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise

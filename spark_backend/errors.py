@@ -6,22 +6,33 @@ import errno
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from querylang.errors import EnsueError, FileErrors, InputError, QueryErrors
 from querylang.printable import one_line
 
-_OURS = re.compile(r"^(?:[\w.]+\.)?(?:InputError|StateError|ContainerError): (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^(?:[\w.]+\.)?(InputError|StateError|ContainerError|Unreachable): (.+)$", re.MULTILINE)
 _NOT_INSTALLED = re.compile(r"Ensue cannot be imported on a Spark executor.*")
 _NOT_STARTED = "Python worker failed to connect back"
-_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_NO_MEMORY = "java.lang.OutOfMemoryError"
+_JAVA_ENDED = ("Py4JNetworkError", "ConnectionRefusedError")
+_CRASHED = "Python worker exited unexpectedly"
+_NOTHING = re.compile(r"terminated with exception:\s+SQLSTATE")
+FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _FULL_PLACE = re.compile(r"\[Errno \d+\] (?:No space left on device|Disk quota exceeded): '([^'\n]+)'")
 
 _STATE = re.compile(r"CANNOT_LOAD_STATE_STORE|CANNOT_READ_STREAMING_STATE_FILE|FAILED_TO_READ_STREAMING_STATE_FILE")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 
+MORE_MEMORY = 'Choose how much memory Java gets: PYSPARK_SUBMIT_ARGS="--driver-memory 4g pyspark-shell"'
+
 SHORTEST_SECRET = 4
 """Characters. Shorter values are part of too many words to be replaced in any text."""
+
+
+class Unreachable(InputError):
+    """A broker or a storage does not answer, after it was asked for as long as `retry` says."""
+
+    exit_code = 4
 
 
 def plain_error(error: Exception) -> Exception:
@@ -37,14 +48,24 @@ def plain_error(error: Exception) -> Exception:
         )
     found = _OURS.findall(text)
     if found:
-        return InputError(str(found[-1]).strip())
-    if _FULL.search(text):
+        kind, line = found[-1]
+        return (Unreachable if kind == "Unreachable" else InputError)(str(line).strip())
+    if _NO_MEMORY in text:
+        return InputError(f"Java has too little memory for this job. {MORE_MEMORY}")
+    if type(error).__name__ in _JAVA_ENDED:
+        return InputError(f"Java ended before the job did; the system may have killed it for memory. {MORE_MEMORY}")
+    if _CRASHED in text or (_NOTHING.search(text) and "java.io.EOFException" in getattr(error, "_stackTrace", "")):
+        return InputError(
+            "a Python process of Spark ended without an answer; the system may have killed it for memory."
+            " Run the job again: it continues where it stopped"
+        )
+    if FULL.search(text):
         place = _FULL_PLACE.search(text)
         return disk_full("a disk that the job writes to" if place is None else place[1])
     if _STATE.search(text):
         return _unreadable_state(text)
     if isinstance(error, OSError) and error.filename is not None:
-        return InputError(f"{error.filename}: {error.strerror}")
+        return failed(error, f"{error.filename}: {error.strerror}")
     return error
 
 
@@ -63,11 +84,34 @@ def disk_full(place: object) -> InputError:
     return InputError(f"{place}: the disk is full. Make room and run the job again: it continues where it stopped")
 
 
-def unwritable(place: Path, error: OSError) -> InputError:
+def unwritable(place: object, error: OSError) -> InputError:
     """The error for a write that the system refused."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(str(error)):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or FULL.search(str(error)):
         return disk_full(place)
-    return InputError(f"{place}: cannot be written: {error.strerror or error}")
+    return failed(error, f"{place}: cannot be written: {error.strerror or error}")
+
+
+def failed(error: OSError, text: str) -> InputError:
+    """What to raise for an error of a file: Unreachable for a store that does not answer."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is not None:
+        return disk_full(error.filename)
+    return (Unreachable if isinstance(error, ConnectionError) else InputError)(text)
+
+
+class JobError(EnsueError):
+    """A job ended with an error that has no plain words; its cause is what Spark raised."""
+
+
+@contextmanager
+def as_job_errors() -> Iterator[None]:
+    """Raise JobErrors in place of errors that are not Ensue's."""
+    try:
+        yield
+    except EnsueError:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise JobError(f"the job ended with an error of Spark: {one_line(lines[0])}") from error
 
 
 @contextmanager
@@ -104,4 +148,4 @@ def _without_values(error: Exception, environment: Mapping[str, str]) -> Excepti
     if isinstance(error, FileErrors):
         found = [(line, without_values(message, environment)) for line, message in error.found]
         return FileErrors(without_values(error.path, environment), found)
-    return InputError(text)
+    return Unreachable(text) if isinstance(error, Unreachable) else InputError(text)

@@ -1,4 +1,4 @@
-"""Spark sessions: the active one, or a new local one with the settings that we measure with.
+"""Spark sessions: the one that exists, or a new one with the settings that we measure with.
 
 The settings of a user's session are never changed. Jobs of our own run in a session beside it
 (`own_session`), which shares its context.
@@ -7,114 +7,132 @@ The settings of a user's session are never changed. Jobs of our own run in a ses
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from spark_backend.class_archive import class_options
+from spark_backend.cluster.masters import is_local, refuse_silent
+from spark_backend.cluster.shipping import ship_package
+from spark_backend.java import refuse_unusable_java, start_in_plain_words
+from spark_backend.launch import jvm
+from spark_backend.launch.other_python import refuse_other_python
+from spark_backend.launch.session_settings import AT_RUN_TIME, MASTER, OF_WORKERS, OPTIONS, settings_of_start
+from spark_backend.launch.worker_python import ROOT, is_worker_python, set_environment
 
-ROOT = Path(__file__).resolve().parent.parent
+NOTHING: Mapping[str, str] = {}
 
-STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_OF_THE_JVM = (OPTIONS, "spark.driver.memory", "spark.jars.packages")
+"""What a JVM that runs already cannot be given any more."""
 
-LOG_SETTINGS = Path(__file__).resolve().with_name("log4j2.properties")
-
-OPTIONS = "spark.driver.extraJavaOptions"
-
-AT_RUN_TIME = {
-    "spark.sql.session.timeZone": "UTC",
-    # Our rows are few and large: one Arrow batch may hold all rows of a task.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-    # One task per file: opening a file is taken to cost as much as reading a whole partition.
-    "spark.sql.files.openCostInBytes": str(128 << 20),
-    "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.numRecentProgressUpdates": "20",
-    # Rows are spread by bucket on purpose: merging partitions would lose parallelism.
-    "spark.sql.adaptive.enabled": "false",
-}
-"""Settings of every session that runs a job of our own."""
-
-AT_START = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.python.worker.reuse": "true",
-    # Packed numbers do not get much smaller, and the shuffle of one machine passes no network.
-    "spark.shuffle.compress": "false",
-    "spark.driver.memory": "2g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    OPTIONS: f"-Xss16m -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
-}
-"""Settings of a session that we start ourselves.
-
-Only the JVM's quick compiler runs. The other one needed more time than it saved, since records do
-not pass through the JVM: with it a micro-batch took a quarter longer.
-
-The deep stack is for a query that is stopped while its results are being written: Spark then
-searches a long message with a regular expression that recurses for each character.
-"""
-
-
-OF_WORKERS = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
-"""Variables of Python workers of our own jobs, unless the environment has them.
-
-Workers keep memory from one micro-batch to the next. To give it back and get it again, page by
-page, took a quarter of their time.
-"""
+_ANY_MASTER = "local[*]"
+"""What `spark-submit` says where it was given no master."""
 
 
 def get_session(
     name: str = "ensue", cores: int | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The active session unchanged, or else a new local session on `cores` (None = all).
+    """The session that exists, unchanged, or else a new one: local, on `cores` (None = all).
 
     name, settings: of a new session only
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return with_package_path(active)
-    # workers must find the packages of this interpreter
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    count = cores or os.cpu_count() or 2
-    chosen = AT_START | AT_RUN_TIME | {"spark.sql.shuffle.partitions": str(count)} | dict(settings or {})
-    chosen[OPTIONS] = f"{chosen[OPTIONS]} {class_options()}".strip()
-    builder = SparkSession.builder.appName(name).master(f"local[{count}]")
+    existing = existing_session()
+    if existing is not None:
+        return with_package_path(existing)
+    wanted = dict(settings or {})
+    if jvm.is_given():
+        chosen = _beside_given(settings_of_start(name, cores, _with_given_master(wanted)))
+    else:
+        chosen = settings_of_start(name, cores, wanted)
+    master = chosen.get(MASTER) or SparkConf().get(MASTER, _ANY_MASTER) or _ANY_MASTER
+    refuse_silent(master)
+    set_environment(chosen if not is_local(master) else None)
+    builder = SparkSession.builder
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return with_package_path(builder.getOrCreate())
+    if not jvm.is_given():
+        refuse_unusable_java(chosen["spark.driver.memory"])
+        jvm.join(chosen)
+    with start_in_plain_words():
+        return with_package_path(builder.getOrCreate())
 
 
-def own_session(name: str = "ensue") -> SparkSession:
-    """A session for a job of our own, beside the active one and with our settings."""
-    session = get_session(name).newSession()
+def existing_session() -> SparkSession | None:
+    """The session of this thread, or that of the process; None = there is none."""
+    active = SparkSession.getActiveSession()
+    if active is not None or SparkContext._active_spark_context is None:  # noqa: SLF001 # nothing public tells
+        return active
+    return SparkSession(SparkContext._active_spark_context)  # noqa: SLF001 # its default session
+
+
+def _with_given_master(wanted: Mapping[str, str]) -> dict[str, str]:
+    """The settings with the master that `spark-submit` was given, if it was given one."""
+    SparkContext._ensure_initialized()  # noqa: SLF001 # settings are read from the JVM
+    given = SparkConf().get(MASTER)
+    return {**wanted, MASTER: given} if given not in (None, _ANY_MASTER) else dict(wanted)
+
+
+def _beside_given(chosen: Mapping[str, str]) -> dict[str, str]:
+    """The settings that a JVM of `spark-submit` does not have; what it was given holds."""
+    given = dict(SparkConf().getAll())
+    if given.get(MASTER) == _ANY_MASTER:
+        del given[MASTER]
+    kept = {*given, *_OF_THE_JVM} - {"spark.app.name"}
+    return {key: value for key, value in chosen.items() if key not in kept}
+
+
+def own_session(
+    name: str = "ensue", session: SparkSession | None = None, wanted: Mapping[str, str] = NOTHING
+) -> SparkSession:
+    """A session for a job of our own, beside another one and with our settings.
+
+    session: the other one; None = the one that exists, or a new one
+    wanted: settings of the deployment; those that cannot be changed any more are left as they are
+    """
+    own = (with_package_path(session) if session is not None else get_session(name, settings=wanted)).newSession()
     for key, value in AT_RUN_TIME.items():
-        session.conf.set(key, value)
+        own.conf.set(key, value)
+    for key, value in wanted.items():
+        if own.conf.isModifiable(key):
+            own.conf.set(key, value)
     for key, value in OF_WORKERS.items():
-        session.sparkContext.environment.setdefault(key, os.environ.get(key, value))
-    return session
+        own.sparkContext.environment.setdefault(key, os.environ.get(key, value))
+    return own
+
+
+def unmet(session: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
+    """The settings that a session cannot have any more, with what it has instead; "" = nothing."""
+    has = dict(session.sparkContext.getConf().getAll())
+    has.update({MASTER: session.sparkContext.master or ""})
+    fixed = {key: value for key, value in wanted.items() if not session.conf.isModifiable(key)}
+    return {key: has.get(key, "") for key, value in fixed.items() if not _has(has.get(key, ""), value, key)}
+
+
+def _has(found: str, wanted: str, key: str) -> bool:
+    if key in ("spark.jars", "spark.jars.packages"):
+        names = {item.removeprefix("file://").removeprefix("file:") for item in found.split(",")}
+        return names.issuperset(wanted.split(","))
+    if key.endswith("JavaOptions"):
+        return wanted in found
+    return found.removeprefix("file:") == wanted.removeprefix("file:")  # Spark writes folders as URIs
 
 
 def is_on_one_machine(session: SparkSession) -> bool:
     """Whether all tasks of a session run on this machine."""
-    master = session.sparkContext.master or ""
-    return master.startswith("local") and not master.startswith("local-cluster")
+    return is_local(session.sparkContext.master or "")
 
 
 def with_package_path(session: SparkSession) -> SparkSession:
-    """The same session; its local workers find this package."""
+    """The same session; its workers find this package.
+
+    Raises InputError if local ones run a Python that has not what they need.
+    """
     context = session.sparkContext
-    if (context.master or "").startswith("local"):
+    if is_on_one_machine(session):
+        if not is_worker_python(context.pythonExec):
+            refuse_other_python(context.pythonExec)
         paths = [str(ROOT), *filter(None, context.environment.get("PYTHONPATH", "").split(os.pathsep))]
         context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    else:
+        ship_package(context)
     return session

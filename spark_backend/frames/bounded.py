@@ -6,20 +6,23 @@ At the end time advances until no timer is left, unless `flush` is False.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import place_of
+from runtime.replay.epochs import Script
+from spark_backend.frames.scripts import with_script
 from spark_backend.frames.streaming import union_by_name
 from spark_backend.operator.spark_operator import tagged_bounded
 from spark_backend.session import with_package_path
+from spark_backend.sources.change_records import BoundedSource
 from spark_backend.sources.files import file_list, packed_files
 from spark_backend.sources.frames import packed_frame
 from spark_backend.sources.reading import Reading
-from spark_backend.wire.decode import matches_frame
 from spark_backend.wire.program import Program
 
 DEFAULT_BUCKETS = 64
@@ -33,21 +36,55 @@ def match_tagged(
     buckets: int = DEFAULT_BUCKETS,
     reading: Reading | None = None,
     flush: bool = True,
+    changing: Changing | None = None,
 ) -> DataFrame:
-    """All results for DataFrames of events, as tagged rows; `frames`: by source name, or one."""
-    named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
-    program = Program.of(plan, buckets=buckets, is_bounded=True)
-    parts = {
-        name: packed_frame(named[name], program, replace(reading or Reading(source=name), place=place_of(rank)))
-        for rank, name in enumerate(sorted(named))
-    }
-    with_package_path(next(iter(named.values())).sparkSession)
+    """All results for DataFrames of events, as tagged rows; `frames`: by source name, or one.
+
+    changing: how the queries change; `plan` is then that of its script
+    """
+    program = _program(plan, buckets, changing)
+    readings = _readings(frames, reading)
+    parts = {name: packed_frame(frame, program, own) for name, (frame, own) in readings.items()}
+    with_package_path(next(iter(readings.values()))[0].sparkSession)
     return tagged_bounded(union_by_name(parts), program, flush=flush)
 
 
-def match(frames: DataFrame | Mapping[str, DataFrame], plan: Plan, *, reading: Reading | None = None) -> DataFrame:
-    """The matches in DataFrames of events; columns as in `wire.decode.matches_frame`."""
-    return matches_frame(match_tagged(frames, plan, reading=reading), plan)
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """How control events change the queries.
+
+    changes: the records that the script counts
+    """
+
+    script: Script
+    changes: pa.Table
+
+
+def frame_sources(frames: DataFrame | Mapping[str, DataFrame], reading: Reading | None) -> list[BoundedSource]:
+    """What `match_tagged` reads."""
+    with_package_path(next(iter(_readings(frames, reading).values()))[0].sparkSession)
+    return [BoundedSource(frame, own, is_files=False) for frame, own in _readings(frames, reading).values()]
+
+
+def file_source(session: SparkSession, paths: Sequence[Path | str], reading: Reading) -> BoundedSource:
+    """What `match_files` reads."""
+    with_package_path(session)
+    return BoundedSource(file_list(session, paths), reading, is_files=True)
+
+
+def _readings(
+    frames: DataFrame | Mapping[str, DataFrame], reading: Reading | None
+) -> dict[str, tuple[DataFrame, Reading]]:
+    named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
+    return {
+        name: (named[name], replace(reading or Reading(source=name), place=place_of(rank)))
+        for rank, name in enumerate(sorted(named))
+    }
+
+
+def _program(plan: Plan, buckets: int, changing: Changing | None) -> Program:
+    program = Program.of(plan, buckets=buckets, is_bounded=True)
+    return program if changing is None else with_script(program, changing.script, changing.changes)
 
 
 def match_files(
@@ -58,9 +95,10 @@ def match_files(
     buckets: int = DEFAULT_BUCKETS,
     reading: Reading | None = None,
     flush: bool = True,
+    changing: Changing | None = None,
 ) -> DataFrame:
     """All results for files of events, as tagged rows; workers read the files themselves."""
     with_package_path(session)
-    program = Program.of(plan, buckets=buckets, is_bounded=True)
+    program = _program(plan, buckets, changing)
     packed = packed_files(file_list(session, paths), program, reading or Reading())
     return tagged_bounded(packed, program, flush=flush)

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import place_of
 from runtime.policies.plan_policies import Orderings, policy_of
-from spark_backend.job.settings import DEFAULT_BUCKETS
-from spark_backend.operator.spark_operator import tagged_stream
+from spark_backend.operator.spark_operator import tagged_user_stream
 from spark_backend.session import with_package_path
-from spark_backend.sources.frames import packed_frame
+from spark_backend.settings.deployment_file import DEFAULT_BUCKETS
+from spark_backend.sources.frames import packed_frame, refuse_unreadable_types
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import Idle, clock_source
@@ -43,8 +43,8 @@ def stream(
     orderings: Orderings = NO_ORDERINGS,
     buckets: int = DEFAULT_BUCKETS,
     reading: Reading | Mapping[str, Reading] | None = None,
-) -> DataFrame:
-    """A streaming DataFrame of tagged rows (TAGGED_DDL).
+) -> tuple[DataFrame, Program]:
+    """A streaming DataFrame of tagged rows (TAGGED_DDL), and the program that makes them.
 
     Write it with the output mode `append`; `wire.decode.decode` makes typed DataFrames of it.
 
@@ -60,16 +60,18 @@ def stream(
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
     sources = [clock_source(name, None, idle, policy_of(orderings, name)) for name in sorted(named)]
     program = Program.of(plan, buckets=buckets, clock=Clock(clock), sources=sources)
-    parts = {
-        name: packed_frame(named[name], program, replace(_reading(reading, name), rank=rank, place=place_of(rank)))
+    readings = {
+        name: replace(_reading(reading, name), rank=rank, place=place_of(rank), is_mixed=True)
         for rank, name in enumerate(sorted(named))
     }
+    refuse_unreadable_types(named, plan, readings)
+    parts = {name: packed_frame(named[name], program, readings[name]) for name in readings}
     if control is not None:
         rank = len(named)
         last = Reading(source=CONTROL, rank=rank, place=place_of(rank), is_control=True)
         parts[CONTROL] = packed_frame(control, program, last)
     with_package_path(next(iter(named.values())).sparkSession)
-    return tagged_stream(union_by_name(parts), program)
+    return tagged_user_stream(union_by_name(parts), program), program
 
 
 def _reading(reading: Reading | Mapping[str, Reading] | None, name: str) -> Reading:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,10 +24,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import AT_THE_END, Arrivals
-from runtime.replay.replay import in_order
+from runtime.replay.epochs import Script
+from runtime.replay.order import in_order
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema, match_schema
 from spark_backend.errors import plain_error
+from spark_backend.frames.scripts import with_script
 from spark_backend.operator.spark_operator import tagged_bounded, tagged_stream
 from spark_backend.session import own_session
 from spark_backend.wire.packed_rows import PACKED_DDL, PACKED_SCHEMA, Signal, pack_arrivals, pack_signal
@@ -45,12 +47,14 @@ class Case:
     arrivals: in order of arrival
     splits: the rows before which a stream is cut into micro-batches
     flush: whether time advances at the end until no timer is left
+    script: the plans that hold one after the other; None = the queries do not change
     """
 
     plan: Plan
     arrivals: Arrivals
     splits: tuple[int, ...] = ()
     flush: bool = True
+    script: Script | None = None
 
     def pieces(self) -> list[tuple[int, Arrivals]]:
         """The first row and the records of each micro-batch."""
@@ -63,6 +67,20 @@ def run_streams(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, restar
 
     restart: whether every micro-batch runs in a new session
     """
+    return _by_jobs(cases, lambda some: _streamed(some, buckets, restart=restart))
+
+
+def _by_jobs(cases: Sequence[Case], run: Callable[[Sequence[Case]], list[Results]]) -> list[Results]:
+    """All cases in one job of Spark, but those whose queries change: each of them has its own."""
+    same = [number for number, case in enumerate(cases) if case.script is None]
+    found = dict(zip(same, run([cases[number] for number in same]) if same else [], strict=True))
+    for number, case in enumerate(cases):
+        if case.script is not None:
+            (found[number],) = run([case])
+    return [found[number] for number in range(len(cases))]
+
+
+def _streamed(cases: Sequence[Case], buckets: int, *, restart: bool) -> list[Results]:
     job = _Cases(cases, buckets)
     with tempfile.TemporaryDirectory(prefix="ensue-verify-") as name:
         folder = Path(name)
@@ -77,6 +95,10 @@ def run_streams(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS, restar
 
 def run_bounded(cases: Sequence[Case], *, buckets: int = DEFAULT_BUCKETS) -> list[Results]:
     """All cases as one bounded DataFrame; `splits` are ignored."""
+    return _by_jobs(cases, lambda some: _bounded(some, buckets))
+
+
+def _bounded(cases: Sequence[Case], buckets: int) -> list[Results]:
     whole = [replace(case, splits=()) for case in cases]
     job = _Cases(whole, buckets)
     session = own_session()
@@ -132,6 +154,12 @@ class _Cases:
     def __post_init__(self) -> None:
         plans = [case.plan for case in self.cases]
         self.program = Program.of(*plans, buckets=self.buckets)
+        for case in self.cases:
+            if case.script is not None:
+                assert len(self.cases) == 1, "a job has the changes of one case"
+                # what became of changes is added below, in its place among the outputs
+                program = with_script(self.program, case.script, case.arrivals.table)
+                self.program = replace(program, notices=())
 
     def write_step(self, step: int, file: Path) -> None:
         """Write piece `step` of every case, packed; Spark reads files in order of their times."""
@@ -174,9 +202,10 @@ class _Cases:
 
     def results(self) -> list[Results]:
         """The results of each case, in the engine's order."""
-        return [self._result(index, case.plan) for index, case in enumerate(self.cases)]
+        return [self._result(index, case) for index, case in enumerate(self.cases)]
 
-    def _result(self, index: int, plan: Plan) -> Results:
+    def _result(self, index: int, case: Case) -> Results:
+        plan = case.plan
         mine = [item for item in self.found if item.case == index]
         matches = {}
         for query in plan.queries:
@@ -184,6 +213,8 @@ class _Cases:
             if tables:
                 matches[query.title] = pa.concat_tables([match_schema(plan, query).empty_table(), *tables])
         outputs = [self._in_case(item) for item in mine if item.tag in {Tag.OUTPUT, Tag.ERROR}]
+        if case.script is not None:
+            outputs += case.script.told(case.arrivals, flush=case.flush)
         discarded = [self._in_case(item) for item in mine if item.tag is Tag.DISCARDED]
         account = Account()
         for item in mine:
@@ -218,6 +249,7 @@ class _Cases:
 
     def _row(self, item: _Found, query: str, step: int) -> int:
         """`query`: name or title; all instances of a query are in one group."""
-        groups = self.program.groups(item.case)
+        stages = [stage.groups for stage in self.program.stages] if self.program.epochs else []
+        groups = [group for some in (*stages, self.program.groups(item.case)) for group in some]
         number = next((g.number for g in groups if any(query in (q.name, q.title) for q in g.plan.queries)), 0)
         return int(self.rows[item.bucket, item.step, number][step])

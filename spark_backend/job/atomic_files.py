@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from querylang.errors import InputError
 from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.places.place import Place, names_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class BatchFiles:
     check: raises for data that cannot be
     """
 
-    folder: Path
+    folder: Place
     kept: int = 10
     check: Callable[[Any], object] = id
 
@@ -50,7 +50,8 @@ class BatchFiles:
 
     def numbers(self) -> list[int]:
         """The micro-batches that have a file, in any order."""
-        return [int(path.stem) for path in self.folder.glob("*.json") if path.stem.isascii() and path.stem.isdigit()]
+        stems = [name.removesuffix(".json") for name in names_in(self.folder) if name.endswith(".json")]
+        return [int(stem) for stem in stems if stem.isascii() and stem.isdigit()]
 
     def write(self, batch: int, data: Any) -> None:
         """Write a micro-batch's data, and remove files that are now too old."""
@@ -72,5 +73,5 @@ class BatchFiles:
             ) from error
         return data
 
-    def _path(self, batch: int) -> Path:
+    def _path(self, batch: int) -> Place:
         return self.folder / f"{batch:010d}.json"

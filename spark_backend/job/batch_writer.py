@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -19,30 +19,38 @@ from spark_backend.job.reports import (
     batch_report,
     batch_reports,
     driver_tables,
+    kernel_seconds,
     ledger_changes,
 )
+from spark_backend.job.watching.figures import Observed
 from spark_backend.sinks.bucket_results import Written
 from spark_backend.sinks.formats import Sink
 from spark_backend.sinks.micro_batch import publish_batch
+from spark_backend.sources.listing.command_folder import Answer
+from spark_backend.sources.listing.spark_log import spark_files
 from spark_backend.wire.partition_groups import shared_order
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
 from spark_backend.wire.rows_in_files import remove_rows
+from spark_backend.wire.tagged_rows import Tag
 
 
 @dataclass(slots=True)
 class BatchWriter:
     """The `foreachBatch` function of a run.
 
+    confirm: raises InputError if another run has the checkpoint
     program: as the run has it
     sources: names of the job's sources
     identity: names the checkpoint
     rows: where tasks put packed rows for each other
     on_batch: called after each micro-batch
     reporter: warns of what micro-batches report
+    observe: called after each micro-batch with what metrics show; None = there are none
     is_first: whether the next micro-batch may be a repeated one
     """
 
+    confirm: Callable[[], None]
     program: Program
     sinks: Mapping[str, Sink]
     sources: Sequence[str]
@@ -51,40 +59,65 @@ class BatchWriter:
     rows: Path | None
     on_batch: OnBatch
     reporter: Reporter
+    observe: Callable[[Observed], None] | None = None
     is_first: bool = field(default=True)
 
     def write(self, results: DataFrame, batch: int) -> None:
         """Spark may call this again with the same micro-batch after a crash."""
         started = time.monotonic()
+        self.confirm()
         self._sync_offsets(batch)
+        batch += self.program.before
         written = publish_batch(results, self.program, self.sinks, self.identity, batch, is_first=self.is_first)
         self.is_first = False
         if self.rows is not None:
             remove_rows(self.rows)
         changes = ledger_changes(written, self.sources)
-        self.folder.ledger.add(batch, changes)
-        report = batch_report(self.program.plan(), batch, written, changes, time.monotonic() - started)
+        ledger = self.folder.ledger.add(batch, changes)
+        report = batch_report(self.program.running(), batch, written, changes, time.monotonic() - started)
         reports = batch_reports(written, changes)
-        self._write_progress(batch, written, report, reports)
+        progress = self._write_progress(batch, written, report, reports)
+        self._answer(batch, written)
+        self._ask_for_changes(written)
         self.reporter.add(reports)
+        if self.observe is not None:
+            self.observe(Observed(report, ledger, progress, kernel_seconds(written), time.time()))
         self.on_batch(report)
 
+    def _answer(self, batch: int, written: Sequence[Written]) -> None:
+        """Write down what became of commands; who waits for them looks there."""
+        tables = [table for tag, table in driver_tables(written) if tag is Tag.ANSWER]
+        if tables:
+            self.folder.commands.add(batch, (Answer(**row) for table in tables for row in table.to_pylist()))
+
+    def _ask_for_changes(self, written: Sequence[Written]) -> None:
+        """Write down the changes that the control stream asks for; the job does them later."""
+        asked = [row for tag, table in driver_tables(written) if tag is Tag.ASKED for row in table.to_pylist()]
+        if asked:
+            self.folder.commands.send_changes(asked)
+
     def _sync_offsets(self, batch: int) -> None:
-        """Sync Spark's log: a power cut must not leave results whose offsets are lost."""
-        offsets = self.folder.checkpoint / "offsets"
+        """Sync Spark's log: a power cut must not leave results whose offsets are lost.
+
+        batch: as Spark counts them
+        """
+        offsets = spark_files(self.folder.checkpoint).offsets
         sync(offsets / str(batch))
         sync(offsets)
 
     def _write_progress(
         self, batch: int, written: Sequence[Written], report: BatchReport, reports: Sequence[Report]
-    ) -> None:
-        files = self.folder.progress
-        before = files.latest(before=batch)
-        progress = JobProgress.from_plain(None if before is None else before[1]["progress"]).after(
+    ) -> JobProgress:
+        before = self.folder.last_progress(before=batch).of_buckets(self.program.buckets)
+        progress = before.after(
             driver_tables(written),
             records=report.records,
             matches=sum(report.matches.values()),
             reports=reports,
         )
-        queries = {query.title: shared_order(query) for query in self.program.plan().queries}
-        files.write(batch, {"queries": queries, "progress": progress.to_plain()})
+        known = {query.public_title for query in self.program.plan().queries}
+        reached = {title: time for title, time in progress.queries.items() if title in known}
+        progress = replace(progress, queries=reached)
+        queries = {query.public_title: shared_order(query) for query in self.program.running().queries}
+        self.folder.progress.write(batch, {"queries": queries, "progress": progress.to_plain()})
+        return progress

@@ -10,18 +10,20 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from querylang.errors import InputError
 from querylang.plan.expression import Type
 from spark_backend.durable_files import make_folder, write_durably
-from spark_backend.job.fixed_settings import FixedValues, Kept, differences
-from spark_backend.job.settings import Deployment, Source
+from spark_backend.places.place import Place
+from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.settings.fixed_settings import FixedValues, Kept, differences
+from spark_backend.sources.listing.spark_log import MOVED, RECORD
 from spark_backend.wire.program import Program
 
-RECORD_VERSION = 3
-"""Every later version reads this one, and this one reads version 2, which has no `tasks`.
+RECORD_VERSION = 4
+"""Every later version reads this one, and this one reads version 3, which has no `moved`, and
+version 2, which has no `tasks` either.
 
 Version 1, of release 0.1, is refused.
 """
@@ -29,10 +31,24 @@ Version 1, of release 0.1, is refused.
 LOCK = "at-work"
 """The name of the lock of a running job, in the folder `ensue` of a checkpoint."""
 
-_FILE = "ensue.json"
-
 Schemas = Mapping[str, Mapping[str, Type]]
 """Fields of event types that were inferred from data, by event type and field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where Spark began anew, with another number of buckets.
+
+    folder: of Spark's files, below the checkpoint
+    before: how many micro-batches the job had before
+    manifest: the last manifest of those
+    seeds: the folder below the checkpoint that has the state of each bucket; None = Spark has them
+    """
+
+    folder: str
+    before: int
+    manifest: int
+    seeds: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,7 @@ class Record:
     queries: titles
     schemas: inferred event types, as text
     tasks: of Spark, that the buckets are divided among; None = the buckets have no labels
+    moved: None = Spark's files are in the checkpoint itself
     """
 
     identity: str
@@ -55,6 +72,7 @@ class Record:
     queries: tuple[str, ...]
     schemas: Mapping[str, Mapping[str, str]]
     tasks: int | None = None
+    moved: Moved | None = None
 
     @staticmethod
     def of(deployment: Deployment, program: Program, schemas: Schemas) -> Record:
@@ -82,12 +100,12 @@ def all_sources(deployment: Deployment) -> list[Source]:
     return [*sorted(deployment.sources, key=lambda source: source.name), *control]
 
 
-def read_record(checkpoint: Path) -> Record | None:
+def read_record(checkpoint: Place) -> Record | None:
     """The record of a checkpoint; None = a new one.
 
     Raises InputError for a folder that is not a checkpoint of Ensue.
     """
-    file = checkpoint / _FILE
+    file = checkpoint / RECORD
     if not file.exists():
         if (checkpoint / "offsets").exists():
             raise InputError(f"{checkpoint}: is a Spark checkpoint that Ensue did not make; choose another folder")
@@ -97,16 +115,18 @@ def read_record(checkpoint: Path) -> Record | None:
     try:
         data: dict[str, Any] = json.loads(file.read_text("utf-8"))
         version = data.pop("version")
-        if version not in (2, RECORD_VERSION):
+        if version not in (2, 3, RECORD_VERSION):
             raise InputError(f"{checkpoint}: {_of_other_version(version)}")
-        return Record(**data | {"queries": tuple(data["queries"])})
+        moved = data.get(MOVED)
+        own = {"queries": tuple(data["queries"]), MOVED: None if moved is None else Moved(**moved)}
+        return Record(**data | own)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{file}: is damaged: {error}. Restore it from a copy, or choose another checkpoint"
         ) from error
 
 
-def _is_ours(path: Path) -> bool:
+def _is_ours(path: Place) -> bool:
     """Whether a run that ended before it wrote the record may have left this."""
     return path.name.startswith(".") or (path.name == "ensue" and {item.name for item in path.iterdir()} <= {LOCK})
 
@@ -120,27 +140,34 @@ def _of_other_version(version: object) -> str:
     )
 
 
-def write_record(checkpoint: Path, record: Record) -> None:
+def write_record(checkpoint: Place, record: Record) -> None:
     """Write the record, before the first micro-batch."""
     make_folder(checkpoint)
-    write_durably(checkpoint / _FILE, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
+    write_durably(checkpoint / RECORD, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
 
 
-def refuse_difference(checkpoint: Path, kept: Record, wanted: Record, deployment: Deployment) -> None:
+def refuse_difference(checkpoint: Place, kept: Record, wanted: Record, deployment: Deployment) -> None:
     """Raise InputError if a run is not what the checkpoint was made for."""
     found = [*_lists("sources", tuple(kept.sources), tuple(wanted.sources))]
-    found += differences(kept.settings, deployment.fixed, kept.identity)
+    own = list(differences(kept.settings, deployment.fixed, kept.identity))
+    found += own
     for source in all_sources(deployment):
         if source.name in kept.sources:
-            own = differences(kept.sources[source.name], source.fixed, kept.identity)
-            found += [f"in '{source.name}' {difference}" for difference in own]
+            others = differences(kept.sources[source.name], source.fixed, kept.identity)
+            found += [f"in '{source.name}' {difference}" for difference in others]
     if not found and kept.plan != wanted.plan:
         changed = list(_lists("queries", kept.queries, wanted.queries))
         found = changed or ["the queries, event types, orderings or values of parameters have changed"]
+    if found and found == own and {**kept.settings, "buckets": ""} == {**wanted.settings, "buckets": ""}:
+        raise InputError(
+            f"{checkpoint}: this checkpoint was made for another number of buckets: {found[0]}. Restore the deployment,"
+            f" or move the checkpoint: `ensue rebucket {deployment.file} {deployment.buckets}`; nothing was changed"
+        )
     if found:
         raise InputError(
             f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(found)}."
-            " Restore the deployment, or choose another checkpoint; nothing was changed"
+            " Restore the deployment, or choose another checkpoint; nothing was changed."
+            " `ensue run --apply` applies changed files of queries, `ensue deploy` and `replace` single ones"
         )
 
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import querylang
-from querylang.errors import QueryErrors
+from querylang.errors import FileErrors, QueryErrors
+from querylang.formatter.definition_text import definitions
+from querylang.logger import warn
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.forget_keys import with_forget_keys
-from runtime.reading.column_names import ColumnNames
-from runtime.reading.schema_inference import infer_schemas
+from runtime.reading.column_names import STANDARD, ColumnNames
+from runtime.reading.inference.remarks import truncating_divisions
+from runtime.reading.inference.schema import infer
+from runtime.reading.inference.types import Fields, joined_fields, with_nested
 from spark_backend.job.checkpoint_record import Schemas
-from spark_backend.job.file_sources.listed_sources import listed_source
-from spark_backend.job.settings import Deployment
+from spark_backend.job.listed_sources import listed_source, of_files
 from spark_backend.job.source_orderings import with_source_orderings
+from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.formats import source_format
 
 
@@ -28,11 +32,14 @@ class Compiled:
     plan: of all query instances
     schemas: event types that were inferred from data
     idle: queries without an instance, because their parameters have no values
+    template, instances: the queries of the files, and their instances as the files have them
     """
 
     plan: Plan
     schemas: Schemas
     idle: tuple[QueryPlan, ...]
+    template: Plan
+    instances: Plan
 
 
 def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled:
@@ -41,10 +48,12 @@ def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled
     kept: the event types that the checkpoint was made with; None = a new checkpoint
     """
     template, schemas = _compiled(deployment, kept)
-    plan = with_source_orderings(with_instances(template, deployment.parameters), deployment)
+    instances = with_instances(template, deployment.parameters)
+    plan = with_source_orderings(instances, deployment)
     plan = with_forget_keys(plan, deployment.forget_keys)
     running = {query.name for query in plan.queries}
-    return Compiled(plan, schemas, tuple(query for query in template.queries if query.name not in running))
+    idle = tuple(query for query in template.queries if query.name not in running)
+    return Compiled(plan, schemas, idle, template, instances)
 
 
 def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas]:
@@ -62,20 +71,55 @@ def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schem
         schemas = schemas_from_data(deployment)
         if not schemas:
             return plan, {}
-    return querylang.compile_paths(deployment.queries, schemas).plan, schemas
+    plan = querylang.compile_paths(deployment.queries, schemas).plan
+    for remark in truncating_divisions(plan, schemas):
+        warn(remark)
+    return plan, schemas
+
+
+def _columns(source: Source) -> ColumnNames:
+    return ColumnNames(
+        source.arrival,
+        source.type_field,
+        source.source_time,
+        source.max_record or STANDARD.max_record,
+        source.csv,
+        source.times,
+    )
+
+
+_UNTYPED = ("csv", "json")
+"""Formats whose files do not say the types of their columns."""
 
 
 def schemas_from_data(deployment: Deployment) -> Schemas:
-    """The fields of the event types in a sample of each source."""
-    found: dict[str, dict[str, object]] = {}
-    for source in deployment.sources:
+    """The fields of the open event types in a sample of each source.
+
+    Raises FileErrors for a source whose files do not say the types, unless it may infer them.
+    """
+    open_types = [event.name for event in querylang.check_paths(deployment.queries).events if not event.fields]
+    found: dict[str, Fields] = {}
+    refused: list[tuple[int | None, str]] = []
+    for source in of_files(deployment.sources):
         sample = source_format(source.format).sample(listed_source(source))
-        if sample is not None:
-            inferred = infer_schemas(
-                sample,
-                names=ColumnNames(source.arrival, source.type_field, source.source_time),
-                event=source.event or "",
-            )
-            for name, fields in inferred.items():
-                found.setdefault(name, {}).update(fields)
-    return found  # type: ignore[return-value] # filled from Schemas only
+        if not sample:
+            continue
+        inferred = infer(*sample, names=_columns(source), event=source.event or "")
+        own = with_nested(inferred.schemas, open_types)
+        if source.format in _UNTYPED and not source.infers and any(own.values()):
+            refused.append((None, _refusal(source, own)))
+        for remark in inferred.remarks:
+            warn(remark)
+        for name, fields in own.items():
+            found[name] = joined_fields(found.get(name, {}), fields, name, source.name)
+    if refused:
+        raise FileErrors(str(deployment.file), refused)
+    return found
+
+
+def _refusal(source: Source, schemas: Schemas) -> str:
+    return (
+        f"the files of '{source.name}' do not say the types of their columns, and no definition does;"
+        f" add this one to the queries and correct its types, or set `infer: true` to take the types of the first files:"
+        f" {definitions(schemas)}"
+    )

@@ -7,131 +7,88 @@ continue with another deployment.
 
 from __future__ import annotations
 
-import shutil
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from querylang.errors import InputError
+from querylang.errors import EnsueError, InputError
 from querylang.logger import warn
 from querylang.plan.model import Plan
+from spark_backend.bounded_end import stop_at_end
+from spark_backend.durable_files import make_folder
 from spark_backend.early_start import EarlyStart
-from spark_backend.errors import in_plain_words
+from spark_backend.errors import JobError, as_job_errors, in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
-from spark_backend.job.checkpoint_record import all_sources, read_record, write_record
-from spark_backend.job.checks.lost_outputs import lost_outputs
+from spark_backend.job.changes.file_changes import take_files
+from spark_backend.job.changes.taking import changed_program, kept_program
+from spark_backend.job.checkpoint_record import read_record, write_record
+from spark_backend.job.checks.catalog_tables import find_tables
+from spark_backend.job.checks.job_session import job_session, keep_tasks, tasks_of
+from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
+from spark_backend.job.checks.missing_places import empty_sources
 from spark_backend.job.checks.open_waits import open_waits
-from spark_backend.job.file_sources.listed_sources import listed_sources
+from spark_backend.job.checks.topic_notes import topic_notes
+from spark_backend.job.checks.writing_statements import lost_routes
+from spark_backend.job.handle import Handle, Job, Run
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.reporting import Reporter
 from spark_backend.job.reports import BatchReport, OnBatch, RunReport, RunTotal
 from spark_backend.job.run_lock import RunLock
-from spark_backend.job.settings import Deployment, load_deployment
+from spark_backend.job.sink_topics import begin_topics, with_drafts
 from spark_backend.job.source_streams import packed_sources
-from spark_backend.job.status import Status, read_status
+from spark_backend.job.spark_checkpoint import place_for_spark, reach_store, remove_old_files
+from spark_backend.job.store_lock import StoreLock
+from spark_backend.job.watching.wall_clock import WallClock
+from spark_backend.job.watching.watch import Watch, open_watch
 from spark_backend.operator.spark_operator import start_workers
-from spark_backend.session import is_on_one_machine, own_session
+from spark_backend.places.place import Place, retry_of
+from spark_backend.session import is_on_one_machine
+from spark_backend.settings.catalog.table_names import keep_places
+from spark_backend.settings.deployment import Deployment
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.settings.given_mapping import places_in_words
 from spark_backend.sinks.micro_batch import results_stream
-from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
-from spark_backend.sources.listing.manifests import DamagedManifest
+from spark_backend.sources.listing.input_planner import RunSettings
+from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW
 from spark_backend.stopping import StopRequest
 from spark_backend.wire.job_kernels import ship_kernels
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.partition_groups import shared_order
-from spark_backend.wire.reports import Report
 from spark_backend.wire.rows_in_files import new_folder
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A checked deployment that can be started any number of times.
-
-    lock: held until all its runs have ended
-    """
-
-    checked: Checked
-    session: SparkSession
-    lock: RunLock
-
-    @property
-    def folder(self) -> JobFolder:
-        return JobFolder(self.checked.deployment.checkpoint)
-
-
-class Handle:
-    """A deployment that runs in the background."""
-
-    def __init__(
-        self, job: _Job, query: StreamingQuery, run: RunSettings, reporter: Reporter, rows: Path | None
-    ) -> None:
-        self._job = job
-        self._query = query
-        self._run = run
-        self._reporter = reporter
-        self._rows = rows
-        self._has_ended = False
-        job.lock.hold_while(lambda: query.isActive)
-
-    def await_termination(self, seconds: float | None = None) -> bool:
-        """Wait for the end, at most `seconds`; False = it still runs.
-
-        Raises what ended it, as an InputError in plain words if the mistake is known.
-        """
-        try:
-            with in_plain_words(self._job.checked.deployment.environment):
-                ended = self._query.awaitTermination(None if seconds is None else max(1, round(seconds)))
-        except Exception:
-            self._ended()
-            raise
-        if ended is not False:
-            self._ended()
-        return ended is not False
-
-    def stop(self) -> None:
-        """Stop after what is being written; the next run continues from there."""
-        self._query.stop()
-        self._ended()
-
-    def _ended(self) -> None:
-        if self._has_ended:
-            return
-        self._has_ended = True
-        deployment = self._job.checked.deployment
-        planner = InputPlanner(listed_sources(all_sources(deployment), deployment.control), self._run)
-        try:
-            self._reporter.add(Report(*report) for report in planner.finish())
-        except (DamagedManifest, OSError) as error:
-            warn(f"files that were read are not archived or deleted: {error}")
-        finally:
-            self._job.lock.release()
-            self._reporter.finish()
-            if self._rows is not None:
-                shutil.rmtree(self._rows, ignore_errors=True)
-
-    def status(self) -> Status:
-        """What runs, how far time has advanced, and counts of all records."""
-        message = str(self._query.status["message"])
-        return read_status(self._job.checked.deployment, message, is_active=self._query.isActive)
-
-
-def deploy(path: Path | str, progress: OnBatch | None = None, *, accept_loss: bool = False) -> Handle:
+def deploy(
+    given: Path | str | Mapping[str, Any],
+    progress: OnBatch | None = None,
+    *,
+    session: SparkSession | None = None,
+    accept_loss: bool = False,
+    apply: bool = False,
+) -> Handle:
     """Start a deployment; it runs until it is stopped.
 
+    given: the path of a file, or a mapping with the same keys
+    session: beside which it runs; None = the one that exists, or a new one
     progress: called after each micro-batch
     accept_loss: continue without files that an interrupted micro-batch read and that have changed
+    apply: take over what has changed in the files of queries and values
 
-    Raises InputError or QueryErrors before anything starts.
+    Raises InputError or QueryErrors before anything starts, and JobError if Spark fails.
     """
-    job = _prepare(path)
+    with as_job_errors():
+        job = _prepare(given, session, apply=apply)
     try:
-        with in_plain_words(job.checked.deployment.environment):
+        with as_job_errors(), in_plain_words(job.checked.deployment.environment):
             return _start(job, progress or _ignore, _Kind(accepts_loss=accept_loss))
     except BaseException:
-        job.lock.release()
+        job.close()
         raise
 
 
@@ -142,6 +99,7 @@ def run(
     flush: bool = False,
     progress: OnBatch | None = None,
     accept_loss: bool = False,
+    apply: bool = False,
 ) -> RunReport:
     """Run a deployment here and now, until Ctrl-C or SIGTERM. An interrupted run is continued.
 
@@ -149,13 +107,14 @@ def run(
     flush: then advance time until no timer is left; needs `once`
     progress: called after each micro-batch
     accept_loss: continue without files that an interrupted micro-batch read and that have changed
+    apply: take over what has changed in the files of queries and values
 
     Raises InputError or QueryErrors.
     """
     if flush and not once:
         raise InputError("time can only be flushed at the end of input: --flush needs --once")
-    job = _prepare(path)
-    total = RunTotal(job.checked.program.plan())
+    job = _prepare(path, apply=apply)
+    total = RunTotal()
 
     def report(batch: BatchReport) -> None:
         total.add(batch)
@@ -164,65 +123,98 @@ def run(
     started = time.monotonic()
     try:
         with StopRequest() as stop, in_plain_words(job.checked.deployment.environment):
-            _await(_start(job, report, _Kind(is_bounded=once, flush=flush, accepts_loss=accept_loss)), stop)
-        return total.report(
-            job.folder.ledger.total(), time.monotonic() - started, stopped_by=stop.signal, idle=job.checked.idle
-        )
+            kind, clock = _Kind(is_bounded=once, flush=flush, accepts_loss=accept_loss), WallClock()
+            while not _await(_start(job, report, kind), stop, clock):
+                job = _prepare(path)
+        seconds = time.monotonic() - started
+        running = kept_program(job.checked.program, job.checked.deployment).running()
+        ledger = job.folder.ledger.total()
+        report_ = total.report(running, ledger, seconds, stopped_by=stop.signal, idle=job.checked.idle)
+        left = job.folder.last_progress()
+        return replace(report_, waiting=left.waiting, next_due=left.next_due)
     finally:
-        job.lock.release()
+        job.close()
 
 
 def _ignore(_: BatchReport) -> None:
     pass
 
 
-def _await(handle: Handle, stop: StopRequest) -> None:
+def _await(handle: Handle, stop: StopRequest, clock: WallClock) -> bool:
+    """Wait for the end of a run; False = it has to be started again.
+
+    A clock that was set back would let Spark wait until its next micro-batch is due by that clock.
+    """
     try:
         while not stop.is_requested and not handle.await_termination(1):
-            pass
+            back = clock.set_back()
+            if back and not handle.is_bounded:
+                warn(f"the clock of this machine was set back by {back:.0f} s: the job starts again, and continues")
+                handle.stop()
+                return False
         if stop.is_requested:
-            handle.stop()
-    except Exception:
+            with suppress(Py4JError):  # the same signal may have ended Java already
+                handle.stop()
+    except JobError as error:
         if not stop.is_requested:  # Ctrl-C reaches the whole process group, the JVM included
+            raise error.__cause__ or error from None
+    except EnsueError:
+        if not stop.is_requested:
             raise
+    return True
 
 
-def _prepare(path: Path | str) -> _Job:
+def _prepare(given: Path | str | Mapping[str, Any], session: SparkSession | None = None, *, apply: bool = False) -> Job:
     """Check the deployment and lock its checkpoint, then create what it needs."""
-    deployment = load_deployment(path)
-    with in_plain_words(deployment.environment):
-        return _locked(deployment)
+    deployment = load_deployment(given)
+    with in_plain_words(deployment.environment), places_in_words(deployment.places):
+        return _locked(find_tables(deployment, session), session, apply=apply)
 
 
-def _locked(deployment: Deployment) -> _Job:
+def _locked(deployment: Deployment, session: SparkSession | None, *, apply: bool) -> Job:
     lock = JobFolder(deployment.checkpoint).lock()
     lock.refuse_if_held()
-    ready = checked(deployment)  # a refused deployment creates nothing, not even the lock's file
+    ready = checked(deployment, apply=apply)  # a refused deployment creates nothing, not even the lock's file
+    for line in (*topic_notes(deployment, is_new=ready.is_new), *empty_sources(deployment)):
+        warn(line)
     lock.acquire()
     try:
         has_begun = ready.is_new and read_record(deployment.checkpoint) is not None
-        return _prepared(checked(deployment) if has_begun else ready, lock)
+        ready = checked(deployment, apply=apply) if has_begun else ready
+        watch = open_watch(deployment, ready.program.plan())
     except BaseException:
+        lock.release()
+        raise
+    try:
+        return _prepared(ready, lock, session, watch)
+    except BaseException:
+        if watch is not None:
+            watch.close()
         lock.release()
         raise
 
 
-def _prepared(ready: Checked, lock: RunLock) -> _Job:
+def _prepared(ready: Checked, lock: RunLock | StoreLock, given: SparkSession | None, watch: Watch | None) -> Job:
     deployment = ready.deployment
-    session = own_session(f"ensue {deployment.name}")
+    session = job_session(deployment, given)
+    reach_store(session, deployment.checkpoint)
     if deployment.kernels is not None:
         ship_kernels(session, deployment.kernels)
     _start_workers(session)
     if ready.is_new:
-        tasks = min(deployment.buckets, session.sparkContext.defaultParallelism)
-        ready = ready.divided_among(tasks)
+        ready = ready.divided_among(tasks_of(session, deployment))
         write_record(deployment.checkpoint, ready.record)
+    keep_places(deployment)
+    take_files(deployment, ready.files, ready.program)
+    if ready.has_other_files:
+        write_record(deployment.checkpoint, ready.record)
+    remove_old_files(deployment.checkpoint, ready.record)  # what a run that was killed has left
     if ready.record.tasks is not None:
-        session.conf.set("spark.sql.shuffle.partitions", str(ready.record.tasks))
-    job = _Job(ready, session, lock)
+        keep_tasks(session, deployment, ready.record.tasks)
+    job = Job(ready, session, lock, watch)
     _warn_of_single_tasks(ready.program.plan())
-    if deployment.control is not None:
-        deployment.control.path.mkdir(parents=True, exist_ok=True)
+    if deployment.control is not None and deployment.control.kafka is None:
+        make_folder(deployment.control.path)
     return job
 
 
@@ -267,42 +259,64 @@ class _Kind:
     flush: bool = False
     accepts_loss: bool = False
 
-    def settings(self, checkpoint: Path, *, has_timeouts: bool) -> RunSettings:
+    def settings(self, checkpoint: Place, *, has_signal: bool) -> RunSettings:
         """What the lister has to know of it."""
         at_end = Signal.FLUSH if self.flush else Signal.CATCH_UP
         return RunSettings(
             str(checkpoint.resolve()),
-            at_start=str(Signal.START) if has_timeouts else None,
+            at_start=str(Signal.START) if has_signal else None,
             at_end=str(at_end) if self.is_bounded else None,
+            retry=retry_of(checkpoint),
         )
 
 
-def _start(job: _Job, report: OnBatch, kind: _Kind) -> Handle:
-    """Start a run; its end unlocks the checkpoint."""
-    session, deployment, program = job.session, job.checked.deployment, job.checked.program
-    plan = program.plan()
-    for warning in (*lost_outputs(plan, deployment), *(() if kind.is_bounded else open_waits(plan, deployment))):
+def _start(job: Job, report: OnBatch, kind: _Kind) -> Handle:
+    """Start a job; its end unlocks the checkpoint."""
+    plan, deployment = job.checked.program.plan(), job.checked.deployment
+    for warning in (
+        *lost_outputs(plan, deployment),
+        *silent_channels(plan, deployment),
+        *lost_routes(plan),
+        *(() if kind.is_bounded else open_waits(plan, deployment)),
+    ):
         warn(warning)
+    handle = Handle(job, lambda: _begin(job, report, kind), is_bounded=kind.is_bounded)
+    _warn_of_slow_queries(plan)
+    return handle
+
+
+def _begin(job: Job, report: OnBatch, kind: _Kind) -> Run:
+    """Start a run, with the changes of the queries that wait."""
+    session, deployment, program = job.session, job.checked.deployment, changed_program(job.checked)
     if kind.is_bounded:
         # the wall clock says nothing about input that is already there
         program = program.without_idle()
     # Otherwise a bounded run never ends: with a timeout Spark always sees one more empty batch.
     has_timeouts = program.needs_timeouts and not kind.is_bounded
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_timeouts).lower())
-    run_settings = kind.settings(deployment.checkpoint, has_timeouts=has_timeouts)
+    # a step of each bucket reports what became of changes
+    has_signal = has_timeouts or bool(program.notices)
+    run_settings = kind.settings(deployment.checkpoint, has_signal=has_signal)
     rows = new_folder(session)
     packed = packed_sources(session, deployment, program, run_settings, accepts_loss=kind.accepts_loss, folder=rows)
     identity = job.checked.record.identity
-    results = results_stream(packed, program, deployment.sinks, identity)
+    sinks = with_drafts(deployment.sinks, rows)
+    begin_topics(identity, sinks, deployment.checkpoint)
+    results = results_stream(packed, program, sinks, identity)
     writer = results.writeStream.queryName(deployment.name).outputMode("append")
-    writer = writer.option("checkpointLocation", str(deployment.checkpoint.resolve()))
-    if kind.is_bounded:
+    writer = writer.option("checkpointLocation", place_for_spark(deployment.checkpoint))
+    if kind.is_bounded and HAS_AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
-    else:
+    elif not kind.is_bounded:
         writer = writer.trigger(processingTime=f"{deployment.trigger // 1000} milliseconds")
     reporter = Reporter()
     sources = [source.name for source in deployment.sources]
-    batches = BatchWriter(program, deployment.sinks, sources, identity, job.folder, rows, report, reporter)
-    handle = Handle(job, writer.foreachBatch(batches.write).start(), run_settings, reporter, rows)
-    _warn_of_slow_queries(program.plan())
-    return handle
+    observe = None if job.watch is None else job.watch.observe
+    confirm = job.lock.confirm
+    batches = BatchWriter(confirm, program, sinks, sources, identity, job.folder, rows, report, reporter, observe)
+    query = writer.foreachBatch(batches.write).start()
+    if kind.is_bounded and not HAS_AVAILABLE_NOW:
+        stop_at_end(query)
+    if job.watch is not None:
+        job.watch.follow(query)
+    return Run(query, run_settings, reporter, rows)

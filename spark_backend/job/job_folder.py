@@ -13,6 +13,9 @@ from spark_backend.job.atomic_files import BatchFiles
 from spark_backend.job.checkpoint_record import LOCK
 from spark_backend.job.progress import JobProgress
 from spark_backend.job.run_lock import RunLock
+from spark_backend.job.store_lock import StoreLock
+from spark_backend.places.place import Place
+from spark_backend.sources.listing.command_folder import CommandFolder
 
 Ledger = dict[tuple[str, str, str], int]
 """Counts by query, source and word."""
@@ -34,12 +37,13 @@ class LedgerFiles:
         found, mistakes = self.files.readable()
         return ({} if found is None else _ledger_of(found[1])), mistakes
 
-    def add(self, batch: int, changes: Ledger) -> None:
-        """Add the changes of a micro-batch; repeated, it is counted once."""
+    def add(self, batch: int, changes: Ledger) -> Ledger:
+        """Add the changes of a micro-batch, and give the counts; repeated, it is counted once."""
         total = self.total(before=batch)
         for key, count in changes.items():
             total[key] = total.get(key, 0) + count
         self.files.write(batch, [[*key, count] for key, count in sorted(total.items()) if count])
+        return total
 
 
 def _ledger_of(data: Any) -> Ledger:
@@ -55,10 +59,10 @@ def _check_progress(data: Any) -> None:
 class JobFolder:
     """What Ensue keeps inside a checkpoint."""
 
-    checkpoint: Path
+    checkpoint: Place
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Place:
         """The folder itself."""
         return self.checkpoint / "ensue"
 
@@ -72,6 +76,27 @@ class JobFolder:
         """Per micro-batch `progress` (`JobProgress`) and `queries` (`shared_order` by title)."""
         return BatchFiles(self.path / "progress", check=_check_progress)
 
-    def lock(self) -> RunLock:
+    def last_progress(self, before: int | None = None) -> JobProgress:
+        """The progress after the last micro-batch.
+
+        before: only micro-batches of lower number; None = all
+        """
+        found = self.progress.latest(before)
+        return JobProgress.from_plain(None if found is None else found[1]["progress"])
+
+    @property
+    def commands(self) -> CommandFolder:
+        """What users ask of the job."""
+        return CommandFolder(self.checkpoint)
+
+    def lock(self) -> RunLock | StoreLock:
         """The lock of a running job."""
-        return RunLock(self.path / LOCK)
+        return self._lock(LOCK, "run")
+
+    def compaction_lock(self) -> RunLock | StoreLock:
+        """The lock of a compaction of its results, which a running job does not ask for."""
+        return self._lock("compacting", "compaction")
+
+    def _lock(self, name: str, work: str) -> RunLock | StoreLock:
+        file = self.path / name
+        return RunLock(file, work) if isinstance(file, Path) else StoreLock(file, work)

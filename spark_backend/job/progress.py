@@ -6,7 +6,7 @@ Nothing here comes from the wall clock, so a repeated micro-batch has the same p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +17,8 @@ from spark_backend.wire.reports import Report, added_up, reports_to_plain
 from spark_backend.wire.tagged_rows import Tag
 
 PROGRESS_VERSION = 2
-RECENT = 10
-"""Number of micro-batches that rates are computed over."""
+RECENT = 60_000
+"""ms: the last minute, which rates are computed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,26 @@ class BucketSize:
 
     kept: events in windows or pending
     held: records that slower sources hold back
+    waiting: matches that wait
+    next_due: when the next of them is due, µs; None = none waits
+    keys: those that have state, summed over the queries; None = written by an older release
+    epoch: the least number of an epoch that some of its engines is in
+    newest: the furthest source time of the records of its last step, µs; None = none has one
     """
 
     state_bytes: int
     kept: int
     held: int
+    waiting: int = 0
+    next_due: int | None = None
+    keys: int | None = None
+    epoch: int = 0
+    newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """One of the last micro-batches: its timestamp in ms, numbers of records and matches."""
+    """Micro-batches of one second: timestamp of the first in ms, numbers of records and matches."""
 
     timestamp: int
     records: int
@@ -84,8 +94,9 @@ class JobProgress:
     clock: watermarks of the source partitions
     queries: by title
     buckets: by number
-    recent: the last micro-batches, oldest first
+    recent: those of the last minute, oldest first
     reports: sums since the checkpoint's beginning, by cause and source
+    newest: the furthest source time of all records, µs; None = none has one
     """
 
     timestamp: int = 0
@@ -94,11 +105,44 @@ class JobProgress:
     buckets: Mapping[int, BucketSize] = field(default_factory=dict)
     recent: tuple[Recent, ...] = ()
     reports: tuple[Report, ...] = ()
+    newest: int | None = None
 
     @property
     def held(self) -> int:
         """Number of records that slower sources hold back."""
         return sum(size.held for size in self.buckets.values())
+
+    @property
+    def waiting(self) -> int:
+        """Number of matches that wait."""
+        return sum(size.waiting for size in self.buckets.values())
+
+    @property
+    def keys(self) -> int | None:
+        """The number of keys that have state; None = not known yet."""
+        found = [size.keys for size in self.buckets.values() if size.keys is not None]
+        return sum(found) if len(found) == len(self.buckets) > 0 else None
+
+    @property
+    def epoch(self) -> int:
+        """The number of the earliest epoch that is not over."""
+        return min((size.epoch for size in self.buckets.values()), default=0)
+
+    @property
+    def furthest(self) -> int | None:
+        """The furthest arrival that was read, or that time has advanced to, µs; None = none yet."""
+        clocks = [query.clock for query in self.queries.values() if query.clock is not None]
+        arrivals = [item.arrival for item in self.clock.sources if item.arrival != NO_TIME]
+        return max([*clocks, *arrivals], default=None)
+
+    @property
+    def next_due(self) -> int | None:
+        """When the next of them is due, µs; None = none waits."""
+        return min((size.next_due for size in self.buckets.values() if size.next_due is not None), default=None)
+
+    def of_buckets(self, count: int) -> JobProgress:
+        """The same without sizes of buckets that there are not any more."""
+        return replace(self, buckets={number: size for number, size in self.buckets.items() if number < count})
 
     def after(
         self,
@@ -127,8 +171,7 @@ class JobProgress:
                     pass
         if next_.timestamp == self.timestamp:
             return next_  # no bucket was called: with timers Spark often runs such micro-batches
-        recent = (*self.recent, Recent(next_.timestamp, records, matches))
-        return replace(next_, recent=recent[-RECENT:])
+        return replace(next_, recent=_recent(self.recent, Recent(next_.timestamp, records, matches)))
 
     def to_plain(self) -> dict[str, Any]:
         """The progress as JSON can hold it; the keys are those of the files and never change."""
@@ -144,6 +187,7 @@ class JobProgress:
             "buckets": [[number, *asdict(size).values()] for number, size in sorted(self.buckets.items())],
             "recent": [list(asdict(item).values()) for item in self.recent],
             "reports": reports_to_plain(self.reports),
+            "newest": self.newest,
         }
 
     @staticmethod
@@ -158,7 +202,17 @@ class JobProgress:
             buckets={number: BucketSize(*sizes) for number, *sizes in data["buckets"]},
             recent=tuple(Recent(*item) for item in data["recent"]),
             reports=tuple(Report(*item) for item in data["reports"]),
+            newest=data.get("newest"),
         )
+
+
+def _recent(before: tuple[Recent, ...], next_: Recent) -> tuple[Recent, ...]:
+    """Those of the last minute; micro-batches that start in one second are added up."""
+    if before and before[-1].timestamp // 1000 == next_.timestamp // 1000:
+        last = before[-1]
+        next_ = Recent(last.timestamp, last.records + next_.records, last.matches + next_.matches)
+        before = before[:-1]
+    return (*(item for item in before if item.timestamp >= next_.timestamp - RECENT), next_)
 
 
 def _query_to_plain(query: QueryTime) -> dict[str, Any]:
@@ -181,9 +235,12 @@ def _query_from_plain(data: Mapping[str, Any]) -> QueryTime:
 
 
 def _with_sizes(progress: JobProgress, rows: Sequence[Mapping[str, Any]]) -> JobProgress:
-    sizes = {row["bucket"]: BucketSize(row["state_bytes"], row["kept"], row["held"]) for row in rows}
+    names = [field.name for field in fields(BucketSize)]
+    sizes = {row["bucket"]: BucketSize(*(row[name] for name in names)) for row in rows}
     timestamp = max([progress.timestamp, *(row["timestamp"] for row in rows)])
-    return replace(progress, timestamp=timestamp, buckets={**progress.buckets, **sizes})
+    times = [time for time in (progress.newest, *(size.newest for size in sizes.values())) if time is not None]
+    newest = max(times, default=None)
+    return replace(progress, timestamp=timestamp, buckets={**progress.buckets, **sizes}, newest=newest)
 
 
 def _query_times(rows: Sequence[Mapping[str, Any]]) -> dict[str, QueryTime]:

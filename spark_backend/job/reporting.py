@@ -42,7 +42,8 @@ class Reporter:
 
     def _warn(self, cause: str) -> None:
         reports = added_up(self._waiting.pop(cause))
-        warn(warning_text(cause, reports))
+        found = [{"source": item.source, "count": item.count, "example": item.example} for item in reports]
+        warn(warning_text(cause, reports), {"event": "report", "cause": cause, "found": found})
 
 
 def warning_text(cause: str, reports: tuple[Report, ...]) -> str:

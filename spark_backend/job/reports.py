@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan, public_title
 from spark_backend.job.job_folder import Ledger
 from spark_backend.sinks.bucket_results import Written
 from spark_backend.wire.reports import Report, added_up, reports_from_ledger
@@ -23,6 +24,7 @@ class BatchReport:
     matches: by query's title
     state_bytes: size of the state of the buckets that were called
     seconds: time spent
+    malformed: number of records and of whole files that could not be read
     """
 
     batch: int
@@ -33,6 +35,7 @@ class BatchReport:
     discarded: int
     state_bytes: int
     seconds: float
+    malformed: int = 0
 
 
 CONTROL = "control"
@@ -50,6 +53,9 @@ class RunReport:
     ledger: counts of the checkpoint since its beginning
     stopped_by: number of the signal that ended the run; None = it ended by itself
     idle: queries that did not run, because their parameters have no values
+    is_unreadable: there were records, and none could be read
+    waiting: number of matches that wait at its end
+    next_due: when the next of them is due, µs; None = none waits
     """
 
     batches: int
@@ -60,29 +66,44 @@ class RunReport:
     ledger: Ledger
     stopped_by: int | None = None
     idle: tuple[QueryPlan, ...] = ()
+    is_unreadable: bool = False
+    waiting: int = 0
+    next_due: int | None = None
 
 
 class RunTotal:
     """The sum of a run's micro-batches so far."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._batches = self._records = self._discarded = 0
-        self._matches = {query.title: 0 for query in plan.queries}
+    def __init__(self) -> None:
+        self._batches = self._records = self._discarded = self._malformed = 0
+        self._matches: dict[str, int] = {}
 
     def add(self, batch: BatchReport) -> None:
         """Add one more micro-batch."""
         self._batches += 1
         self._records += batch.records
         self._discarded += batch.discarded
+        self._malformed += batch.malformed
         for query, count in batch.matches.items():
-            self._matches[query] += count
+            self._matches[query] = self._matches.get(query, 0) + count
 
     def report(
-        self, ledger: Ledger, seconds: float, *, stopped_by: int | None, idle: tuple[QueryPlan, ...]
+        self, plan: Plan, ledger: Ledger, seconds: float, *, stopped_by: int | None, idle: tuple[QueryPlan, ...]
     ) -> RunReport:
-        """The report of the run; see `RunReport`."""
+        """The report of the run; see `RunReport`.
+
+        plan: what runs at its end; queries that ended before are there if they gave matches
+        """
         return RunReport(
-            self._batches, self._records, dict(self._matches), self._discarded, seconds, ledger, stopped_by, idle
+            self._batches,
+            self._records,
+            {query.public_title: 0 for query in plan.queries} | self._matches,
+            self._discarded,
+            seconds,
+            ledger,
+            stopped_by,
+            idle,
+            is_unreadable=bool(self._records) and self._malformed == self._records,
         )
 
 
@@ -91,18 +112,24 @@ def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Le
     matches: dict[str, int] = {}
     for row in written:
         if row.tag is Tag.MATCH:
-            matches[row.query] = matches.get(row.query, 0) + row.rows
-    first = plan.queries[0].title  # every query receives every record
+            name = public_title(row.query)
+            matches[name] = matches.get(name, 0) + row.rows
+    first = plan.queries[0].public_title  # every query receives every record
+    counts = Counter[str]()
+    for (query, _, what), count in changes.items():
+        if query == first:
+            counts[what] += count
     metrics = [table for tag, table in driver_tables(written) if tag is Tag.METRIC]
     return BatchReport(
         batch=batch,
-        records=sum(count for (query, _, what), count in changes.items() if query == first and what == "received"),
+        records=counts["received"],
         matches=matches,
         outputs=_rows(written, Tag.OUTPUT),
         errors=_rows(written, Tag.ERROR),
         discarded=_rows(written, Tag.DISCARDED),
         state_bytes=sum(sum(table.column("state_bytes").to_pylist()) for table in metrics),
         seconds=seconds,
+        malformed=counts["malformed"] + counts["malformed_file"],
     )
 
 
@@ -134,6 +161,12 @@ def batch_reports(written: Sequence[Written], changes: Ledger) -> tuple[Report, 
     tables = (table for tag, table in driver_tables(written) if tag is Tag.REPORT)
     own = [Report(**row) for table in tables for row in table.to_pylist()]
     return added_up((*own, *reports_from_ledger(changes)))
+
+
+def kernel_seconds(written: Sequence[Written]) -> float:
+    """Time spent in the steps of buckets in one micro-batch, added up."""
+    metrics = [table for tag, table in driver_tables(written) if tag is Tag.METRIC]
+    return float(sum(sum(table.column("seconds").to_pylist()) for table in metrics))
 
 
 def driver_tables(written: Sequence[Written]) -> list[tuple[Tag, pa.Table]]:

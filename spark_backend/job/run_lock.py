@@ -25,10 +25,14 @@ _HELD: dict[Path, tuple[RunLock, Callable[[], bool]]] = {}
 
 
 class RunLock:
-    """A file that is locked while a job runs."""
+    """A file that is locked while a job runs, or while something else is done with its checkpoint.
 
-    def __init__(self, file: Path) -> None:
+    work: what is done, for messages
+    """
+
+    def __init__(self, file: Path, work: str = "run") -> None:
         self._path = file.absolute()
+        self._work = work
         self._file: IO[str] | None = None
 
     def acquire(self) -> None:
@@ -48,6 +52,9 @@ class RunLock:
     def hold_while(self, is_needed: Callable[[], bool]) -> None:
         """Let a later run of this process take the lock as soon as `is_needed` is false."""
         _HELD[self._path] = (self, is_needed)
+
+    def confirm(self) -> None:
+        """Nobody can take a locked file."""
 
     def release(self) -> None:
         """Unlock the file."""
@@ -71,6 +78,13 @@ class RunLock:
             return False
         with self._path.open(encoding="utf-8") as file:
             return not self._try(file)
+
+    def process(self) -> int | None:
+        """The process that has the lock; None = no job runs, or it is not known."""
+        try:
+            return int(self._path.read_text("utf-8")) if self.is_held() else None
+        except (OSError, ValueError):
+            return None
 
     def _try(self, file: IO[str]) -> bool:
         """Lock an open file until it is closed; False = somebody else has it."""
@@ -96,6 +110,6 @@ class RunLock:
             process = ""
         at_work = f"process {process}" if process else "another process"
         return (
-            f"{self._path.parent.parent}: another run of this job is at work ({at_work});"
+            f"{self._path.parent.parent}: another {self._work} of this job is at work ({at_work});"
             " it continues, and this one was not started"
         )

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from querylang.errors import FileErrors
 from querylang.plan.model import Plan
 from runtime.policies.plan_policies import OrderingError, SourceOrdering, with_ordering
-from spark_backend.job.settings import Deployment
+from spark_backend.settings.deployment import Deployment
 
 
 def with_source_orderings(plan: Plan, deployment: Deployment, unseen: Collection[str] = ()) -> Plan:

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.reading.column_names import STANDARD
 from spark_backend.job.checkpoint_record import all_sources
-from spark_backend.job.file_sources.listed_sources import listed_sources
-from spark_backend.job.settings import Deployment, Source
+from spark_backend.job.listed_sources import listed_sources
+from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.file_stream import packed_stream
 from spark_backend.sources.listing.input_planner import RunSettings
 from spark_backend.sources.reading import Reading
@@ -26,17 +26,21 @@ def packed_sources(
     accepts_loss: bool = False,
     folder: Path | None = None,
 ) -> DataFrame:
-    """Events, control events and signals as one source of Spark; all of them come from files.
+    """Events, control events and signals as one source of Spark.
 
-    accepts_loss: whether a micro-batch that is repeated may find its files changed
+    accepts_loss: as in `packed_stream`
     folder: where tasks put rows for each other; None = they pass through Spark
     """
     sources = listed_sources(all_sources(deployment), deployment.control)
-    readings = _readings(deployment)
-    return packed_stream(session, sources, readings, program, run, accepts_loss=accepts_loss, folder=folder)
+    kafka = [source.kafka for source in all_sources(deployment) if source.kafka is not None]
+    delta = [source.delta for source in all_sources(deployment) if source.delta is not None]
+    readings = source_readings(deployment)
+    return packed_stream(
+        session, sources, readings, program, run, kafka=kafka, delta=delta, accepts_loss=accepts_loss, folder=folder
+    )
 
 
-def _readings(deployment: Deployment) -> dict[str, Reading]:
+def source_readings(deployment: Deployment) -> dict[str, Reading]:
     """How each source is read, by its name; ranks are by name, the control stream last."""
     prefixes = file_prefixes(deployment.sources)
     return {
@@ -50,6 +54,11 @@ def _readings(deployment: Deployment) -> dict[str, Reading]:
             rank=rank,
             is_control=source is deployment.control,
             max_record=source.max_record or STANDARD.max_record,
+            delimiter=source.csv.delimiter,
+            encoding=source.csv.encoding,
+            decimal=source.csv.decimal,
+            time_unit=source.times.unit,
+            time_format=source.times.pattern,
         )
         for rank, source in enumerate(all_sources(deployment))
     }

@@ -6,19 +6,28 @@ matches there are. Read from files beside the checkpoint, without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from querylang.changes.running import FILE, RunningQuery
 from runtime.columns.timestamps import format_time
 from runtime.instants import NEVER, NO_TIME
 from runtime.results.ledger import DISCARDS
 from spark_backend.errors import in_plain_words
+from spark_backend.job.changes.journal import Journal
+from spark_backend.job.changes.journal_file import read_journal
 from spark_backend.job.job_folder import JobFolder, Ledger
-from spark_backend.job.progress import JobProgress, QueryTime, Timeline
-from spark_backend.job.settings import Deployment, load_deployment
+from spark_backend.job.progress import RECENT, JobProgress, QueryTime, Recent, Timeline
+from spark_backend.job.watching.backlog import backlog_of
+from spark_backend.job.watching.process_memory import Memory, memory_of
 from spark_backend.operator.job_clock import SourceWatermark, place_name
+from spark_backend.settings.deployment import Deployment
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sources.backlog import SourceBacklog
 from spark_backend.wire.reports import Report
 
 
@@ -30,6 +39,8 @@ class SourceStatus:
     arrival: last arrival time, µs; None = no record yet
     behind: µs behind the furthest source partition; None = no record yet
     holds_back: whether the clock of some query waits for this source partition
+    lag: µs behind the time of the status; None = no record yet
+    silent: µs from its last record to the last micro-batch; None = no record yet
     """
 
     source: str
@@ -37,6 +48,8 @@ class SourceStatus:
     arrival: int | None
     behind: int | None
     holds_back: bool
+    lag: int | None = None
+    silent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,7 @@ class QueryStatus:
     clock: the query's clock, µs; None = it has not begun
     waits_for: the source partitions that have to bring something before time advances
     is_behind: whether others have been read further than its clock
+    lag: µs that its definitive time is behind the time of the status; None = unknown
     """
 
     query: str
@@ -81,13 +95,34 @@ class QueryStatus:
     clock: int | None
     waits_for: tuple[str, ...]
     is_behind: bool
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningInstance:
+    """An instance of a query on a checkpoint whose queries were changed.
+
+    origin: where its text comes from: `file` or `live`
+    since: the place of the query's last change, µs; None = the beginning
+    values: of its parameters, as JSON
+    values_from: where these come from
+    handover: time from which on a new text gives the matches, µs; None = none is in progress
+    """
+
+    query: str
+    instance: str
+    origin: str
+    since: int | None
+    values: str
+    values_from: str
+    handover: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Records and matches per second, over the last `batches` micro-batches."""
+    """Records and matches per second, over the last `seconds`, at most a minute."""
 
-    batches: int
+    seconds: float
     records: float
     matches: float
 
@@ -96,6 +131,7 @@ class Rates:
 class Status:
     """The status of a deployment.
 
+    at: the time of the status itself, µs
     is_active: whether its job runs
     batch: the last micro-batch that was written; None = none yet
     moment: its timestamp, µs; None = none yet
@@ -106,9 +142,16 @@ class Status:
     reports: of what was lost, moved or is suspicious since then, by cause and source
     message: what Spark says that the job is doing; "" = asked from another process
     damaged: what is wrong with files that could not be read; the rest is of the ones before them
+    waiting: number of matches that wait
+    next_due: when the next of them is due, µs; None = none waits
+    keys: those that have state, summed over the queries; None = not known yet
+    backlog: what sources have that has not been processed
+    memory: of the job's processes on this machine; None = it does not run here
+    running: what runs since queries were changed; none = they never were
     """
 
     name: str
+    at: int
     is_active: bool
     batch: int | None
     moment: int | None
@@ -124,6 +167,12 @@ class Status:
     reports: tuple[Report, ...] = ()
     message: str = ""
     damaged: tuple[str, ...] = ()
+    waiting: int = 0
+    next_due: int | None = None
+    keys: int | None = None
+    backlog: tuple[SourceBacklog, ...] = ()
+    memory: Memory | None = None
+    running: tuple[RunningInstance, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """The status as JSON can hold it: times as ISO text, durations in seconds."""
@@ -142,37 +191,66 @@ def status_of(path: Path | str) -> Status:
         return read_status(deployment)
 
 
-def read_status(deployment: Deployment, message: str = "", *, is_active: bool | None = None) -> Status:
+def read_status(
+    deployment: Deployment, message: str = "", *, is_active: bool | None = None, now: int | None = None
+) -> Status:
     """The status of a deployment.
 
     message: what Spark says that its job is doing
     is_active: whether its job runs; None = ask the checkpoint's lock
+    now: the wall clock, µs; None = read it
     """
     folder = JobFolder(deployment.checkpoint)
+    at = time.time_ns() // 1000 if now is None else now
+    runs = folder.lock().is_held() if is_active is None else is_active
+    process = folder.lock().process() if runs else None
     ledger, damaged = folder.ledger.readable()
     found, damaged_progress = folder.progress.readable()
     progress = JobProgress.from_plain(None if found is None else found[1]["progress"])
     orders: Mapping[str, str | None] = {} if found is None else found[1]["queries"]
     return Status(
         name=deployment.name,
-        is_active=folder.lock().is_held() if is_active is None else is_active,
+        at=at,
+        is_active=runs,
         batch=None if found is None else found[0],
         moment=None if found is None else progress.timestamp * 1000,
         clock=_clock(progress),
         buckets=deployment.buckets,
         queries=tuple(
-            _query(title, order, progress.queries.get(title, QueryTime()), ledger) for title, order in orders.items()
+            _query(title, order, progress.queries.get(title, QueryTime()), ledger, at)
+            for title, order in orders.items()
         ),
-        sources=_sources(deployment, progress),
+        sources=_sources(deployment, progress, at),
         held=progress.held,
         kept=sum(size.kept for size in progress.buckets.values()),
         state_bytes=sum(size.state_bytes for size in progress.buckets.values()),
-        rates=_rates(progress),
+        rates=rates(progress.recent, at // 1000 if runs else None),
         ledger=ledger,
         reports=progress.reports,
         message=message,
         damaged=(*damaged, *damaged_progress),
+        waiting=progress.waiting,
+        next_due=progress.next_due,
+        keys=progress.keys,
+        backlog=backlog_of(deployment),
+        memory=None if process is None else memory_of(process),
+        running=tuple(_running(read_journal(deployment.checkpoint), progress.furthest)),
     )
+
+
+def _running(journal: Journal | None, furthest: int | None) -> Iterator[RunningInstance]:
+    for query in () if journal is None else journal.running.queries.values():
+        since = journal.since.get(query.name) if journal is not None else None
+        for name, values in query.instances.items():
+            origin = query.value_origins.get(name, FILE)
+            handover = _handover(query, furthest)
+            yield RunningInstance(query.name, name, query.origin, since, json.dumps(values), origin, handover)
+
+
+def _handover(query: RunningQuery, furthest: int | None) -> int | None:
+    """When the newest text begins, as long as an older one may still find a match."""
+    open_ = [old for old in query.versions[:-1] if old.done is None or furthest is None or furthest <= old.done]
+    return query.current.starts if open_ else None
 
 
 def _clock(progress: JobProgress) -> int | None:
@@ -181,7 +259,7 @@ def _clock(progress: JobProgress) -> int | None:
     return min(known) if known and len(known) == len(clocks) else None
 
 
-def _sources(deployment: Deployment, progress: JobProgress) -> tuple[SourceStatus, ...]:
+def _sources(deployment: Deployment, progress: JobProgress, at: int) -> tuple[SourceStatus, ...]:
     furthest = max((item.arrival for item in progress.clock.sources), default=NO_TIME)
     holding = {name for query in progress.queries.values() if query.is_behind for name in query.waits_for}
 
@@ -189,7 +267,13 @@ def _sources(deployment: Deployment, progress: JobProgress) -> tuple[SourceStatu
         arrival = None if item.arrival == NO_TIME else item.arrival
         behind = None if arrival is None else furthest - arrival
         return SourceStatus(
-            item.source, item.partition, arrival, behind, place_name(item.source, item.partition) in holding
+            item.source,
+            item.partition,
+            arrival,
+            behind,
+            place_name(item.source, item.partition) in holding,
+            lag=None if arrival is None else max(0, at - arrival),
+            silent=None if arrival is None else max(0, progress.timestamp - item.updated) * 1000,
         )
 
     known = {item.source for item in progress.clock.sources}
@@ -199,7 +283,7 @@ def _sources(deployment: Deployment, progress: JobProgress) -> tuple[SourceStatu
     return (*map(status, progress.clock.sources), *without_records)
 
 
-def _query(title: str, order: str | None, time: QueryTime, ledger: Ledger) -> QueryStatus:
+def _query(title: str, order: str | None, reached: QueryTime, ledger: Ledger, at: int) -> QueryStatus:
     counts: dict[str, int] = {}
     for (query, _, what), count in ledger.items():
         if query == title:
@@ -207,22 +291,23 @@ def _query(title: str, order: str | None, time: QueryTime, ledger: Ledger) -> Qu
     return QueryStatus(
         query=title,
         order=order,
-        definitive=time.definitive,
-        delay=_delay(time),
+        definitive=reached.definitive,
+        delay=_delay(reached),
         received=counts.get("received", 0),
         pending=counts.get("pending", 0),
         discarded=sum(counts.get(word, 0) for word in DISCARDS),
-        timelines=_timelines(time.timelines),
-        clock=time.clock,
-        waits_for=time.waits_for,
-        is_behind=time.is_behind,
+        timelines=_timelines(reached.timelines),
+        clock=reached.clock,
+        waits_for=reached.waits_for,
+        is_behind=reached.is_behind,
+        lag=None if reached.definitive is None else max(0, at - reached.definitive),
     )
 
 
-def _delay(time: QueryTime) -> int | None:
-    if time.clock is None or time.definitive is None or time.definitive >= NEVER:
+def _delay(reached: QueryTime) -> int | None:
+    if reached.clock is None or reached.definitive is None or reached.definitive >= NEVER:
         return None
-    return time.clock - time.definitive
+    return reached.clock - reached.definitive
 
 
 def _timelines(lines: tuple[Timeline, ...]) -> tuple[TimelineStatus, ...]:
@@ -237,18 +322,28 @@ def _timelines(lines: tuple[Timeline, ...]) -> tuple[TimelineStatus, ...]:
     return tuple(map(status, lines))
 
 
-def _rates(progress: JobProgress) -> Rates | None:
-    """Rates between the starts of the first and the last of the recent micro-batches."""
-    recent = progress.recent
-    if len(recent) < 2 or recent[-1].timestamp <= recent[0].timestamp:
+def rates(recent: Sequence[Recent], now: int | None) -> Rates | None:
+    """Rates of the last minute; None = there are too few micro-batches.
+
+    now: the wall clock, ms, of a job that runs: the minute ends there; None = it ends with the last
+        micro-batch, whose own records do not count, since nobody knows how long it took
+    """
+    end = now if now is not None else recent[-1].timestamp if recent else 0
+    counted = [item for item in recent if item.timestamp >= end - RECENT]
+    if now is None:
+        counted = counted[:-1]
+    first = min((item.timestamp for item in recent), default=end)
+    seconds = min(RECENT, end - first) / 1000
+    if seconds <= 0:
         return None
-    seconds = (recent[-1].timestamp - recent[0].timestamp) / 1000
-    records, matches = (sum(getattr(item, name) for item in recent[:-1]) for name in ("records", "matches"))
-    return Rates(len(recent) - 1, records / seconds, matches / seconds)
+    records, matches = (sum(getattr(item, name) for item in counted) for name in ("records", "matches"))
+    return Rates(seconds, records / seconds, matches / seconds)
 
 
-_TIMES = frozenset({"moment", "clock", "arrival", "definitive", "bound", "newest"})
-_DURATIONS = frozenset({"behind", "delay"})
+_TIMES = frozenset(
+    {"at", "moment", "clock", "arrival", "definitive", "bound", "newest", "next_due", "since", "handover"}
+)
+_DURATIONS = frozenset({"behind", "delay", "lag", "silent"})
 
 
 def _readable(value: Any, name: str = "") -> Any:

@@ -1,7 +1,8 @@
 """Refuse records that arrive further in the future than their source allows (`ahead`).
 
 They are discarded when they are read, and move no clock. What counts is the timestamp of the
-micro-batch, which Spark logs. So a repeated micro-batch refuses the same records.
+micro-batch, which Spark logs. So a repeated micro-batch refuses the same records. Where records
+are messages of topics, it is the moment of the listing, which is on record before the micro-batch.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def without_far_records(
     program: Program, groups: Sequence[PartitionGroup], row: BucketInput, timestamp: int, *, is_home: bool
 ) -> tuple[BucketInput, list[Results]]:
     """The batch without the records that are refused, and what is reported of them."""
-    limits = {item.name: timestamp * 1000 + item.ahead for item in program.sources if item.ahead is not None}
+    limits = _limits(program, row, timestamp)
     if not limits or program.clock is Clock.PROCESSING:
         return row, []
     progress = (item.up_to(limits[item.source]) if item.source in limits else item for item in row.progress)
@@ -50,6 +51,14 @@ def without_far_records(
         if len(chosen) and (is_home or not item.is_copy):
             results.append(_refused(groups[item.group], chosen, limit))
     return replace(row, progress=tuple(item for item in progress if item is not None), records=tuple(kept)), results
+
+
+def _limits(program: Program, row: BucketInput, timestamp: int) -> dict[str, int]:
+    """By source: the latest arrival, µs. Readers of topics have decided it."""
+    if row.latest is not None:
+        return {item.source: row.latest for item in row.records}
+    limited = (item for item in program.sources if item.ahead is not None and not item.by_topic)
+    return {item.name: timestamp * 1000 + item.ahead for item in limited if item.ahead is not None}
 
 
 def _not_after(arrivals: Arrivals, limit: int) -> Arrivals:

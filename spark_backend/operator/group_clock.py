@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NEVER, NO_TIME
+from spark_backend.wire.source_progress import clock_partitions
 
 Name = tuple[str, int]
 """A source partition: source and number, -1 = the whole source. They are ordered like that."""
@@ -140,12 +141,15 @@ class ReleaseLimits:
         """Release all records that arrived at `last` or before, of any source; NEVER = all."""
         return ReleaseLimits(_following(last), {})
 
-    def released_before(self, source: str, arrivals: Arrivals) -> int | NDArray[np.int64]:
-        """The limit of each record of a source; one number if it is the same for all."""
+    def released_before(self, source: str, arrivals: Arrivals, *, by_topic: bool) -> int | NDArray[np.int64]:
+        """The limit of each record of a source; one number if it is the same for all.
+
+        by_topic: as in `ClockSource`
+        """
         own = self.by_partition.get(source)
         if own is None:
             return self.others
         if len(own) == 1:
             return next(iter(own.values()))
-        present, numbers = np.unique(arrivals.system("partition"), return_inverse=True)
+        present, numbers = np.unique(clock_partitions(arrivals, by_topic=by_topic), return_inverse=True)
         return np.array([own.get(partition, self.others) for partition in present.tolist()], np.int64)[numbers]

@@ -13,7 +13,7 @@ from typing import Any
 from runtime.instants import NO_TIME
 from spark_backend.operator.group_clock import GroupClock, Position
 from spark_backend.wire.clock_sources import IdleTimes
-from spark_backend.wire.source_progress import SourceProgress
+from spark_backend.wire.source_progress import SourceProgress, partition_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class JobClock:
 
 def place_name(source: str, partition: int | None) -> str:
     """A source partition for people; a source with one partition only goes by its name."""
-    return f"{source}/{partition}" if partition else source
+    return f"{source}/{partition_text(partition)}" if partition else source
 
 
 def _sorted(items: Iterable[SourceWatermark]) -> tuple[SourceWatermark, ...]:

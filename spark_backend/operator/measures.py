@@ -28,7 +28,12 @@ METRIC_SCHEMA = pa.schema(
         ("state_bytes", pa.int64()),
         ("kept", pa.int64()),
         ("held", pa.int64()),
+        ("waiting", pa.int64()),
+        ("next_due", pa.int64()),
         ("seconds", pa.float64()),
+        ("keys", pa.int64()),
+        ("epoch", pa.int64()),
+        ("newest", pa.int64()),
     ]
 )
 """One row per step.
@@ -37,7 +42,12 @@ timestamp: of the micro-batch, ms
 state_bytes: size of the saved state
 kept: events in windows or pending
 held: records that slower sources hold back
+waiting: matches that wait
+next_due: when the next of them is due, µs; null = none waits
 seconds: time spent in the step
+keys: those that have state, summed over the queries; estimated where there are many
+epoch: the least number of an epoch that some engine is in; 0 = the queries never change
+newest: the furthest source time of the records of the step, µs; null = none has one
 """
 
 SOURCE_SCHEMA = pa.schema(
@@ -75,19 +85,25 @@ is_behind: whether others have been read further than its clock
 
 
 def measures(
-    program: Program, bucket: int, state: BucketState, timestamp: int, *, state_bytes: int, seconds: float
+    program: Program, bucket: int, state: BucketState, timestamp: int, newest: int, *, state_bytes: int, seconds: float
 ) -> list[TaggedRow]:
     """The tables of one step; parameters as in METRIC_SCHEMA."""
     is_home = bucket % program.buckets == HOME
     groups = program.groups(program.plan_index(bucket))
     clocks = [state.clock.of(group.sources, timestamp, program.idle_times) for group in groups]
+    waiting = [engine.waiting() for engine in state.engines]
     values = {
         "bucket": [bucket],
         "timestamp": [timestamp],
         "state_bytes": [state_bytes],
         "kept": [sum(engine.retained() for engine in state.engines)],
         "held": [_held_back(state, clocks, is_home)],
+        "waiting": [sum(count for count, _ in waiting)],
+        "next_due": [min((due for _, due in waiting if due is not None), default=None)],
         "seconds": [seconds],
+        "keys": [sum(engine.keys() for engine in state.engines)],
+        "epoch": [min(state.epochs, default=0)],
+        "newest": [None if newest == NO_TIME else newest],
     }
     rows = [TaggedRow(Tag.METRIC, "", pa.table(values, schema=METRIC_SCHEMA))]
     if is_home:
@@ -113,7 +129,7 @@ def _timelines(engine: Engine, clock: GroupClock) -> pa.Table:
         bound = None if definitive is None or definitive == NO_TIME else definitive
         own.append(
             {
-                "query": query.title,
+                "query": query.public_title,
                 "bound": bound,
                 "arrival": engine.clock,
                 "waits_for": waits_for,

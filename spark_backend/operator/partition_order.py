@@ -6,7 +6,7 @@ arrives before a record ahead of it in its partition arrives with that one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,18 +17,28 @@ from runtime.columns.arrivals import MOVED_FIELD, Arrivals, is_moved
 from runtime.instants import NO_TIME
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.packed_rows import BucketInput, GroupRecords
+from spark_backend.wire.source_progress import clock_partitions
 
 Floors = Mapping[int, int]
 """By partition of one source: the least arrival that its records can have, µs."""
 
 
-def in_partition_order(clock: JobClock, inputs: Sequence[BucketInput]) -> list[GroupRecords]:
+def in_partition_order(
+    clock: JobClock, inputs: Sequence[BucketInput], topic_sources: Collection[str] = ()
+) -> list[GroupRecords]:
     """The records of a micro-batch; `clock`: before it.
+
+    topic_sources: as in `Program`. Their records are not reported as moved: the running maximum is
+        what arrival means there, within a batch too
 
     Where a whole source is one partition, nothing is known of its order.
     """
     floors = _floors(clock, inputs)
-    return [_raised(item, floors[at]) for at, row in enumerate(inputs) for item in row.records]
+    return [
+        _raised(item, floors[at], by_topic=item.source in topic_sources)
+        for at, row in enumerate(inputs)
+        for item in row.records
+    ]
 
 
 def _floors(clock: JobClock, inputs: Sequence[BucketInput]) -> list[dict[int, int]]:
@@ -48,11 +58,11 @@ def _floors(clock: JobClock, inputs: Sequence[BucketInput]) -> list[dict[int, in
     return floors
 
 
-def _raised(records: GroupRecords, floors: Floors) -> GroupRecords:
+def _raised(records: GroupRecords, floors: Floors, *, by_topic: bool) -> GroupRecords:
     if all(floor == NO_TIME for floor in floors.values()):
         return records
     arrival = records.arrivals.system("arrival")
-    least = _by_record(records.arrivals, floors)
+    least = _by_record(records.arrivals, floors, by_topic=by_topic)
     is_before = arrival < least
     if not is_before.any():
         return records
@@ -62,11 +72,13 @@ def _raised(records: GroupRecords, floors: Floors) -> GroupRecords:
     if MOVED_FIELD.name in table.column_names:
         table = table.drop_columns([MOVED_FIELD.name])
     table = table.set_column(position, table.schema.field(position), pa.array(np.maximum(arrival, least)))
+    if by_topic:
+        return replace(records, arrivals=Arrivals(table))
     return replace(records, arrivals=Arrivals(table.append_column(MOVED_FIELD, moved)))
 
 
-def _by_record(arrivals: Arrivals, floors: Floors) -> int | NDArray[np.int64]:
+def _by_record(arrivals: Arrivals, floors: Floors, *, by_topic: bool) -> int | NDArray[np.int64]:
     if len(floors) == 1:
         return next(iter(floors.values()))
-    present, numbers = np.unique(arrivals.system("partition"), return_inverse=True)
+    present, numbers = np.unique(clock_partitions(arrivals, by_topic=by_topic), return_inverse=True)
     return np.array([floors.get(partition, NO_TIME) for partition in present.tolist()], np.int64)[numbers]

@@ -1,7 +1,7 @@
 """Apply the operator to a DataFrame of packed rows: streaming with state, or bounded without.
 
 A checkpoint fixes the types used here for good: an integer bucket, one binary state value, a
-processing-time timeout.
+processing-time timeout, or none.
 """
 
 from __future__ import annotations
@@ -25,9 +25,19 @@ def tagged_stream(packed: DataFrame, program: Program) -> DataFrame:
     return bucket_stream(packed, on_worker(_FUNCTIONS, "run_bucket", program.to_text()), TAGGED_DDL)
 
 
-def bucket_stream(packed: DataFrame, run: Callable[..., Any], ddl: str) -> DataFrame:
+def tagged_user_stream(packed: DataFrame, program: Program) -> DataFrame:
+    """The same for the writer of a user, who cannot see what is not a match.
+
+    Workers log the first discarded record. There are timeouts only if time advances without
+    records: with them Spark always sees one more micro-batch, so that a bounded trigger never ends.
+    """
+    run = on_worker(_FUNCTIONS, "run_bucket_of_user", program.to_text())
+    return bucket_stream(packed, run, TAGGED_DDL, has_timeouts=program.needs_timeouts)
+
+
+def bucket_stream(packed: DataFrame, run: Callable[..., Any], ddl: str, *, has_timeouts: bool = True) -> DataFrame:
     """A streaming DataFrame of what `run` gives for each bucket; `ddl`: its columns."""
-    timeout = GroupStateTimeout.ProcessingTimeTimeout
+    timeout = GroupStateTimeout.ProcessingTimeTimeout if has_timeouts else GroupStateTimeout.NoTimeout
     return packed.groupBy("bucket").applyInPandasWithState(run, ddl, STATE_DDL, "append", timeout)
 
 

@@ -17,20 +17,43 @@ import pyarrow.compute as pc
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.instants import NO_TIME
+from runtime.instants import NEVER, NO_TIME
+from runtime.replay.divided import with_steps
 from runtime.results.discards import refused_file
 from runtime.results.ledger import Account, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results
 from spark_backend.operator.bucket_state import BucketState, close_state, open_state
+from spark_backend.operator.commands import placed, processed, taken
 from spark_backend.operator.control_rows import control_rows
+from spark_backend.operator.epoch_records import (
+    Pieces,
+    QueriesAt,
+    followed,
+    new_notices,
+    passed_over,
+    without_silent,
+)
 from spark_backend.operator.far_records import without_far_records
+from spark_backend.operator.forgetting import forget_keys
 from spark_backend.operator.group_clock import ReleaseLimits
 from spark_backend.operator.held_records import held_ledger, split_released
+from spark_backend.operator.history.joining import with_histories
 from spark_backend.operator.job_clock import JobClock
+from spark_backend.operator.live_changes import AskedChanges
 from spark_backend.operator.measures import measures
 from spark_backend.operator.partition_order import in_partition_order
 from spark_backend.wire.clock import Clock
-from spark_backend.wire.packed_rows import CONTROL, HOME, BucketInput, GroupRecords, RefusedFile, Signal, unpack_row
+from spark_backend.wire.epochs import Stage
+from spark_backend.wire.packed_rows import (
+    COMMANDS,
+    CONTROL,
+    HOME,
+    BucketInput,
+    GroupRecords,
+    RefusedFile,
+    Signal,
+    unpack_row,
+)
 from spark_backend.wire.partition_groups import PartitionGroup, count_uses
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import added_up, report_table
@@ -75,32 +98,96 @@ def run_step(
     groups, is_home = program.groups(index), bucket % program.buckets == HOME
     read = sorted((unpack_row(row, program.plan(index)) for row in rows), key=_first)
     near = [without_far_records(program, groups, row, timestamp, is_home=is_home) for row in read]
-    inputs = [row for row, _ in near]
+    changes = AskedChanges.of(program, [row for row, _ in near])
+    inputs = changes.inputs
     signals = {signal, *(item.signal for item in inputs)}
-    before = open_state(program, bucket, state)
+    before, joined = with_histories(program, bucket, open_state(program, bucket, state), is_new=state is None)
     clock = _advanced(program, before.clock, inputs, signals, timestamp)
     turns = [_turn(program, clock, group, signals, timestamp) for group in groups]
-    records = [*before.held, *_read(program, before.clock, inputs)]
-    released, held = split_released(records, [turn.limits for turn in turns])
-    after = replace(before, clock=clock, held=held)
-    work = _Work(released, turns, is_home, program.clock is Clock.PROCESSING, Signal.FLUSH in signals)
+    forgotten = forget_keys(program.plan(index), groups, before, inputs, bucket % program.buckets, program.buckets)
+    records = [*forgotten.held, *_read(program, before.clock, placed(inputs, clock))]
+    released, held = split_released(records, [turn.limits for turn in turns], program.topic_sources)
+    queries_at = QueriesAt.of(program, groups)
+    after = replace(before, clock=clock, held=queries_at.counted(held))
+    is_now, has_ended = program.clock is Clock.PROCESSING, Signal.FLUSH in signals
+    work = _Work(released, turns, is_home, is_now, has_ended, program.has_changes)
+    answers = [*(_answers(program, index, inputs, after, work) if is_home else ()), *forgotten.rows()]
+    answers.extend(changes.rows() if is_home else ())
     results = [Results(ledger=item.ledger) for item in inputs]
     results += [_refused(file, program.plan(index)) for item in inputs for file in item.refused]
     results.extend(result for _, refused in near for result in refused)
-    for group, engine in zip(groups, after.engines, strict=True):
-        results.extend(work.results(group, engine))
-    results.append(Results(ledger=held_ledger(groups, before.held, held, is_home=is_home)))
+    after, own = _worked(program, index, after, work, is_home=is_home)
+    results.extend(own)
+    results += [Results(ledger=counts) for counts in (forgotten.ledger, *joined)]
+    results.append(Results(ledger=held_ledger(queries_at, before.held, after.held, is_home=is_home)))
     tagged = [row for result in results for row in tagged_rows(result)]
     data = close_state(program, after).to_bytes()
-    metrics = measures(program, bucket, after, timestamp, state_bytes=len(data), seconds=perf_counter() - started)
-    is_one_of_all = any(item.progress or item.signal for item in inputs)
+    newest = max((item.newest for item in inputs), default=NO_TIME)
+    metrics = measures(
+        program, bucket, after, timestamp, newest, state_bytes=len(data), seconds=perf_counter() - started
+    )
+    is_one_of_all = any(item.progress or item.signal or item.commands for item in inputs)
     wake = _wake(program, groups, after, timestamp)
-    return StepResult(data, (*tagged, *_reports(inputs), *metrics), wake, is_one_of_all)
+    return StepResult(data, (*tagged, *_reports(inputs), *answers, *metrics), wake, is_one_of_all)
+
+
+def _worked(
+    program: Program, index: int, state: BucketState, work: _Work, *, is_home: bool
+) -> tuple[BucketState, list[Results]]:
+    """The state after the engines have processed what is released, and what they give."""
+    results: list[Results] = []
+    if not program.epochs:
+        for group, engine in zip(program.groups(index), state.engines, strict=True):
+            results.extend(work.results(group, engine))
+        return state, results
+    engines, epochs = [], []
+    for group, engine, epoch in zip(program.groups(index), state.engines, state.epochs, strict=True):
+        last, now_in, own = _through_stages(program, group, engine, epoch, work)
+        engines.append(last)
+        epochs.append(now_in)
+        results += own + passed_over(program, group, work.passed_over(group))
+    reported = state.reported
+    if is_home:
+        reported, rows = new_notices(program, reported, min(epochs))
+        results += rows
+    return replace(state, engines=tuple(engines), epochs=tuple(epochs), reported=reported), results
+
+
+def _through_stages(
+    program: Program, group: PartitionGroup, engine: Engine, epoch: int, work: _Work
+) -> tuple[Engine, int, list[Results]]:
+    """The engine of a group and its epoch at the end of a step, and what it gives."""
+    results: list[Results] = []
+    count = 0
+    for stage, pieces, limit, next_ in work.stages(program, group, epoch):
+        epoch = stage.number
+        results.append(Results(ledger=pieces.ledger))
+        own = stage.groups[group.number]
+        given = work.of_stage(own, engine, pieces, limit, is_last=next_ is None)
+        steps = np.arange(count, count + len(pieces.all))
+        given = (with_steps(item, steps, 0) for item in given) if count else given
+        results += (without_silent(result, own.plan, stage.silent) for result in given)
+        count += len(steps)
+        if next_ is not None:
+            engine, ended = followed(engine, next_, group.number)
+            results.append(Results(ledger=ended))
+    return engine, epoch, results
 
 
 def _first(row: BucketInput) -> list[tuple[tuple[int, int], str]]:
     """What batches are ordered by, because Spark brings them in any order."""
     return sorted((item.first, item.source) for item in row.progress)
+
+
+def _answers(
+    program: Program, index: int, inputs: Sequence[BucketInput], state: BucketState, work: _Work
+) -> list[TaggedRow]:
+    """Answers to commands, before the engines process their control events."""
+    groups = program.groups(index)
+    answers = taken(inputs, state.clock, program.plan(index), len(groups), program.buckets)
+    for group, engine in zip(groups, state.engines, strict=True):
+        answers += processed(group, len(groups), work.controls(group), engine.clock)
+    return answers
 
 
 def _reports(inputs: Sequence[BucketInput]) -> Iterator[TaggedRow]:
@@ -135,7 +222,7 @@ def _read(program: Program, clock: JobClock, inputs: Sequence[BucketInput]) -> l
     """The records of the micro-batch; those of a complete input are taken in order of arrival."""
     if program.is_bounded or program.clock is Clock.PROCESSING:
         return [part for item in inputs for part in item.records]
-    return in_partition_order(clock, inputs)
+    return in_partition_order(clock, inputs, program.topic_sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +261,7 @@ class _Work:
     is_home: whether this bucket counts and reports what all buckets have in common
     arrive_now: whether records arrive at `now`, whatever they say
     flush: whether time advances afterwards until no timer is left
+    runs_all: whether time goes through all epochs before it ends
     """
 
     records: Sequence[GroupRecords]
@@ -181,27 +269,80 @@ class _Work:
     is_home: bool
     arrive_now: bool
     flush: bool
+    runs_all: bool = False
 
     def results(self, group: PartitionGroup, engine: Engine) -> Iterator[Results]:
+        return self.of_stage(group, engine, self.pieces(group, self.records), NEVER, is_last=True)
+
+    def of_stage(
+        self, group: PartitionGroup, engine: Engine, pieces: Pieces, limit: int, *, is_last: bool
+    ) -> Iterator[Results]:
+        """What an engine gives of records, while the queries of a group run.
+
+        limit: time advances no further, µs
+        """
         turn = self.turns[group.number]
-        copies = self._arrivals(group, is_copy=True)
-        arrivals = Arrivals.concat([self._arrivals(group, is_copy=False), copies])
+        reached = limit if self.flush and self.runs_all and not is_last else turn.now
+        now = None if turn.now is None or reached is None else min(reached, limit)
+        arrivals = pieces.all
         if self.arrive_now:
-            arrivals = _arriving_at(arrivals, turn.now)
+            arrivals = _arriving_at(arrivals, now)
         if self.is_home:
-            yield Results(outputs=control_rows(group.plan, self._controls(group), engine.clock))
-        without_idle = NO_TIME if turn.without_idle is None else turn.without_idle
-        results = engine.process(arrivals, now=turn.now, without_idle=without_idle)
-        yield _without_repeats(results, copies, group, is_home=self.is_home)
-        if self.flush:
+            yield Results(outputs=control_rows(group.plan, pieces.controls, engine.clock))
+        without_idle = NO_TIME if turn.without_idle is None else min(turn.without_idle, limit)
+        results = engine.process(arrivals, now=now, without_idle=without_idle)
+        yield _without_repeats(results, pieces.copies, group, is_home=self.is_home)
+        if self.flush and is_last:
             yield engine.flush()
 
-    def _arrivals(self, group: PartitionGroup, *, is_copy: bool) -> Arrivals:
-        return _together(group, (item for item in self.records if item.is_copy == is_copy))
+    def stages(
+        self, program: Program, group: PartitionGroup, epoch: int
+    ) -> Iterator[tuple[Stage, Pieces, int, Stage | None]]:
+        """The stages that a group goes through, each with its records, the limit of its time and
+        the stage that follows at once."""
+        turn = self.turns[group.number]
+        pieces = self.pieces(group, [item for item in self.records if not self._passes_over(group, item)])
+        if self.arrive_now:
+            pieces = pieces.changed(lambda arrivals: _arriving_at(arrivals, turn.now))
+        stages = program.stages
+        place = next(number for number, stage in enumerate(stages) if stage.number == epoch)
+        while True:
+            stage = stages[place]
+            next_ = stages[place + 1] if place + 1 < len(stages) else None
+            if next_ is None or next_.begins is None or not self._is_past(next_, turn.now, pieces):
+                yield stage, pieces.of_stage(stage, group.number), NEVER, None
+                return
+            early, pieces = pieces.split(next_)
+            yield stage, early.of_stage(stage, group.number), next_.begins, next_
+            place += 1
 
-    def _controls(self, group: PartitionGroup) -> Arrivals:
-        """The records of the control stream."""
-        return _together(group, (item for item in self.records if item.source == CONTROL))
+    def _is_past(self, next_: Stage, now: int | None, pieces: Pieces) -> bool:
+        if now is None or next_.begins is None:
+            return False
+        if pieces.have_begun(next_) or (self.flush and self.runs_all):
+            return True
+        return now > next_.begins or (self.flush and now >= next_.begins)
+
+    def passed_over(self, group: PartitionGroup) -> list[GroupRecords]:
+        """The released records of a group that cannot concern any of its queries."""
+        return [item for item in self.records if item.group == group.number and self._passes_over(group, item)]
+
+    def _passes_over(self, group: PartitionGroup, item: GroupRecords) -> bool:
+        return not (item.is_copy or item.source in (CONTROL, COMMANDS) or group.meets(item.source))
+
+    def pieces(self, group: PartitionGroup, records: Sequence[GroupRecords]) -> Pieces:
+        """Released records, as a group takes them."""
+        own = [item for item in records if not item.is_copy]
+        return Pieces(
+            _together(group, (item for item in own if item.refuses)),
+            _together(group, (item for item in own if not item.refuses)),
+            _together(group, (item for item in records if item.is_copy)),
+            self.controls(group),
+        )
+
+    def controls(self, group: PartitionGroup) -> Arrivals:
+        """The control events of a group."""
+        return _together(group, (item for item in self.records if item.source in (CONTROL, COMMANDS)))
 
 
 def _together(group: PartitionGroup, records: Iterable[GroupRecords]) -> Arrivals:

@@ -6,7 +6,7 @@ They are found by name through `on_worker`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from querylang.logger import warn
+from spark_backend.operator.seeds import first_state
 from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.program import Program, load_program
 from spark_backend.wire.rows_in_files import fetched
-from spark_backend.wire.tagged_rows import TAGGED_SCHEMA, TaggedRow
+from spark_backend.wire.tagged_rows import TAGGED_SCHEMA, Tag, TaggedRow
 
 
 def run_bucket(program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -27,13 +29,37 @@ def run_bucket(program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], st
     yield tagged_batch(bucket, step.rows).to_pandas()
 
 
+def run_bucket_of_user(
+    program: str, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    """As `run_bucket`; the first record that this worker discards is logged."""
+    bucket, step = step_of_bucket(load_program(program), key, chunks, state)
+    warn_of_first_discard(row.table for row in step.rows if row.tag is Tag.DISCARDED)
+    yield tagged_batch(bucket, step.rows).to_pandas()
+
+
+_LOGGED: set[str] = set()
+"""The reasons for discards that this process has logged."""
+
+
+def warn_of_first_discard(discarded: Iterable[pa.Table]) -> None:
+    """Log one discarded record per reason and process."""
+    for table in discarded:
+        for row in table.select(["reason", "query", "event", "source", "offset", "text"]).to_pylist():
+            if row["reason"] not in _LOGGED:
+                _LOGGED.add(row["reason"])
+                what = row["text"] or f"{row['event']} of {row['source']}, offset {row['offset']}"
+                query = f" by {row['query']}" if row["query"] else ""
+                warn(f"discarded as {row['reason']}{query}: {what}; others like it are only counted")
+
+
 def step_of_bucket(
     program: Program, key: tuple[int], chunks: Iterator[pd.DataFrame], state: Any
 ) -> tuple[int, StepResult]:
     """Run the step that Spark calls for, and keep its state; gives the bucket too."""
     bucket = program.bucket(int(key[0]))
     rows = [fetched(data) for chunk in chunks for data in chunk["data"]]
-    saved = bytes(state.get[0]) if state.exists else None
+    saved = bytes(state.get[0]) if state.exists else first_state(program, bucket)
     step = run_step(program, bucket, saved, rows, state.getCurrentProcessingTimeMs())
     state.update((step.state,))
     if step.wake is not None:

@@ -7,25 +7,33 @@ kinds that are for the driver.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from querylang.plan.model import Plan
+from runtime.results.ledger import RECEIVED
 from spark_backend.operator.worker_functions import step_of_bucket
-from spark_backend.sinks.formats import Draft, Sink
+from spark_backend.sinks.channels import by_channel, channels
+from spark_backend.sinks.formats import MATCHES, Draft, Layout, Sink, sink_format
+from spark_backend.sinks.one_table import is_in_one, one_schema, one_table, refuse_other_layout
 from spark_backend.sinks.path_names import match_folder
 from spark_backend.sinks.task_files import Attempt, Sinks, TaskFiles, shared_files
 from spark_backend.wire.bucket_labels import last_label, task_of
 from spark_backend.wire.container import pack, unpack
-from spark_backend.wire.decode import user_table
+from spark_backend.wire.decode import schema_of, spread_schema, user_table
 from spark_backend.wire.program import Program, load_program
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-RESULTS_DDL = "data binary"
+COUNTS = ("records", "matches", "outputs", "errors", "discarded", "pending")
+"""Numbers that Spark adds up for its own progress events; `pending`: matches that wait."""
+
+RESULTS_DDL = ", ".join(("data binary", *(f"{name} long" for name in COUNTS)))
 RESULTS_VERSION = 1
 _USE = "results"
 
@@ -38,7 +46,7 @@ SINK_OF = {
 }
 """The sink that each kind of tagged row goes to, by its name in a deployment file."""
 
-FOR_DRIVER = {Tag.LEDGER, Tag.METRIC, Tag.SOURCE, Tag.TIMELINE, Tag.REPORT}
+FOR_DRIVER = {Tag.LEDGER, Tag.METRIC, Tag.SOURCE, Tag.TIMELINE, Tag.REPORT, Tag.ANSWER, Tag.ASKED}
 """Kinds whose tables are sent to the driver; of the others it gets the number of rows."""
 
 SENT = 256 << 10
@@ -80,10 +88,13 @@ class BucketResults:
         """The only value that travels through the JVM."""
         header = {
             "tables": [[row.tag, row.query, row.rows, row.file, row.data is not None] for row in self.tables],
-            "drafts": [[sink, draft.path, draft.place] for sink, draft in self.drafts],
+            "drafts": [
+                [sink, draft.path, draft.place, draft.details, draft.data is not None] for sink, draft in self.drafts
+            ],
             "is_repeated": self.is_repeated,
         }
-        return pack(_USE, RESULTS_VERSION, header, [row.data for row in self.tables if row.data is not None])
+        contents = (*(row.data for row in self.tables), *(draft.data for _, draft in self.drafts))
+        return pack(_USE, RESULTS_VERSION, header, [data for data in contents if data is not None])
 
     @staticmethod
     def from_bytes(data: bytes) -> BucketResults:
@@ -94,7 +105,10 @@ class BucketResults:
             Written(Tag(tag), query, rows, file, bytes(next(content)) if has_data else None)
             for tag, query, rows, file, has_data in header["tables"]
         )
-        drafts = tuple((sink, Draft(path, place)) for sink, path, place in header["drafts"])
+        drafts = tuple(
+            (sink, Draft(path, place, details, bytes(next(content)) if has_data else None))
+            for sink, path, place, details, has_data in header["drafts"]
+        )
         return BucketResults(tables, drafts, header["is_repeated"])
 
 
@@ -112,18 +126,39 @@ def run_and_write(
     loaded = load_program(program)
     bucket, step = step_of_bucket(loaded, key, chunks, state)
     places = {word: Sink.from_plain(plain) for word, plain in json.loads(sinks).items()}
-    results = write_results(loaded, bucket, step.rows, places, _attempt(identity), is_alone=not step.is_one_of_all)
-    yield pd.DataFrame({"data": [results.to_bytes()]})
+    results = write_results(
+        loaded, bucket, step.rows, places, _attempt(identity, loaded.before), is_alone=not step.is_one_of_all
+    )
+    yield pd.DataFrame([{"data": results.to_bytes(), **counts(loaded.running(), step.rows)}])
 
 
-def _attempt(identity: str) -> Attempt:
+def counts(plan: Plan, rows: Sequence[TaggedRow]) -> dict[str, int]:
+    """What a bucket did, by the names in COUNTS."""
+    import pyarrow.compute as pc
+
+    by_kind = Counter[Tag]()
+    records = pending = 0
+    for row in rows:
+        by_kind[row.tag] += row.table.num_rows
+        if row.tag is Tag.METRIC:
+            pending += pc.sum(row.table.column("waiting")).as_py() or 0
+        elif row.tag is Tag.LEDGER:
+            first = pc.equal(row.table.column("query"), plan.queries[0].public_title)  # all queries receive all records
+            received = pc.and_(first, pc.equal(row.table.column("what"), RECEIVED))
+            records += pc.sum(row.table.column("count").filter(received)).as_py() or 0
+    kinds = (Tag.MATCH, Tag.OUTPUT, Tag.ERROR, Tag.DISCARDED)
+    return dict(zip(COUNTS, (records, *(by_kind[kind] for kind in kinds), pending), strict=True))
+
+
+def _attempt(identity: str, before: int) -> Attempt:
+    """`before`: as in `Program`."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
     if context is None or batch is None:
         raise RuntimeError("Spark does not tell a task which micro-batch it belongs to")
-    name = batch_name(identity, int(batch))
+    name = batch_name(identity, before + int(batch))
     return Attempt(name, context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
 
 
@@ -143,7 +178,7 @@ def write_results(
     if files is None:
         return BucketResults(tuple(_sent(row) for row in rows), (), attempt.is_repeated)
     try:
-        tables = tuple(_written(row, files, plan) for row in rows)
+        tables = tuple(_all_written(rows, files, plan))
         is_last = not is_shared or label == last_label(label, program.buckets, program.tasks or 1)
         drafts = tuple(files.finish()) if is_last else ()
     except BaseException:
@@ -153,15 +188,50 @@ def write_results(
 
 
 def _is_large(rows: Sequence[TaggedRow], sinks: Sinks) -> bool:
-    return sum(row.table.nbytes for row in rows if SINK_OF.get(row.tag) in sinks and row.tag not in FOR_DRIVER) > SENT
+    return sum(row.table.nbytes for row in rows if _has_sink(row.tag, sinks) and row.tag not in FOR_DRIVER) > SENT
 
 
-def _written(row: TaggedRow, files: TaskFiles, plan: Plan) -> Written:
-    writer = files.writers.get(SINK_OF.get(row.tag, ""))
-    file = None
-    if writer is not None:
-        file = writer.write(part_of(row.tag, row.query, plan), user_table(row.table, row.tag, row.query, plan))
-    return Written(row.tag, row.query, row.table.num_rows, file, row.data() if row.tag in FOR_DRIVER else None)
+def _has_sink(tag: Tag, sinks: Sinks) -> bool:
+    return SINK_OF.get(tag) in sinks or (tag is Tag.OUTPUT and bool(channels(sinks)))
+
+
+def _all_written(rows: Sequence[TaggedRow], files: TaskFiles, plan: Plan) -> Iterator[Written]:
+    in_one = [row for row in rows if row.tag is Tag.MATCH and is_in_one(files.sinks, MATCHES)]
+    if in_one:
+        yield from put_in_one([(row.query, user_table(row.table, row.tag, row.query, plan)) for row in in_one], files)
+    for row in rows:
+        if not (in_one and row.tag is Tag.MATCH):
+            yield from _written(row, files, plan)
+
+
+def put_in_one(matches: Sequence[tuple[str, pa.Table]], files: TaskFiles) -> list[Written]:
+    """Write matches to the table of all queries, which their sink has.
+
+    matches: by title of a query, its own table; at least one
+    """
+    import pyarrow as pa
+
+    file = files.writers[MATCHES].write("", pa.concat_tables([one_table(table) for _, table in matches]))
+    return [Written(Tag.MATCH, query, table.num_rows, file, None) for query, table in matches]
+
+
+def _written(row: TaggedRow, files: TaskFiles, plan: Plan) -> Iterator[Written]:
+    data = row.data() if row.tag in FOR_DRIVER else None
+    if not _has_sink(row.tag, files.sinks):
+        yield Written(row.tag, row.query, row.table.num_rows, None, data)
+        return
+    table = user_table(row.table, row.tag, row.query, plan)
+    for written in put_in_sinks(table, row.tag, row.query, files, plan):
+        yield replace(written, data=data)
+
+
+def put_in_sinks(table: pa.Table, tag: Tag, query: str, files: TaskFiles, plan: Plan) -> Iterator[Written]:
+    """Write a table as users get it to the sinks of its rows."""
+    parts = by_channel(table, files.sinks) if tag is Tag.OUTPUT else [(SINK_OF.get(tag, ""), table)]
+    for sink, part in parts:
+        writer = files.writers.get(sink)
+        file = None if writer is None else writer.write(part_of(tag, query, plan), part)
+        yield Written(tag, query, part.num_rows, file, None)
 
 
 def _sent(row: TaggedRow) -> Written:
@@ -171,6 +241,23 @@ def _sent(row: TaggedRow) -> Written:
 def part_of(tag: Tag, query: str, plan: Plan) -> str:
     """The part of its sink that a table belongs to."""
     return match_folder(plan.query(query)) if tag is Tag.MATCH else ""
+
+
+def refuse_unwritable(name: str, sink: Sink, plan: Plan) -> None:
+    """Raise InputError if results cannot be written to the sink of that name; writes nothing."""
+    if name == MATCHES:
+        refuse_other_layout(sink)
+    sink_format(sink.format).refuse_unwritable(sink, _parts_of(name, sink, plan))
+
+
+def _parts_of(name: str, sink: Sink, plan: Plan) -> dict[str, pa.Schema]:
+    """By part of the sink of that name: the schema of what is written there."""
+    if name == MATCHES and sink.layout is Layout.ONE:
+        return {"": one_schema(spread_schema(plan, plan.queries[0]))} if plan.queries else {}
+    if name == MATCHES:
+        return {match_folder(query): spread_schema(plan, query) for query in plan.queries}
+    tag = next((tag for tag, sink in SINK_OF.items() if sink == name), Tag.OUTPUT)  # of a channel
+    return {"": schema_of(plan, tag)}
 
 
 def sinks_to_text(sinks: Mapping[str, Sink]) -> str:

@@ -11,11 +11,11 @@ Matches go to one folder per query inside the sink's folder.
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,14 +23,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from spark_backend.durable_files import make_folder, rename, sync
+from querylang.errors import InputError
+from spark_backend.delta.commit_log import is_table
+from spark_backend.durable_files import complete, make_folder, rename
 from spark_backend.errors import unwritable
+from spark_backend.places.place import Place, files_below, in_same_system, writable
+from spark_backend.sinks.file_names import RESULT_FILE
 from spark_backend.sinks.formats import Draft, Formulas, Result, Sink, SinkFormat
 from spark_backend.sinks.parquet_layout import parquet_settings
 from spark_backend.wire.file_layouts import flattened, json_rows, without_formulas
-
-_NAME = re.compile(r"(?P<identity>[0-9a-f]{12})-(?P<batch>[0-9]{8,18})-[0-9]{5,}\.(?:parquet|json|csv)")
-"""The name of a file of results: `batch_name` of `micro_batch`, the task, the suffix."""
 
 
 class _File(Protocol):
@@ -104,44 +105,55 @@ class FolderOfFiles:
     suffix: str
     open_file: Callable[[Path, Formulas], _File]
 
+    def refuse_unwritable(self, sink: Sink, parts: Mapping[str, pa.Schema]) -> None:
+        """Refuse folders of Delta tables: nobody who reads these would see the files."""
+        for part in parts:
+            if is_table(sink.path / part):
+                raise InputError(f"{sink.path / part}: is a Delta table; set `format: delta`, or choose another folder")
+
     def open(self, sink: Sink, batch: str, task: int, attempt: int) -> FileWriter:
         """A writer of one file per part; see `SinkFormat`."""
-        return FileWriter(self, sink, f"{batch}{task:05d}", attempt)
+        return FileWriter(self, sink, batch, f"{task:05d}", attempt)
 
-    def results(self, path: Path) -> Iterator[Result]:
+    def results(self, sink: Sink) -> Iterator[Result]:
         """The results in a folder, by the names of files; see `SinkFormat`."""
-        for folder, _, names in os.walk(path):
-            for name in names:
-                found = _NAME.fullmatch(name)
-                if found is not None:
-                    yield Result(found["identity"], int(found["batch"]), str(Path(folder, name)))
+        for file in files_below(sink.path):
+            found = RESULT_FILE.fullmatch(file.name)
+            if found is not None:
+                yield Result(found["identity"], int(found["batch"]), str(file))
 
-    def publish(self, sink: Sink, drafts: Sequence[Draft]) -> None:
+    def publish(self, batch: str, drafts: Sequence[tuple[Sink, Sequence[Draft]]]) -> None:  # noqa: ARG002
         """Rename the drafts; they are on the disk when this returns."""
-        try:
-            rename([(Path(draft.path), Path(draft.place)) for draft in drafts])
-        except OSError as error:
-            raise unwritable(sink.path, error) from error
+        for sink, own in drafts:
+            place = partial(in_same_system, sink.path)
+            try:
+                rename([(place(draft.path), place(draft.place)) for draft in own])
+            except OSError as error:
+                raise unwritable(sink.path, error) from error
 
-    def remove_leftovers(self, path: Path, batch: str, written: Collection[str]) -> None:
+    def remove_leftovers(self, sink: Sink, batch: str, written: Collection[str]) -> None:
         """Remove the micro-batch's files but those written now, and the checkpoint's drafts."""
-        for file in path.rglob(f"{batch}*"):
-            if str(file) not in written:
+        drafts = f".{batch.partition('-')[0]}-"
+        for file in list(files_below(sink.path.resolve())):
+            is_draft = file.name.startswith(drafts) and file.name.endswith(".draft")
+            if is_draft or (file.name.startswith(batch) and str(file) not in written):
                 file.unlink(missing_ok=True)
-        for draft in path.rglob(f".{batch.partition('-')[0]}-*.draft"):
-            draft.unlink(missing_ok=True)
 
 
 class FileWriter:
-    """The files of one task, as drafts."""
+    """The files of one task, as drafts: one per part, and one more where columns differ.
 
-    def __init__(self, files: FolderOfFiles, sink: Sink, stem: str, attempt: int) -> None:
+    Columns differ when a query has been replaced, as long as its old text gives matches, too.
+    """
+
+    def __init__(self, files: FolderOfFiles, sink: Sink, batch: str, task: str, attempt: int) -> None:
         self._files = files
         self._base = sink.path
         self._formulas = sink.formulas
-        self._stem = stem
+        self._batch = batch
+        self._task = task
         self._attempt = attempt
-        self._open: dict[Path, tuple[Path, _File]] = {}
+        self._open: dict[Place, tuple[Place, Path, pa.Schema, _File]] = {}
 
     def write(self, part: str, table: pa.Table) -> str:
         """Add a table to the part's file; gives the name that the file will have."""
@@ -151,31 +163,41 @@ class FileWriter:
         except OSError as error:
             raise unwritable(folder, error) from error
 
-    def _write(self, folder: Path, table: pa.Table) -> str:
-        path = folder / f"{self._stem}{self._files.suffix}"
+    def _write(self, folder: Place, table: pa.Table) -> str:
+        path = self._path(folder, table.schema)
         if path not in self._open:
             make_folder(folder)
-            draft = folder / f".{self._stem}.{self._attempt}.draft"
-            self._open[path] = (draft, self._files.open_file(draft, self._formulas))
-        self._open[path][1].write(table)
+            draft = folder / f".{path.name.removesuffix(self._files.suffix)}.{self._attempt}.draft"
+            file = writable(draft)
+            self._open[path] = (draft, file, table.schema, self._files.open_file(file, self._formulas))
+        self._open[path][-1].write(table)
         return str(path)
+
+    def _path(self, folder: Place, schema: pa.Schema) -> Place:
+        """A file with these columns, or one that is not open yet.
+
+        No task has a number with more zeros.
+        """
+        names = (f"{self._batch}{'0' * zeros}{self._task}{self._files.suffix}" for zeros in count())
+        paths = (folder / name for name in names)
+        return next(path for path in paths if path not in self._open or self._open[path][2].equals(schema))
 
     def finish(self) -> tuple[Draft, ...]:
         """Close the files; they are on the disk when this returns."""
         try:
-            for draft, file in self._open.values():
-                file.close()
-                sync(draft)
+            for *_, opened in self._open.values():
+                opened.close()
+            complete([(file, draft) for draft, file, *_ in self._open.values()])
         except OSError as error:
             raise unwritable(self._base, error) from error
-        return tuple(Draft(str(draft), str(path)) for path, (draft, _) in self._open.items())
+        return tuple(Draft(str(draft), str(path)) for path, (draft, *_) in self._open.items())
 
     def abort(self) -> None:
         """Close the files and remove them."""
-        for draft, file in self._open.values():
+        for _, file, _, opened in self._open.values():
             with suppress(OSError, pa.ArrowException):  # a full disk refuses the end of a file, too
-                file.close()
-            draft.unlink(missing_ok=True)
+                opened.close()
+            file.unlink(missing_ok=True)
 
 
 FORMATS: Mapping[str, SinkFormat] = {

@@ -10,14 +10,29 @@ import importlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spark_backend.places.place import Place, place_of_plain, place_to_plain
+from spark_backend.sinks.kafka.kafka_sink import KafkaSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SINKS = ("matches", "output", "discarded", "ledger")
+MATCHES = "matches"
+SINKS = (MATCHES, "output", "discarded", "ledger")
 """The names of sinks, each for one kind of result."""
+
+
+DAY = "day"
+"""The partition column of Delta tables that results do not have: the day of their time."""
+
+PARTITION_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "matches": (DAY, "instance"),
+    "output": (DAY, "query", "kind", "channel"),
+    "discarded": (DAY, "query", "reason", "event"),
+    "ledger": ("query", "what"),
+}
+"""By sink, the columns that its Delta tables can be partitioned by."""
 
 
 class Formulas(StrEnum):
@@ -27,29 +42,58 @@ class Formulas(StrEnum):
     ESCAPE = "escape"
 
 
+class Layout(StrEnum):
+    """How matches are divided among tables."""
+
+    QUERY = "query"
+    ONE = "one"
+
+
 @dataclass(frozen=True, slots=True)
 class Sink:
     """Where one kind of result goes.
 
     format: one of FORMATS
-    path: a local folder
+    path: a folder; of Kafka there is none
     shared: whether other jobs may write there, too
     formulas: what happens in CSV to text that a spreadsheet would run as a formula
+    partition_by: columns that Delta tables are partitioned by
+    kafka: what only a topic has; None = it is a folder
+    table: of a Delta table its name in a catalog; "" = the path says where it is
+    layout: whether each query has a table of its matches, or all have one
     """
 
     format: str
-    path: Path
+    path: Place
     shared: bool = False
     formulas: Formulas = Formulas.KEEP
+    partition_by: tuple[str, ...] = ()
+    kafka: KafkaSink | None = None
+    table: str = ""
+    layout: Layout = Layout.QUERY
 
-    def to_plain(self) -> dict[str, str]:
-        """What workers need of it, as JSON can hold it."""
-        return {"format": self.format, "path": str(self.path.resolve()), "formulas": self.formulas}
+    def to_plain(self) -> dict[str, Any]:
+        """What workers need of it, as JSON can hold it; nothing secret of brokers."""
+        return {
+            "format": self.format,
+            "path": place_to_plain(self.path),
+            "formulas": self.formulas,
+            "partition_by": self.partition_by,
+            "kafka": None if self.kafka is None else self.kafka.to_plain(),
+            "layout": self.layout,
+        }
 
     @staticmethod
-    def from_plain(data: Mapping[str, str]) -> Sink:
+    def from_plain(data: Mapping[str, Any]) -> Sink:
         """The inverse of `to_plain`."""
-        return Sink(data["format"], Path(data["path"]), formulas=Formulas(data["formulas"]))
+        return Sink(
+            data["format"],
+            place_of_plain(data["path"]),
+            formulas=Formulas(data["formulas"]),
+            partition_by=tuple(data["partition_by"]),
+            kafka=None if data["kafka"] is None else KafkaSink.from_plain(data["kafka"]),
+            layout=Layout(data["layout"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +107,18 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a task has written and nobody sees yet: where it is, and the place that it is for."""
+    """What a task has written and nobody sees yet.
+
+    path: the file that it is in; "" = it passes through Spark
+    place: the place that it is for
+    details: what its format has to know of it to publish it
+    data: its content, if it passes through Spark
+    """
 
     path: str
     place: str
+    details: str = ""
+    data: bytes | None = None
 
 
 class TaskWriter(Protocol):
@@ -93,22 +145,34 @@ class SinkFormat(Protocol):
     a crash; the repeated one must replace what the interrupted one published.
     """
 
+    def refuse_unwritable(self, sink: Sink, parts: Mapping[str, pa.Schema]) -> None:
+        """Raise InputError if results cannot be written there; writes nothing.
+
+        parts: the schemas of what is written, by part as in `TaskWriter.write`
+        """
+
     def open(self, sink: Sink, batch: str, task: int, attempt: int) -> TaskWriter:
         """A writer for one task, on its worker; `batch`: names checkpoint and micro-batch."""
 
-    def publish(self, sink: Sink, drafts: Sequence[Draft]) -> None:
-        """Make the drafts of a micro-batch visible, on the driver."""
+    def publish(self, batch: str, drafts: Sequence[tuple[Sink, Sequence[Draft]]]) -> None:
+        """Make the drafts of a micro-batch visible, on the driver; all sinks of the format."""
 
-    def results(self, path: Path) -> Iterator[Result]:
-        """The results that a folder holds, whoever wrote them."""
+    def results(self, sink: Sink) -> Iterator[Result]:
+        """The results that a sink holds, whoever wrote them."""
 
-    def remove_leftovers(self, path: Path, batch: str, written: Collection[str]) -> None:
+    def remove_leftovers(self, sink: Sink, batch: str, written: Collection[str]) -> None:
         """Remove what interrupted attempts at a micro-batch left, except for `written`."""
 
 
 _FILES = "spark_backend.sinks.files"
 
-FORMATS: Mapping[str, str] = {"parquet": _FILES, "json": _FILES, "csv": _FILES}
+FORMATS: Mapping[str, str] = {
+    "parquet": _FILES,
+    "json": _FILES,
+    "csv": _FILES,
+    "delta": "spark_backend.sinks.delta_tables",
+    "kafka": "spark_backend.sinks.kafka.topics",
+}
 """By the name that a deployment file uses, the module that has its SinkFormat in `FORMATS`."""
 
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions
 
 from spark_backend.operator.spark_operator import bucket_stream
 from spark_backend.sinks.bucket_results import (
+    COUNTS,
     FOR_DRIVER,
     RESULTS_DDL,
     SINK_OF,
     BucketResults,
     Written,
     batch_name,
-    part_of,
+    put_in_one,
+    put_in_sinks,
     sinks_to_text,
 )
-from spark_backend.sinks.formats import Draft, Sink, sink_format
+from spark_backend.sinks.formats import MATCHES, Draft, Sink, sink_format
+from spark_backend.sinks.one_table import is_in_one
 from spark_backend.sinks.task_files import Attempt, TaskFiles, publish
 from spark_backend.wire.decode import table_of
 from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag
 from spark_backend.wire.worker_calls import on_worker
 
 FROM_DRIVER = 99_999
@@ -31,11 +36,14 @@ FROM_DRIVER = 99_999
 def results_stream(packed: DataFrame, program: Program, sinks: Mapping[str, Sink], identity: str) -> DataFrame:
     """A streaming DataFrame that writes to sinks; its rows are for `publish_batch`.
 
+    Spark's progress events have the sums of COUNTS, as `observedMetrics["ensue"]`.
+
     identity: names the checkpoint
     """
     text = sinks_to_text(sinks)
     run = on_worker("spark_backend.sinks.bucket_results", "run_and_write", program.to_text(), text, identity)
-    return bucket_stream(packed, run, RESULTS_DDL)
+    sums = [functions.coalesce(functions.sum(name), functions.lit(0)).alias(name) for name in COUNTS]
+    return bucket_stream(packed, run, RESULTS_DDL).observe("ensue", *sums)
 
 
 def publish_batch(
@@ -52,11 +60,11 @@ def publish_batch(
     _refuse_unfinished(tables, drafts)
     _refuse_others(drafts, name)
     written, own = _with_own_files(tables, program, sinks, name)
-    publish(sinks, [*drafts, *own])
+    publish(sinks, [*drafts, *own], name)
     if is_first or any(bucket.is_repeated for bucket in found):
         kept = {draft.place for _, draft in (*drafts, *own)}
         for sink in sinks.values():
-            sink_format(sink.format).remove_leftovers(sink.path.resolve(), name, kept)
+            sink_format(sink.format).remove_leftovers(sink, name, kept)
     return written
 
 
@@ -81,14 +89,20 @@ def _with_own_files(
     plan = program.plan()
     places = {word: replace(sink, path=sink.path.resolve()) for word, sink in sinks.items()}
     files = TaskFiles.open(places, Attempt(name, FROM_DRIVER, 0))
-    written = []
+    written, in_one = [], list[tuple[str, pa.Table]]()
     try:
         for row in tables:
-            writer, file = files.writers.get(SINK_OF.get(row.tag, "")), row.file
-            if file is None and writer is not None and row.data is not None:
-                table = table_of(row.data, row.tag, row.query, plan)
-                file = writer.write(part_of(row.tag, row.query, plan), table)
-            written.append(replace(row, file=file, data=row.data if row.tag in FOR_DRIVER else None))
+            data = row.data if row.tag in FOR_DRIVER else None
+            if row.file is not None or row.data is None or row.tag not in SINK_OF:
+                written.append(replace(row, data=data))
+                continue
+            table = table_of(row.data, row.tag, row.query, plan)
+            if row.tag is Tag.MATCH and is_in_one(places, MATCHES):
+                in_one.append((row.query, table))
+                continue
+            written += [replace(part, data=data) for part in put_in_sinks(table, row.tag, row.query, files, plan)]
+        if in_one:
+            written += put_in_one(in_one, files)
         return written, files.finish()
     except BaseException:
         files.abort()

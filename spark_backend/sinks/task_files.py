@@ -36,6 +36,7 @@ class TaskFiles:
     """Open files by sink, and whether they are finished."""
 
     attempt: Attempt
+    sinks: Sinks
     writers: Mapping[str, TaskWriter]
     is_finished: bool = field(default=False)
 
@@ -47,7 +48,7 @@ class TaskFiles:
             word: sink_format(sink.format).open(sink, attempt.batch, own, attempt.number)
             for word, sink in sinks.items()
         }
-        return TaskFiles(attempt, writers)
+        return TaskFiles(attempt, sinks, writers)
 
     def finish(self) -> list[tuple[str, Draft]]:
         """Complete the files; gives them with the names of their sinks."""
@@ -76,9 +77,10 @@ def shared_files(sinks: Sinks, attempt: Attempt) -> TaskFiles:
     return files
 
 
-def publish(sinks: Sinks, drafts: Sequence[tuple[str, Draft]]) -> None:
+def publish(sinks: Sinks, drafts: Sequence[tuple[str, Draft]], batch: str) -> None:
     """Make the drafts of a micro-batch visible, on the driver."""
-    for word, sink in sinks.items():
-        own = [draft for name, draft in drafts if name == word]
-        if own:
-            sink_format(sink.format).publish(sink, own)
+    own = {word: [draft for name, draft in drafts if name == word] for word in sinks}
+    for name in dict.fromkeys(sink.format for sink in sinks.values()):
+        together = [(sinks[word], found) for word, found in own.items() if found and sinks[word].format == name]
+        if together:
+            sink_format(name).publish(batch, together)

@@ -1,4 +1,4 @@
-"""Read the files of a task on a worker: exactly what the manifest says, as packed rows."""
+"""Read what a task has to on a worker: exactly what the manifest says, as packed rows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ import pyarrow as pa
 from querylang.errors import InputError
 from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
+from runtime.reading.formats.unfolding import kind_of
+from spark_backend.errors import failed
+from spark_backend.places.place import Place, local_copy
+from spark_backend.places.remote_path import RemotePath
+from spark_backend.sources.command_reading import packed_commands
+from spark_backend.sources.delta.delta_source import DELTA, delta_of_text
+from spark_backend.sources.delta.unit_reading import UnitReader
+from spark_backend.sources.kafka.kafka_source import KAFKA, kafka_of_text
+from spark_backend.sources.kafka.range_reading import RangeReader, progress_of
 from spark_backend.sources.listing.file_tasks import FileTask
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text
@@ -24,6 +33,7 @@ from spark_backend.wire.packed_rows import (
     RefusedFile,
     Signal,
     pack_lost,
+    pack_progress,
     pack_refused,
     pack_reports,
     pack_signal,
@@ -46,10 +56,24 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
             [Report(cause, source, count, shown(example)) for cause, source, count, example in task.reports]
         )
     readings = {name: Reading.of_text(reading) for name, reading in json.loads(options["readings"]).items()}
+    if task.commands:
+        yield from packed_commands(task.commands, program, len(readings))
     sources = {source.name: source for source in sources_of_text(options["sources"])}
+    accepts_loss = options["accept_loss"] == "true"
     for file in task.files:
-        reader = _FileReader(program, sources[file.source], readings[file.source], options["accept_loss"] == "true")
-        yield from reader.packed(file, task)
+        reader = _FileReader(program, sources[file.source], readings[file.source], accepts_loss)
+        with _stopped_by_stores():
+            yield from reader.packed(file, task)
+    if task.advances:
+        yield pack_progress(program.buckets, [progress_of(item, readings[item.source]) for item in task.advances])
+    tables = {source.name: source for source in delta_of_text(options[DELTA])} if task.units else {}
+    for unit in task.units:
+        with _stopped_by_stores():
+            yield from UnitReader(program, tables[unit.source], readings[unit.source], accepts_loss).packed(unit)
+    kafka = {source.name: source for source in kafka_of_text(options[KAFKA])} if task.ranges else {}
+    for wanted in task.ranges:
+        messages = RangeReader(program, kafka[wanted.source], readings[wanted.source], accepts_loss)
+        yield from messages.packed(wanted)
 
 
 def labelled(packed: Iterator[pa.RecordBatch], program: str) -> Iterator[pa.RecordBatch]:
@@ -118,11 +142,13 @@ class _FileReader:
         return [query.title for query in self.program.plan().queries]
 
 
-def _difference(path: Path, stamp: FileStamp) -> str | None:
+def _difference(path: Place, stamp: FileStamp) -> str | None:
     """What is not as the manifest says; None = all is."""
     try:
         found = path.stat()
     except OSError as error:
+        if isinstance(path, RemotePath) and not isinstance(error, FileNotFoundError):
+            raise
         return f"a micro-batch reads this file, and now there is none: {error.strerror}"
     if not stat.S_ISREG(found.st_mode):
         return "a micro-batch reads this file, and now it is not a file"
@@ -135,16 +161,29 @@ def _difference(path: Path, stamp: FileStamp) -> str | None:
     return None
 
 
-def shown(path: str | Path) -> str:
+@contextmanager
+def _stopped_by_stores() -> Iterator[None]:
+    """Stop the job where a store fails or refuses access: that says nothing about the file."""
+    try:
+        yield
+    except OSError as error:
+        if "://" not in str(error.filename):
+            raise
+        raise failed(error, f"{error.filename}: {error.strerror}") from error
+
+
+def shown(path: str | Place) -> str:
     r"""A path as text that UTF-8 can hold: bytes of a name that are not UTF-8 as `\xff`."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _refuse_unopened(path: Path) -> None:
+def _refuse_unopened(path: Place) -> None:
     """Raise InputError if the machine cannot open the file: nothing says that it is not a table.
 
     A file that may not be read is one that is not a table, because it would be one for ever.
     """
+    if isinstance(path, RemotePath):
+        return  # it is copied here before it is read, and what fails then is the store
     try:
         with path.open("rb"):
             pass
@@ -155,15 +194,26 @@ def _refuse_unopened(path: Path) -> None:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[str]:
-    """The path of a file for readers of tables, which need names in UTF-8."""
+def _readable(path: Place) -> Iterator[str]:
+    """A local path of a file for readers of tables, which need names in UTF-8."""
+    if isinstance(path, RemotePath):
+        with local_copy(path) as copy, _named(copy, path):
+            yield str(copy)
+        return
     if shown(path) == str(path):
         yield str(path)
         return
     with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
-        link = Path(folder) / f"table{shown(path.suffix)}"
+        link = Path(folder) / f"table{''.join(map(shown, kind_of(path)))}"
         link.symlink_to(path)
-        try:
+        with _named(link, path):
             yield str(link)
-        except InputError as error:
-            raise InputError(str(error).replace(one_line(str(link)), shown(path))) from error
+
+
+@contextmanager
+def _named(copy: Path, path: Place) -> Iterator[None]:
+    """Name the file itself in errors, not its copy."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace(one_line(str(copy)), shown(path))) from error

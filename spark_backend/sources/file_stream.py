@@ -1,4 +1,4 @@
-"""The files of all sources, and signals, as one data source of Spark: packed rows, exactly once.
+"""All sources of a job, and signals, as one data source of Spark: packed rows, exactly once.
 
 Spark's offset is the number of a manifest, which says what a micro-batch reads. Listing runs in a
 process of its own beside the driver; its imports are few, so that it starts fast. Workers read.
@@ -12,15 +12,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.errors import AnalysisException
+from pyspark.sql.datasource import DataSource, InputPartition
 
+from spark_backend.places.place import place_of
+from spark_backend.sources.delta.commit_planner import CommitPlanner
+from spark_backend.sources.delta.delta_source import DELTA, DeltaSource, delta_of_text, delta_to_text
+from spark_backend.sources.delta.snapshot import UnreadableTable
+from spark_backend.sources.kafka.asking import AskedBroker
+from spark_backend.sources.kafka.kafka_source import KAFKA, KafkaSource, kafka_of_text, kafka_to_text
+from spark_backend.sources.kafka.listing import BrokerError
+from spark_backend.sources.kafka.offset_planner import LostOffsets, OffsetPlanner
 from spark_backend.sources.listing.file_tasks import tasks_of
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.job_notes import job_notes
 from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text, sources_to_text
 from spark_backend.sources.listing.manifests import DamagedManifest
-from spark_backend.sources.listing.spark_log import OFFSET_KEY
+from spark_backend.sources.listing.spark_log import OFFSET_KEY, planned_manifest, spark_files
+from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW, Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +39,9 @@ if TYPE_CHECKING:
     from spark_backend.sources.reading import Reading
     from spark_backend.wire.program import Program
 
+_KNOWN_ALREADY = "DATA_SOURCE_ALREADY_EXISTS"
 _FORMAT = "ensue_files"
+
 _DDL = "bucket int, data binary"
 
 
@@ -41,30 +52,76 @@ def packed_stream(
     program: Program,
     run: RunSettings,
     *,
+    kafka: Sequence[KafkaSource] = (),
+    delta: Sequence[DeltaSource] = (),
     accepts_loss: bool = False,
     folder: Path | None = None,
 ) -> DataFrame:
     """A streaming DataFrame of packed rows.
 
+    sources, kafka, delta: the sources of files, of messages, and of tables
     readings: how the records of each source are read, by its name
-    accepts_loss: whether a micro-batch that is repeated may find its files changed
+    accepts_loss: whether a micro-batch that is repeated may find its files changed, and whether
+        messages may be gone before they are read
     folder: where tasks put rows for each other; None = they pass through Spark
     """
     options = {
-        "program": program.to_text(),
-        "sources": sources_to_text(sources),
-        "readings": json.dumps({name: reading.to_text() for name, reading in readings.items()}),
+        **reading_options(sources, readings, program, kafka=kafka, delta=delta, accepts_loss=accepts_loss),
         "run": run.to_text(),
-        "tasks": str(session.sparkContext.defaultParallelism),
-        "accept_loss": str(accepts_loss).lower(),
+        "tasks": str(max(session.sparkContext.defaultParallelism, program.tasks or 1)),
         "folder": "" if folder is None else str(folder),
     }
-    session.dataSource.register(FileStream)
+    register(session)
     return session.readStream.format(_FORMAT).options(**options).load()
 
 
+def reading_options(
+    sources: Sequence[ListedSource],
+    readings: Mapping[str, Reading],
+    program: Program,
+    *,
+    kafka: Sequence[KafkaSource] = (),
+    delta: Sequence[DeltaSource] = (),
+    accepts_loss: bool = False,
+) -> dict[str, str]:
+    """What whoever reads a task has to know; parameters as of `packed_stream`."""
+    return {
+        "program": program.to_text(),
+        "sources": sources_to_text(sources),
+        "readings": json.dumps({name: reading.to_text() for name, reading in readings.items()}),
+        "accept_loss": str(accepts_loss).lower(),
+        KAFKA: kafka_to_text(kafka),
+        DELTA: delta_to_text(delta),
+    }
+
+
+def register(session: SparkSession) -> None:
+    """Tell a session of the data source, which it may know already."""
+    try:
+        with _active(session):
+            session.dataSource.register(FileStream)
+    except AnalysisException as error:
+        if error.getCondition() != _KNOWN_ALREADY:
+            raise
+
+
+@contextmanager
+def _active(session: SparkSession) -> Iterator[None]:
+    """Make a session the active one: there Spark looks for names that are known already."""
+    sessions = type(session)._get_j_spark_session_class(session._jvm)  # noqa: SLF001 # nothing public does this
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
 class FileStream(DataSource):
-    """All text: `program`, `sources`, `readings`, `run`, `tasks`, `accept_loss`, `folder`."""
+    """All options are text: those of `packed_stream`, KAFKA and DELTA."""
 
     @classmethod
     def name(cls) -> str:
@@ -80,7 +137,7 @@ class FileStream(DataSource):
         return FileStreamReader(dict(self.options))
 
 
-class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FileStreamReader(Reader):
     """Spark asks it for offsets and tasks in the lister's process, and to read on workers."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -94,9 +151,27 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lister(self) -> InputPlanner:
         if self._planner is None:
-            sources = sources_of_text(self._options["sources"])
-            self._planner = InputPlanner(sources, RunSettings.of_text(self._options["run"]))
+            sources, run = sources_of_text(self._options["sources"]), self._run()
+            offsets, tables = self._offset_planner(), self._commit_planner()
+            self._planner = InputPlanner(sources, run, offsets=offsets, tables=tables)
+            if run.at_end is not None and not HAS_AVAILABLE_NOW:
+                self._planner.fix_end()
         return self._planner
+
+    def _run(self) -> RunSettings:
+        return RunSettings.of_text(self._options["run"])
+
+    def _offset_planner(self) -> OffsetPlanner | None:
+        sources = kafka_of_text(self._options[KAFKA])
+        if not sources:
+            return None
+        accepts_loss = self._options["accept_loss"] == "true"
+        return OffsetPlanner(sources, lambda source: AskedBroker(source.client), accepts_loss=accepts_loss)
+
+    def _commit_planner(self) -> CommitPlanner | None:
+        sources = delta_of_text(self._options[DELTA])
+        accepts_loss = self._options["accept_loss"] == "true"
+        return CommitPlanner(sources, accepts_loss=accepts_loss) if sources else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The run ends with what is there now."""
@@ -105,22 +180,25 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Before the first manifest."""
-        return {OFFSET_KEY: 0}
+        return {OFFSET_KEY: spark_files(place_of(self._run().checkpoint)).manifest}
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802, ARG002
+    def end_of_next(self, start: dict[str, int] | None) -> dict[str, int]:
         """The next manifest; sources have limits of their own, so Spark's is not needed."""
         with _plain_errors():
+            if start is None:
+                start = {OFFSET_KEY: planned_manifest(place_of(self._run().checkpoint))}
             return {OFFSET_KEY: self._lister().latest(start[OFFSET_KEY])}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The tasks that read the manifests behind `start` up to `end`."""
         with _plain_errors():
-            lister, unproven = self._lister(), self._unproven()
+            lister, unproven, count = self._lister(), self._unproven(), int(self._options["tasks"])
+            least = {source.name: source.min_partitions for source in kafka_of_text(self._options[KAFKA])}
             return [
                 InputPartition(task.to_text())
                 for number in range(start[OFFSET_KEY] + 1, end[OFFSET_KEY] + 1)
                 for task in tasks_of(
-                    lister.read(number), int(self._options["tasks"]), unproven, is_repeated=lister.is_repeated(number)
+                    lister.read(number), count, unproven, is_repeated=lister.is_repeated(number), least=least
                 )
             ]
 
@@ -128,7 +206,7 @@ class FileStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The sources that have not brought a record before, as far as it matters."""
         names = [source.name for source in sources_of_text(self._options["sources"]) if source.must_prove]
         if not self._proven.issuperset(names):
-            self._proven = job_notes(Path(RunSettings.of_text(self._options["run"]).checkpoint)).brought
+            self._proven = job_notes(place_of(self._run().checkpoint)).brought
         return [name for name in names if name not in self._proven]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -150,9 +228,15 @@ def _plain_errors() -> Iterator[None]:
     """Errors in words for users; `querylang` takes long to import, so only when there is one."""
     try:
         yield
-    except (DamagedManifest, OSError) as error:
+    except (DamagedManifest, BrokerError, LostOffsets, UnreadableTable, OSError) as error:
         from querylang.errors import InputError
 
         if isinstance(error, OSError) and error.filename is not None:
-            raise InputError(f"{error.filename}: {error.strerror}") from error
+            from spark_backend.errors import failed
+
+            raise failed(error, f"{error.filename}: {error.strerror}") from error
+        if isinstance(error, BrokerError) and error.is_passing:
+            from spark_backend.errors import Unreachable
+
+            raise Unreachable(f"{error}. Run the job again: it continues where it stopped") from error
         raise InputError(str(error)) from error

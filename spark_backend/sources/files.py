@@ -1,52 +1,19 @@
-"""Files as sources: the formats of a job's folders, and files that are read once, without a job."""
+"""Files that are read once, without a job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from querylang.errors import InputError
-from runtime.replay.replay import source_names
-from spark_backend.sources.formats import SourceFormat
-from spark_backend.sources.listing.file_order import first_file
-from spark_backend.sources.listing.folder_listing import FolderWatch
-from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.name_patterns import is_hidden
+from runtime.replay.records import source_names
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.packed_rows import PACKED_DDL
 from spark_backend.wire.program import Program, load_program
 from spark_backend.wire.worker_calls import on_worker
-
-
-@dataclass(frozen=True, slots=True)
-class FolderOfFiles:
-    """Folders of files of one format; `suffixes`: how the names of its files end, in lower case."""
-
-    suffixes: tuple[str, ...]
-
-    def refuse_unreadable(self, source: ListedSource) -> None:
-        """Refuse a folder that has files, but none of the format."""
-        files = [file.name for file in Path(source.folder).iterdir() if not is_hidden(file.name) and file.is_file()]
-        if files and source.pattern is None and not FolderWatch(source).names():
-            raise InputError(
-                f"{source.folder}: no file of the source '{source.name}' ends in {' or '.join(self.suffixes)};"
-                f" found '{min(files)}'"
-            )
-
-    def sample(self, source: ListedSource) -> Path | None:
-        """The file that a new job reads first."""
-        return first_file(source)
-
-
-FORMATS: Mapping[str, SourceFormat] = {
-    "parquet": FolderOfFiles((".parquet",)),
-    "csv": FolderOfFiles((".csv",)),
-    "json": FolderOfFiles((".json", ".jsonl", ".ndjson")),
-}
 
 
 def file_list(session: SparkSession, paths: Sequence[Path | str]) -> DataFrame:

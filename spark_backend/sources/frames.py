@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from querylang.errors import InputError
 from querylang.logger import warn
@@ -18,6 +18,7 @@ from runtime.columns.row_hashes import hash_rows
 from runtime.policies.per_input import is_clocked
 from runtime.reading.column_names import PLACES, TYPE, needed_names, new_names
 from spark_backend.sources.reading import Reading, pack_parts
+from spark_backend.sources.spark_types import arrow_schema
 from spark_backend.wire.packed_rows import PACKED_DDL
 from spark_backend.wire.program import Program, load_program
 from spark_backend.wire.worker_calls import on_worker
@@ -35,16 +36,37 @@ MAX_ROWS = 1 << 24
 def packed_frame(frame: DataFrame, program: Program, reading: Reading) -> DataFrame:
     """Pack a DataFrame's rows; only the columns that the plan needs leave the JVM.
 
-    Warns of rows without coordinates. Raises InputError for columns that are missing or ambiguous.
+    Warns of rows without coordinates. Raises InputError for columns that are missing or ambiguous,
+    if no event type of the queries can be read.
     """
-    chosen = _needed(frame, program.plan(), reading)
-    _refuse_missing_columns(chosen, frame.columns, program.plan(), reading)
+    chosen = frame_columns(frame, program.plan(), reading)
+    found = _mistakes(chosen, frame.columns, program.plan(), reading)
+    if all(found.values()):
+        raise next(mistake for mistake in found.values() if mistake is not None)
     _warn_of_missing_places(chosen, reading)
     run = on_worker("spark_backend.sources.frames", "pack_rows", program.to_text(), reading.to_text())
     return chosen.mapInArrow(run, PACKED_DDL)
 
 
-def _needed(frame: DataFrame, plan: Plan, reading: Reading) -> DataFrame:
+def refuse_unreadable_types(frames: Mapping[str, DataFrame], plan: Plan, readings: Mapping[str, Reading]) -> None:
+    """Raise InputError for an event type that none of these DataFrames has the columns for.
+
+    Which event types a column of types holds is known only to the tasks. Where one DataFrame can
+    bring a type and another cannot, the other's rows of that type are discarded as malformed.
+    """
+    first: dict[str | None, InputError | None] = {}
+    for name, frame in frames.items():
+        found = _mistakes(frame_columns(frame, plan, readings[name]), frame.columns, plan, readings[name])
+        if None in found:  # without a column of types a DataFrame may bring any one
+            return
+        for event, mistake in found.items():
+            first[event] = None if mistake is None else first.get(event, mistake)
+    for mistake in first.values():
+        if mistake is not None:
+            raise mistake
+
+
+def frame_columns(frame: DataFrame, plan: Plan, reading: Reading) -> DataFrame:
     """The columns that the plan needs, under the names that it knows."""
     table = _name(reading)
     needed = needed_names(plan, reading.columns)
@@ -69,39 +91,50 @@ def _warn_of_missing_places(frame: DataFrame, reading: Reading) -> None:
         )
 
 
-def _refuse_missing_columns(chosen: DataFrame, others: Sequence[str], plan: Plan, reading: Reading) -> None:
-    """Read a row of each event type without values, to find mistakes before any task runs.
+def _mistakes(
+    chosen: DataFrame, others: Sequence[str], plan: Plan, reading: Reading
+) -> Mapping[str | None, InputError | None]:
+    """By event type: why the DataFrame cannot bring it; None = it can.
 
-    Which event types a column of types holds is known only to the tasks. So a mistake is one if no
-    event type of the queries can be read.
+    A row of each event type is read without values, before any task runs. A DataFrame without a
+    column of types is one entry, of the type None.
 
     others: names of all columns, for messages
     """
-    empty = to_arrow_schema(chosen.schema, timezone="UTC").empty_table()
+    empty = arrow_schema(chosen.schema).empty_table()
     for name in others:
         if name.casefold() not in {known.casefold() for known in empty.column_names}:
             empty = empty.append_column(name, pa.nulls(0))
-    mistakes = []
-    for table in _samples(empty, plan, reading):
-        try:
-            for _ in reading.arrivals(table, plan):
-                pass
-        except InputError as mistake:
-            mistakes.append(mistake)
-        else:
-            return
-    raise mistakes[0]
+    return {event: _mistake(table, plan, reading) for event, table in _samples(empty, plan, reading).items()}
 
 
-def _samples(empty: pa.Table, plan: Plan, reading: Reading) -> list[pa.Table]:
+def _mistake(table: pa.Table, plan: Plan, reading: Reading) -> InputError | None:
+    try:
+        for _ in replace(reading, is_mixed=False).arrivals(table, plan):
+            pass
+    except InputError as mistake:
+        return mistake
+    return None
+
+
+def _samples(empty: pa.Table, plan: Plan, reading: Reading) -> Mapping[str | None, pa.Table]:
     """By event type that the queries read: a row of it without values, if a column has types."""
     column = reading.columns.type or TYPE
     events = dict.fromkeys(item.event for query in plan.queries for item in query.inputs)
     if reading.is_control or column not in empty.column_names or not events:
-        return [empty]
+        return {None: empty}
     position = empty.schema.get_field_index(column)
     blank = pa.Table.from_arrays([pa.nulls(1, kind) for kind in empty.schema.types], names=empty.column_names)
-    return [blank.set_column(position, column, pa.array([event])) for event in events]
+    return {event: blank.set_column(position, column, pa.array([event])) for event in events}
+
+
+def rows_of_frame(plan: Plan, reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[Arrivals]:
+    """The records of a bounded DataFrame's columns, on workers; those without `offset` get one."""
+    number = 1
+    for table in _gathered(batches):
+        whole = table if "offset" in table.column_names else _with_coordinates(table, 0, number)
+        number += len(table)
+        yield from reading.arrivals(whole, plan)
 
 
 def pack_rows(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

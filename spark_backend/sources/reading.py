@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.timestamps import format_time
+from runtime.policies.time_forms import USUAL_TIMES, TimeForm
 from runtime.reading.column_names import STANDARD, ColumnNames
+from runtime.reading.formats.csv_form import POINT, UTF_8, CsvForm
 from runtime.reading.tables import iter_arrivals
 from spark_backend.wire.packed_rows import pack_arrivals, pack_reports
 from spark_backend.wire.program import Program
@@ -41,6 +43,10 @@ class Reading:
     place: `_place` of its records, as in `Arrivals`
     is_control: whether this is the control stream
     max_record: length of the longest record that is read, in bytes
+    delimiter, encoding, decimal: how CSV files are written, as in `CsvForm`
+    time_unit, time_format: how times are written, as in `TimeForm`
+    is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
+    since: records that arrived before this, µs, are left out; None = none are
     """
 
     event: str | None = None
@@ -54,6 +60,30 @@ class Reading:
     place: int = 0
     is_control: bool = False
     max_record: int = STANDARD.max_record
+    delimiter: str | None = None
+    encoding: str = UTF_8
+    decimal: str = POINT
+    time_unit: str = USUAL_TIMES.unit
+    time_format: str | None = None
+    is_mixed: bool = False
+    since: int | None = None
+
+    @staticmethod
+    def of_columns(columns: ColumnNames, source: str | None) -> Reading:
+        """The settings that users name beside a table."""
+        return Reading(
+            None,
+            columns.type,
+            columns.source_time,
+            columns.arrival,
+            source,
+            max_record=columns.max_record,
+            delimiter=columns.csv.delimiter,
+            encoding=columns.csv.encoding,
+            decimal=columns.csv.decimal,
+            time_unit=columns.times.unit,
+            time_format=columns.times.pattern,
+        )
 
     @staticmethod
     def of_text(text: str) -> Reading:
@@ -67,11 +97,21 @@ class Reading:
     @property
     def columns(self) -> ColumnNames:
         """The names of the columns, as readers of tables want them."""
-        return ColumnNames(self.arrival, self.type_field, self.source_time, self.max_record)
+        return ColumnNames(
+            self.arrival,
+            self.type_field,
+            self.source_time,
+            self.max_record,
+            CsvForm(self.delimiter, self.encoding, self.decimal),
+            TimeForm(self.time_unit, self.time_format),
+            self.is_mixed,
+        )
 
     def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:
         """The records of a path or an Arrow table; raises InputError if it is not a table."""
         parts = self._read(table, plan)
+        if self.since is not None:
+            parts = map(_arrived_since(self.since), parts)
         return map(_as_controls, parts) if self.is_control else parts
 
     def _read(self, table: object, plan: Plan) -> Iterator[Arrivals]:
@@ -82,6 +122,10 @@ class Reading:
             source=self.source,
             place=self.place,
         )
+
+
+def _arrived_since(moment: int) -> Callable[[Arrivals], Arrivals]:
+    return lambda part: part.take(np.flatnonzero(part.system("arrival") >= moment))
 
 
 def pack_parts(
@@ -99,10 +143,22 @@ def pack_parts(
                 rank=reading.rank,
                 is_control=reading.is_control,
                 by_partition=by_partition,
-                is_limited=program.ahead_of(source) is not None,
+                is_limited=program.ahead_of(source) is not None and source not in program.topic_sources,
+                by_topic=source in program.topic_sources,
             )
             if not program.is_bounded:
                 yield from _far_records(arrivals, source)
+
+
+def pack_refused_records(
+    arrivals: Arrivals, program: Program, reading: Reading, latest: int
+) -> Iterator[pa.RecordBatch]:
+    """The packed rows of records that arrive later than `latest`, µs, and are refused."""
+    if len(arrivals):
+        source = reading.name or reading.source or "table"
+        yield pack_arrivals(
+            arrivals, program.groups(), program.buckets, source=source, rank=reading.rank, latest=latest
+        )
 
 
 def _far_records(arrivals: Arrivals, source: str) -> Iterator[pa.RecordBatch]:

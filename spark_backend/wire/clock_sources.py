@@ -16,6 +16,8 @@ class ClockSource:
     idle: µs of silence after which time advances without it; None = never
     is_policy: whether its ordering policy says so, and not the user
     ahead: µs that its records may arrive later than the micro-batch; None = no limit
+    by_topic: whether its records are messages of topics. The places of records then tell topics
+        apart, and arrival is the running maximum along each partition
     """
 
     name: str
@@ -23,6 +25,7 @@ class ClockSource:
     idle: int | None = None
     is_policy: bool = False
     ahead: int | None = None
+    by_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

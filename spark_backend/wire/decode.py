@@ -15,37 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from querylang.plan.model import Plan, QueryPlan
 from runtime.results.schemas import LEDGER_SCHEMA, OUTPUT_SCHEMA, discard_schema, match_schema
-from spark_backend.wire.file_layouts import without_empty_structs
+from runtime.results.spread import COMMON, flat_discards, flat_matches, public, spread_matches, without_empty_structs
 from spark_backend.wire.plan_text import load_plan, plan_text
 from spark_backend.wire.tagged_rows import Tag, read_table, without_order
 from spark_backend.wire.worker_calls import on_worker
-
-COMMON = ("match_id", "query", "instance", "time", "definitive", "emitted", "waited")
-"""The columns of matches that do not depend on the query."""
-
-
-def spread_matches(table: pa.Table, query: QueryPlan) -> pa.Table:
-    """Matches with one column per name instead of `members`, `selected` and `points`.
-
-    An event is a struct, a `select` its value, a named `wait` its time. A name that is already a
-    column's, in upper or lower case, gets a `_` appended: Spark and SQL do not tell them apart.
-    `key` is dropped for a query without keys, and so are structs without fields.
-    """
-    spread = ("members", "selected", "points")
-    names = [name for name in table.column_names if name not in spread and (name != "key" or query.keys)]
-    columns = [table.column(name) for name in names]
-    for part in spread:
-        if part in table.column_names:
-            values = table.column(part).combine_chunks()
-            for field in values.type:
-                columns.append(pa.chunked_array([values.field(field.name)]))
-                names.append(_free_name(field.name, names))
-    return without_empty_structs(pa.table(columns, names=names))
-
-
-def _free_name(name: str, used: Sequence[str]) -> str:
-    is_used = name.casefold() in {other.casefold() for other in used}
-    return _free_name(f"{name}_", used) if is_used else name
 
 
 def spread_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
@@ -53,9 +26,18 @@ def spread_schema(plan: Plan, query: QueryPlan) -> pa.Schema:
     return spread_matches(without_order(match_schema(plan, query).empty_table()), query).schema
 
 
-def table_of(data: bytes, tag: Tag, query: str, plan: Plan) -> pa.Table:
+def table_of(data: bytes, tag: Tag, query: str, plan: Plan, *, is_flat: bool = False) -> pa.Table:
     """The table of a tagged row's data as users get it."""
+    if is_flat and tag is Tag.MATCH:
+        return flat_table(read_table(data))
+    if is_flat and tag is Tag.DISCARDED:
+        return without_empty_structs(flat_discards(plan, read_table(data), str.casefold))
     return user_table(read_table(data), tag, query, plan)
+
+
+def flat_table(matches: pa.Table) -> pa.Table:
+    """Matches with a column per field: `low_v`, since Spark wants backquotes around dots."""
+    return without_empty_structs(flat_matches(public(matches), None, "_"))
 
 
 def user_table(tagged: pa.Table, tag: Tag, query: str, plan: Plan) -> pa.Table:
@@ -64,13 +46,17 @@ def user_table(tagged: pa.Table, tag: Tag, query: str, plan: Plan) -> pa.Table:
     return spread_matches(table, plan.query(query)) if tag is Tag.MATCH else without_empty_structs(table)
 
 
-def schema_of(plan: Plan, tag: Tag, query: str = "") -> pa.Schema:
+def schema_of(plan: Plan, tag: Tag, query: str = "", *, is_flat: bool = False) -> pa.Schema:
     """The schema of `table_of`."""
     match tag:
+        case Tag.MATCH if is_flat:
+            return flat_table(match_schema(plan, plan.query(query)).empty_table()).schema
         case Tag.MATCH:
             return spread_schema(plan, plan.query(query))
         case Tag.OUTPUT | Tag.ERROR:
             return without_order(OUTPUT_SCHEMA.empty_table()).schema
+        case Tag.DISCARDED if is_flat:
+            return without_empty_structs(flat_discards(plan, discard_schema(plan).empty_table(), str.casefold)).schema
         case Tag.DISCARDED:
             return without_empty_structs(without_order(discard_schema(plan).empty_table())).schema
         case Tag.LEDGER:
@@ -79,26 +65,51 @@ def schema_of(plan: Plan, tag: Tag, query: str = "") -> pa.Schema:
             raise ValueError(f"tables of kind '{tag}' are for the driver, not for users")
 
 
-def decode(tagged: DataFrame, plan: Plan, tag: Tag, query: str = "") -> DataFrame:
-    """The rows of one kind as a typed DataFrame; `query`: for matches only.
+def decode(tagged: DataFrame, plan: Plan, tag: Tag, *queries: str, is_flat: bool = False) -> DataFrame:
+    """The rows of one kind as a typed DataFrame. `output` includes errors.
 
-    `output` includes errors.
+    queries: for matches only: the titles of instances of one query. Where its texts have other
+        columns, those of all; of a name whose type has changed, the earlier one has `_before`
+    is_flat: for matches and discards: a column per field, in place of structs
     """
+    alike: dict[pa.Schema, list[str]] = {}
+    for title in queries:
+        alike.setdefault(schema_of(plan, tag, title, is_flat=is_flat), []).append(title)
+    if len(alike) > 1:
+        parts = [decode(tagged, plan, tag, *titles, is_flat=is_flat) for titles in alike.values()]
+        return _united(parts)
     wanted = f.col("kind") == str(tag)
     if tag is Tag.OUTPUT:
         wanted |= f.col("kind") == str(Tag.ERROR)
     if tag is Tag.MATCH:
-        wanted &= f.col("query") == query
-    run = on_worker("spark_backend.wire.decode", "decode_batches", plan_text(plan), str(tag), query)
-    schema = from_arrow_schema(schema_of(plan, tag, query))
+        wanted &= f.col("query").isin(*queries)
+    query = queries[0] if queries else ""
+    run = on_worker("spark_backend.wire.decode", "decode_batches", plan_text(plan), str(tag), query, is_flat)
+    schema = from_arrow_schema(schema_of(plan, tag, query, is_flat=is_flat))
     return tagged.where(wanted).select("data").mapInArrow(run, schema)
 
 
-def decode_batches(plan: str, tag: str, query: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _united(parts: Sequence[DataFrame]) -> DataFrame:
+    """The matches of several texts of a query, the latest one last."""
+    *earlier, whole = parts
+    for part in reversed(earlier):
+        types = dict(whole.dtypes)
+        names = []
+        for name, type_ in part.dtypes:
+            while types.get(name, type_) != type_:
+                name += "_before"  # noqa: PLW2901  the name that it gets
+            names.append(name)
+        whole = part.toDF(*names).unionByName(whole, allowMissingColumns=True)
+    return whole
+
+
+def decode_batches(
+    plan: str, tag: str, query: str, is_flat: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow` over the column `data` of tagged rows of one kind."""
     for batch in batches:
         for data in batch.column(0).to_pylist():
-            yield from table_of(data, Tag(tag), query, load_plan(plan)).combine_chunks().to_batches()
+            yield from table_of(data, Tag(tag), query, load_plan(plan), is_flat=is_flat).combine_chunks().to_batches()
 
 
 def common_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,10 +119,10 @@ def common_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             yield from read_table(data).select(list(COMMON)).to_batches()
 
 
-def matches_frame(tagged: DataFrame, plan: Plan) -> DataFrame:
-    """All matches: typed for a plan of one query; otherwise with the columns in COMMON."""
-    if len(plan.queries) == 1:
-        return decode(tagged, plan, Tag.MATCH, plan.queries[0].title)
+def matches_frame(tagged: DataFrame, plan: Plan, *, is_flat: bool = False) -> DataFrame:
+    """All matches: typed for the instances of one query; otherwise with the columns in COMMON."""
+    if len({query.name for query in plan.queries}) == 1:
+        return decode(tagged, plan, Tag.MATCH, *(query.title for query in plan.queries), is_flat=is_flat)
     schema = schema_of(plan, Tag.MATCH, plan.queries[0].title)
     common = from_arrow_schema(pa.schema([schema.field(name) for name in COMMON]))
     matches = tagged.where(f.col("kind") == str(Tag.MATCH)).select("data")

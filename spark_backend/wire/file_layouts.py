@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,28 +13,6 @@ from runtime.arrow_types import one_chunk
 from runtime.results.json_objects import Plain, cells, plain_value
 
 _FORMULA = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
-
-
-def without_empty_structs(table: pa.Table) -> pa.Table:
-    """For Parquet and Spark: the table without the empty structs of events that have no fields."""
-    fields = [(field.name, _pruned(field.type)) for field in table.schema]
-    schema = pa.schema([(name, type_) for name, type_ in fields if type_ is not None])
-    return table.select(schema.names).cast(schema)
-
-
-def _pruned(type_: pa.DataType) -> pa.DataType | None:
-    """The type without empty structs; None = nothing is left of it."""
-    if pa.types.is_struct(type_):
-        inner = [(field.name, _pruned(field.type)) for field in type_]
-        left = [(name, part) for name, part in inner if part is not None]
-        return pa.struct(left) if left else None
-    if pa.types.is_map(type_):
-        item = _pruned(type_.item_type)
-        return item and pa.map_(type_.key_type, item)
-    if pa.types.is_list(type_):
-        element = _pruned(type_.value_type)
-        return element and pa.list_(element)
-    return type_
 
 
 def flattened(table: pa.Table) -> pa.Table:
@@ -82,4 +61,8 @@ def _with_text_times(column: pa.Array) -> pa.Array:
         names = [field.name for field in column.type]
         fields = [_with_text_times(part) for part in column.flatten()]
         return pa.StructArray.from_arrays(fields, names, mask=column.is_null())
+    if pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type):
+        counts = column.value_lengths().fill_null(0).to_numpy()
+        ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+        return pa.ListArray.from_arrays(ends, _with_text_times(column.flatten()), mask=column.is_null())
     return column

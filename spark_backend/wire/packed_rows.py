@@ -6,7 +6,7 @@ gets one row per batch, with records or without: it reports the progress of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import Arrivals, arrivals_schema
+from runtime.instants import NO_TIME
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.wire.compact_columns import from_bytes, split_constants, to_bytes
 from spark_backend.wire.container import pack, unpack
-from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
+from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, newest_time, refusing_group
 from spark_backend.wire.reports import Report, reports_to_plain
 from spark_backend.wire.source_progress import SourceProgress, source_progress
 
@@ -36,6 +37,10 @@ HOME = 0
 
 CONTROL = "control"
 """The name of the control stream; no source of events may have it."""
+
+
+COMMANDS = "ensue control"
+"""The name of commands as a source; no source of events may have it."""
 
 
 class Signal(StrEnum):
@@ -58,6 +63,9 @@ class GroupRecords:
     source: name of the source in the job's clock
     rank: place of the source among all; records of equal coordinates are ordered by it
     arrivals: the records
+    refuses: whether this group reports those that no query can read
+    counted: the titles of the queries that count them as held, by the last arrivals of epochs; none
+        = they are not counted, None = for all queries of the earliest epoch
     """
 
     group: int
@@ -65,6 +73,8 @@ class GroupRecords:
     source: str
     rank: int
     arrivals: Arrivals
+    refuses: bool
+    counted: tuple[tuple[int, tuple[str, ...]], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,9 @@ class BucketInput:
     ledger: counts of records that were not sent (LEDGER_SCHEMA); only in bucket HOME
     reports: of the reader; only in bucket HOME
     refused: files that are not tables, with the reasons; only in bucket HOME
+    commands: as plain data; those that are control events have a record, too
+    latest: all records arrived later than this, µs, and are refused; None = they are not
+    newest: the furthest source time of the batch, µs; NO_TIME = it has none
     """
 
     progress: tuple[SourceProgress, ...]
@@ -97,6 +110,9 @@ class BucketInput:
     ledger: pa.Table
     reports: tuple[Report, ...] = ()
     refused: tuple[RefusedFile, ...] = ()
+    commands: tuple[Mapping[str, Any], ...] = ()
+    latest: int | None = None
+    newest: int = NO_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +132,16 @@ def pack_arrivals(
     is_control: bool = False,
     by_partition: bool = True,
     is_limited: bool = False,
+    by_topic: bool = False,
+    latest: int | None = None,
 ) -> pa.RecordBatch:
     """A batch of at least one record as one row per bucket; `source`, `rank` as in GroupRecords.
 
-    is_control: these are records of the control stream, which report no progress
+    is_control: these are control events, which report no progress
     by_partition: whether the clock tells the source's partitions apart
     is_limited: whether records of the far future are refused, which the operator decides
+    by_topic: as in `ClockSource`
+    latest: as in `BucketInput`; such records report no progress
     """
     per_bucket: list[list[_PackedRecords]] = [[] for _ in range(buckets)]
     account = Account()
@@ -132,10 +152,14 @@ def pack_arrivals(
         account.update(route.account)
         for bucket, is_copy, table in _split(varying, route, buckets):
             per_bucket[bucket].append(_PackedRecords(group.number, is_copy, to_bytes(table, constants)))
-    header = {"source": CONTROL if is_control else source, "rank": rank, "progress": [], "signal": None}
-    if not is_control:
-        found = source_progress(arrivals, source, by_partition=by_partition, is_limited=is_limited)
+    stream = CONTROL if is_control and source != COMMANDS else source
+    header = {"source": stream, "rank": rank, "progress": [], "signal": None, "refusing": refusing}
+    if latest is not None:
+        header["latest"] = latest
+    elif not is_control:
+        found = source_progress(arrivals, source, by_partition=by_partition, is_limited=is_limited, by_topic=by_topic)
         header["progress"] = [item.to_plain() for item in found]
+        header["newest"] = newest_time(arrivals, groups)
     counts = ledger_table(account).to_pylist()
     rows = enumerate(per_bucket)
     return _batch([_row(header, records, ledger=counts if bucket == HOME else []) for bucket, records in rows])
@@ -144,6 +168,18 @@ def pack_arrivals(
 def pack_signal(buckets: int, signal: Signal) -> pa.RecordBatch:
     """A row per bucket that holds a signal and no records."""
     return _batch([_row({"source": "", "rank": 0, "progress": [], "signal": str(signal)}, [])] * buckets)
+
+
+def pack_commands(buckets: int, commands: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """A row per bucket that holds commands as plain data, and no records."""
+    header = {"source": COMMANDS, "rank": 0, "progress": [], "signal": None, "commands": list(commands)}
+    return _batch([_row(header, [])] * buckets)
+
+
+def pack_progress(buckets: int, progress: Sequence[SourceProgress]) -> pa.RecordBatch:
+    """A row per bucket that advances source partitions without records."""
+    header = {"source": "", "rank": 0, "progress": [item.to_plain() for item in progress], "signal": None}
+    return _batch([_row(header, [])] * buckets)
 
 
 def pack_reports(reports: Sequence[Report]) -> pa.RecordBatch:
@@ -163,13 +199,13 @@ def pack_refused(file: RefusedFile, queries: Sequence[str]) -> pa.RecordBatch:
     return _batch([_row(header, [], ledger_table(account).to_pylist())])
 
 
-def pack_lost(source: str, queries: Sequence[str]) -> pa.RecordBatch:
-    """A row for bucket HOME that counts a lost file; its number of records is unknown.
+def pack_lost(source: str, queries: Sequence[str], count: int = 1) -> pa.RecordBatch:
+    """A row for bucket HOME that counts what is lost; a file is one, its records are unknown.
 
     source: its name, as the records of a file have it
     queries: titles of those that count it
     """
-    account = Account({(query, source, "lost"): 1 for query in queries})
+    account = Account({(query, source, "lost"): count for query in queries})
     header = {"source": "", "rank": 0, "progress": [], "signal": None}
     return _batch([_row(header, [], ledger_table(account).to_pylist())])
 
@@ -178,8 +214,9 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
     """The content of one row; raises ContainerError for a row of another release."""
     header, parts = unpack(_USE, PACKED_VERSION, data)
     schema = arrivals_schema(plan)
+    source, rank, refusing = header["source"], header["rank"], header.get("refusing")
     records = tuple(
-        GroupRecords(group, is_copy, header["source"], header["rank"], Arrivals(from_bytes(part, schema)))
+        GroupRecords(group, is_copy, source, rank, Arrivals(from_bytes(part, schema)), group == refusing)
         for (group, is_copy), part in zip(header["records"], parts, strict=True)
     )
     ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
@@ -187,7 +224,18 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
     progress = tuple(map(SourceProgress.of_plain, header["progress"]))
     reports = tuple(Report(*item) for item in header.get("reports", ()))
     refused = tuple(RefusedFile(*item) for item in header.get("refused", ()))
-    return BucketInput(progress, signal, records, ledger, reports, refused)
+    commands = tuple(header.get("commands", ()))
+    return BucketInput(
+        progress,
+        signal,
+        records,
+        ledger,
+        reports,
+        refused,
+        commands,
+        header.get("latest"),
+        header.get("newest", NO_TIME),
+    )
 
 
 def _row(header: dict[str, Any], records: Sequence[_PackedRecords], ledger: Sequence[dict[str, Any]] = ()) -> bytes:

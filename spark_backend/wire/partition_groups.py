@@ -48,6 +48,9 @@ class PartitionGroup:
     is_shared: whether their keys share timelines, so that all records must meet in one bucket
     sources: the names of the sources that can bring their records; None = all, because the sources
         are not known
+    router: a query that says where records go while the plan has none; None = it has some
+    until: records that arrived up to here, µs, are all sent, because other queries may have run
+        then; None = no others have
     """
 
     number: int
@@ -56,6 +59,8 @@ class PartitionGroup:
     identity: str
     is_shared: bool
     sources: tuple[str, ...] | None
+    router: QueryPlan | None = None
+    until: int | None = None
 
     def meets(self, source: str) -> bool:
         """Whether records of a source can concern its queries."""
@@ -64,7 +69,12 @@ class PartitionGroup:
     @property
     def query(self) -> QueryPlan:
         """Any query of the group, for questions about keys only."""
-        return self.plan.queries[0]
+        return self.router or self.plan.queries[0]
+
+    @property
+    def name(self) -> tuple[str, bool, tuple[str, ...] | None]:
+        """What tells it from the other groups, whichever queries it has at a time."""
+        return self.identity, self.is_shared, self.sources
 
     def only_bucket(self, buckets: int) -> int | None:
         """The bucket that gets all records, chosen by the group's identity; None = by key."""
@@ -72,6 +82,8 @@ class PartitionGroup:
 
     def takes_all(self, arrivals: Arrivals) -> bool:
         """Whether every record is an event of an unfiltered input of every query."""
+        if not self.plan.queries:
+            return False
         present = np.flatnonzero(np.bincount(arrivals.system("kind") - min(RecordKind))) + min(RecordKind)
         plain = set.intersection(*(_unfiltered(self.plan, query) for query in self.plan.queries))
         return plain.issuperset(present.tolist())
@@ -109,10 +121,15 @@ class PartitionGroup:
             bucket, has_no_key = np.full(len(arrivals), only), arrivals.system("kind") == RecordKind.CONTROL
         if self.takes_all(arrivals):
             return Route(bucket, np.ones(len(bucket), np.bool_), Account())
-        uses = self.uses(arrivals)
-        is_heartbeat = np.logical_or.reduce([use == Outcome.HEARTBEAT for use in uses.values()])
-        bucket[has_no_key & (is_heartbeat | (arrivals.system("kind") == RecordKind.CONTROL))] = EVERY_BUCKET
-        wanted = self.is_wanted(uses, refuses=self.number == 0 if refuses is None else refuses)
+        uses, kinds = self.uses(arrivals), arrivals.system("kind")
+        is_for_all = np.logical_or.reduce(
+            [kinds == RecordKind.CONTROL, *(use == Outcome.HEARTBEAT for use in uses.values())]
+        )
+        bucket[has_no_key & is_for_all] = EVERY_BUCKET
+        refuses = self.number == 0 if refuses is None else refuses
+        wanted = self.is_wanted(uses, refuses=refuses) if uses else _always_wanted(kinds, refuses=refuses)
+        if self.until is not None:
+            wanted = wanted | (arrivals.system("arrival") <= self.until)
         return Route(bucket, wanted, Account() if wanted.all() else count_uses(arrivals, uses, ~wanted))
 
 
@@ -128,6 +145,16 @@ class Route:
     bucket: NDArray[np.int64]
     is_wanted: NDArray[np.bool_]
     account: Account
+
+
+def _always_wanted(kinds: NDArray[np.int64], *, refuses: bool) -> NDArray[np.bool_]:
+    """Which records a group needs that has no query now; parameters as of `PartitionGroup`."""
+    return (kinds == RecordKind.CONTROL) | (is_refused_once(kinds) & refuses)
+
+
+def is_refused_once(kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which records no query can read."""
+    return (kinds == RecordKind.MALFORMED) | (kinds == RecordKind.UNKNOWN_TYPE)
 
 
 def _unfiltered(plan: Plan, query: QueryPlan) -> set[int]:
@@ -153,8 +180,7 @@ def partition_groups(plan: Plan, sources: Sequence[ClockSource] = ()) -> tuple[P
     """
     members: dict[tuple[str, bool, tuple[str, ...] | None], list[QueryPlan]] = {}
     for query in plan.queries:
-        met = sources_of(query, sources) if sources else None
-        members.setdefault((json.dumps(key_identity(query)), shares_clock(query), met), []).append(query)
+        members.setdefault(group_name(query, sources), []).append(query)
     return tuple(
         PartitionGroup(
             number,
@@ -164,6 +190,12 @@ def partition_groups(plan: Plan, sources: Sequence[ClockSource] = ()) -> tuple[P
         )
         for number, (identity, queries) in enumerate(members.items())
     )
+
+
+def group_name(query: QueryPlan, sources: Sequence[ClockSource]) -> tuple[str, bool, tuple[str, ...] | None]:
+    """As `PartitionGroup.name` of the group that a query belongs to."""
+    met = sources_of(query, sources) if sources else None
+    return json.dumps(key_identity(query)), shares_clock(query), met
 
 
 _ORDERED_BY = {
@@ -176,9 +208,11 @@ _ORDERED_BY = {
 def refusing_group(groups: Sequence[PartitionGroup], source: str) -> int:
     """The number of the group that reports what no query can read of a source.
 
-    It is one that waits for this source anyway, if there is one.
+    It is one that waits for this source anyway, if there is one, and that has queries, if one has:
+    it stays until its records are released.
     """
-    return next((group.number for group in groups if group.meets(source)), 0)
+    able = [group for group in groups if group.plan.queries]
+    return next((group.number for group in [*(group for group in able if group.meets(source)), *able]), 0)
 
 
 def shared_order(query: QueryPlan) -> str | None:
@@ -187,3 +221,18 @@ def shared_order(query: QueryPlan) -> str | None:
         return None
     timelines = dict.fromkeys(item.policy.timeline for item in query.inputs if item.policy and is_clocked(item))
     return "ordered " + " and ".join(_ORDERED_BY[timeline] for timeline in timelines)
+
+
+def newest_time(arrivals: Arrivals, groups: Sequence[PartitionGroup]) -> int:
+    """The furthest source time of records, µs, as the queries take it; NO_TIME = there is none."""
+    kinds = arrivals.system("kind").astype(np.int64)
+    newest = int(arrivals.system("source_time").max())
+    different = {
+        tuple(query.time_sources()): selector
+        for group in groups
+        for query, selector in zip(group.plan.queries, group.selectors, strict=True)
+    }
+    for sources, selector in different.items():
+        if sources:
+            newest = max(newest, int(selector.source_times(arrivals.table, kinds).max()))
+    return newest

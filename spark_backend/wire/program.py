@@ -15,6 +15,7 @@ from querylang.plan.model import Plan
 from spark_backend.wire.bucket_labels import bucket_labels, buckets_by_label
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import ClockSource, IdleTimes
+from spark_backend.wire.epochs import Epoch, Notice, Stage, epoch_stages
 from spark_backend.wire.partition_groups import PartitionGroup, partition_groups
 from spark_backend.wire.plan_text import fingerprint, load_plan, plan_text
 
@@ -33,6 +34,14 @@ class Program:
     matcher: which matcher runs, as `Engine` takes it
     tasks: number of tasks of Spark that the buckets are divided among; None = not known, and Spark
         knows buckets by their own numbers
+    epochs: the times between changes of the queries, oldest first; its only plan then has all
+        queries of all of them. None of them = the queries never change
+    notices: what became of changes, in order
+    before: how many micro-batches the job had before Spark began to count them
+    seeds: where the state of each bucket is that Spark has not called yet; None = it has none
+    live: whether the control stream may change the queries
+    has_changes: whether control events that change queries are those of `epochs`, which then go
+        up to their records
     """
 
     plans: tuple[str, ...]
@@ -43,6 +52,12 @@ class Program:
     is_bounded: bool = False
     matcher: str = "auto"
     tasks: int | None = None
+    epochs: tuple[Epoch, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    before: int = 0
+    seeds: str | None = None
+    live: bool = False
+    has_changes: bool = False
 
     @staticmethod
     def of(
@@ -79,8 +94,17 @@ class Program:
         return load_plan(self.plans[index])
 
     def groups(self, index: int = 0) -> tuple[PartitionGroup, ...]:
-        """The partition groups of a plan."""
-        return _load_groups(self.plans[index], self.sources)
+        """The partition groups of a plan; those of the last epoch, if there are any."""
+        return self.stages[-1].groups if self.epochs else _load_groups(self.plans[index], self.sources)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The groups of each epoch; the groups of a number have the same name in all of them."""
+        return epoch_stages(self.plans[0], self.epochs, self.sources)
+
+    def running(self) -> Plan:
+        """The queries that run in the end."""
+        return load_plan(self.epochs[-1].plan) if self.epochs else self.plan()
 
     @property
     def idle_times(self) -> IdleTimes:
@@ -95,6 +119,11 @@ class Program:
     def ahead_of(self, source: str) -> int | None:
         """How much later than the micro-batch its records may arrive, µs; None = no limit."""
         return next((item.ahead for item in self.sources if item.name == source), None)
+
+    @property
+    def topic_sources(self) -> frozenset[str]:
+        """The names of the sources whose records are messages of topics."""
+        return frozenset(item.name for item in self.sources if item.by_topic)
 
     def without_idle(self) -> Program:
         """The same for input that is there already: the wall clock says nothing about it."""
@@ -129,4 +158,10 @@ def load_program(text: str) -> Program:
         is_bounded=data["is_bounded"],
         matcher=data["matcher"],
         tasks=data["tasks"],
+        epochs=tuple(Epoch.of_plain(item) for item in data["epochs"]),
+        notices=tuple(Notice.of_plain(item) for item in data["notices"]),
+        before=data["before"],
+        seeds=data["seeds"],
+        live=data["live"],
+        has_changes=data["has_changes"],
     )

@@ -27,6 +27,10 @@ CAUSES: Mapping[str, str] = {
     "replaced": "files were written again since they were read; they are not read again",
     "smaller_name": "files were read after others with larger names, against `order: name`",
     "not_a_file": "names in the folder of a source cannot be read as files",
+    "new_partition": "partitions are new in topics; they are read from their beginning",
+    "no_answer": "brokers do not answer; they are asked again",
+    "answers_again": "brokers answer again",
+    "skipped_changes": "commits of Delta tables that change or delete rows were passed over",
     "not_settled": "files cannot be archived or deleted; they stay and are not read again",
 }
 """What is reported, by cause, as a sentence for the log."""

@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,8 +42,9 @@ def new_folder(session: SparkSession) -> Path | None:
 
 def remove_rows(folder: Path) -> None:
     """Remove all rows, after the micro-batch that they are of."""
-    for file in folder.iterdir():
-        file.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):  # what cleans up temporary folders may have removed it
+        for file in folder.iterdir():
+            file.unlink(missing_ok=True)
 
 
 def put_aside(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
@@ -80,6 +82,7 @@ def _offsets(rows: pa.BinaryArray) -> list[int]:
 
 
 def _written(data: pa.Buffer, folder: Path) -> str:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been cleaned up
     handle, path = tempfile.mkstemp(dir=folder)
     with os.fdopen(handle, "wb") as file:
         file.write(memoryview(data))

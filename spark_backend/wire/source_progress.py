@@ -1,4 +1,9 @@
-"""How far a batch of records advances the source partitions that it comes from."""
+"""How far a batch of records advances the source partitions that it comes from.
+
+The clock knows the source partition of a record by a number: the record's own. Where a source has
+several topics, their partitions have the same numbers. So the number also has the topic's, which is
+in the record's place.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.columns.arrivals import PLACES_OF_A_SOURCE, Arrivals, RecordKind
+
+TOPIC = 1 << 32
+"""Partitions that each topic has room for."""
 
 MOST_STEPS = 32
 """Number of smaller arrival times that are reported beside the largest, where some are refused."""
@@ -53,12 +61,15 @@ class SourceProgress:
         return SourceProgress(source, partition, arrival, (place, offset), tuple(lower))
 
 
-def source_progress(arrivals: Arrivals, source: str, *, by_partition: bool, is_limited: bool) -> list[SourceProgress]:
+def source_progress(
+    arrivals: Arrivals, source: str, *, by_partition: bool, is_limited: bool, by_topic: bool = False
+) -> list[SourceProgress]:
     """The progress of each source partition in a batch; parameters as in `pack_arrivals`.
 
     The partition of a malformed record is unknown, unless all records have the same.
     """
-    arrival, partition, offset = (arrivals.system(name) for name in ("arrival", "partition", "offset"))
+    arrival, offset = (arrivals.system(name) for name in ("arrival", "offset"))
+    partition = clock_partitions(arrivals, by_topic=by_topic)
     place = int(arrivals.system("place").min())
     if not by_partition or (partition == partition[0]).all():
         number = int(partition[0]) if by_partition else None
@@ -85,3 +96,20 @@ def _lower(arrival: NDArray[np.int64]) -> tuple[int, ...]:
     different = np.unique(arrival)
     chosen = np.unique(np.concatenate([different[:1], different[-1 - MOST_STEPS : -1]]))
     return tuple(chosen[chosen < different[-1]][::-1].tolist())
+
+
+def clock_partition(topic: int, partition: int) -> int:
+    """The number of one partition; `topic`: its number in the source, from 0."""
+    return topic * TOPIC + partition
+
+
+def clock_partitions(arrivals: Arrivals, *, by_topic: bool) -> NDArray[np.int64]:
+    """The numbers of the records; `by_topic`: as in `ClockSource`."""
+    partition = arrivals.system("partition")
+    return partition + arrivals.system("place") % PLACES_OF_A_SOURCE * TOPIC if by_topic else partition
+
+
+def partition_text(partition: int) -> str:
+    """The number for people: `3`, or `2.3` for partition 3 of the second topic."""
+    topic, number = divmod(partition, TOPIC)
+    return f"{topic + 1}.{number}" if topic else str(number)

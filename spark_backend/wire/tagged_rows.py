@@ -39,6 +39,8 @@ class Tag(StrEnum):
     SOURCE = "source"
     TIMELINE = "timeline"
     REPORT = "report"
+    ANSWER = "answer"
+    ASKED = "asked"
 
 
 @dataclass(frozen=True, slots=True)

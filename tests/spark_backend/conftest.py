@@ -1,4 +1,4 @@
-"""Plans, arrivals and one Spark session for this folder's tests."""
+"""One Spark session and one server of S3 for this folder's tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_backend.places import stores
 from spark_backend.session import get_session
+from tests.support.stores import StoreServer, store_server
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +17,20 @@ def spark() -> Iterator[SparkSession]:
     session = get_session("ensue tests", cores=2)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def one_server() -> Iterator[StoreServer]:
+    with store_server() as server:
+        yield server
+
+
+@pytest.fixture
+def store(one_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreServer]:
+    """A store without objects, which the environment names."""
+    for name, value in one_server.environment.items():
+        monkeypatch.setenv(name, value)
+    stores.open_store.cache_clear()
+    yield one_server
+    one_server.clear()
+    stores.open_store.cache_clear()

@@ -23,11 +23,13 @@ from querylang.parameters.given_values import Given
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
 from runtime.arrow_types import arrow_type
-from runtime.replay.replay import Records, read_records, replay_records
+from runtime.replay.records import Records
+from runtime.replay.replay import read_records, replay_records
+from runtime.results.spread import spread_matches
 from spark_backend.frames.bounded import match_tagged
 from spark_backend.frames.verify import Case, run_bounded, run_streams
 from spark_backend.job.job import run
-from spark_backend.wire.decode import decode, spread_matches
+from spark_backend.wire.decode import decode
 from spark_backend.wire.tagged_rows import Tag, without_order
 from tests.support.embedded import by_word, ledger_of, plain
 
@@ -166,12 +168,12 @@ def test_a_deployment_with_instances_writes_what_each_gives(spark: SparkSession,
     assert kept["queries"][-3:] == ["Above/low", "Above/high", "Marked"]
 
 
-def test_another_instance_is_another_deployment(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_instance_is_a_change_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
     path = project(tmp_path)
     add_file(tmp_path, 0, event_table()[:5])
     run(path, once=True)
     path.write_text(DEPLOYMENT.replace("    low: ", "    least: "))
-    with pytest.raises(InputError, match="queries without Above/low and with Above/least"):
+    with pytest.raises(InputError, match=r"instance 'least' of 'Above' has .*; remove instance 'low' of 'Above'"):
         run(path, once=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 from querylang.errors import InputError
 from spark_backend.durable_files import write_durably
 from spark_backend.job.atomic_files import BatchFiles
-from spark_backend.sinks.formats import FORMATS, Sink, sink_format
+from spark_backend.sinks.formats import Sink, sink_format
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_file_is_synced_then_renamed_then_its_folder_is_synced(tmp_path: Path,
     assert synced == ["sync .a.json.draft", "rename a.json", "sync folder"]
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("name", ["csv", "json", "parquet"])
 def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced: list[str], name: str) -> None:
     sink = Sink(name, tmp_path / "matches")
     writer = sink_format(name).open(sink, "id-00000001-", 2, 3)
@@ -48,9 +48,21 @@ def test_files_of_sinks_and_their_new_folders_are_synced(tmp_path: Path, synced:
     assert synced == [f"sync {tmp_path.name}", "sync matches"]
     drafts = writer.finish()
     assert synced[2:] == ["sync .id-00000001-00002.3.draft"]
-    sink_format(name).publish(sink, drafts)
+    sink_format(name).publish("id-00000001-", [(sink, drafts)])
     file = f"id-00000001-00002.{name}"
     assert synced[3:] == [f"rename {file}", "sync Q"]
+
+
+def test_data_files_of_delta_tables_are_synced_before_the_commit_and_the_log_behind_it(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    sink = Sink("delta", tmp_path / "matches")
+    writer = sink_format("delta").open(sink, "0123456789ab-00000001-", 2, 3)
+    writer.write("Q", pa.table({"v": [1]}))
+    drafts = writer.finish()
+    assert synced == [f"sync {tmp_path.name}", "sync matches", f"sync {Path(drafts[0].path).name}", "sync Q"]
+    sink_format("delta").publish("0123456789ab-00000001-", [(sink, drafts)])
+    assert synced[4:] == ["sync 00000000000000000000.json", "sync _delta_log", "sync Q"]
 
 
 def test_files_of_old_micro_batches_are_removed_whatever_their_numbers(tmp_path: Path) -> None:

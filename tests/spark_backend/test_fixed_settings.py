@@ -11,8 +11,8 @@ import pytest
 from querylang.errors import InputError
 from spark_backend.job.checkpoint_record import read_record, write_record
 from spark_backend.job.preflight import Checked, checked
-from spark_backend.job.setting_keys import JOB_KEYS, SINK_KEYS, SOURCE_KEYS
-from spark_backend.job.settings import load_deployment
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.settings.setting_keys import JOB_KEYS, SINK_KEYS, SOURCE_KEYS
 from spark_backend.sources.formats import FORMATS
 from tests.support.sensors import project
 
@@ -105,7 +105,7 @@ def test_values_from_the_environment_are_kept_as_hashes(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('{"version": 1, "identity": "a"}', "was made by release 0.1, which this one cannot continue; choose a new"),
-        ('{"version": 9}', "was written in version 9 of the record; this release reads version 3"),
+        ('{"version": 9}', "was written in version 9 of the record; this release reads version 4"),
         ('{"version": 2, "identity"', r"ensue.json: is damaged: .*\. Restore it from a copy, or choose another"),
         ('{"version": 2}', r"ensue.json: is damaged: 'queries'\."),
         ("[]", r"ensue.json: is damaged: "),

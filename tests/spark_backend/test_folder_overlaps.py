@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import FileErrors
-from spark_backend.job.settings import load_deployment
+from spark_backend.settings.deployment_file import load_deployment
 
 DEPLOYMENT = """\
 name: job

@@ -14,10 +14,11 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.engine.engine import Engine
 from runtime.reading.tables import read_arrivals
-from spark_backend.frames.bounded import match, match_tagged
+from spark_backend.frames.bounded import match_tagged
 from spark_backend.frames.streaming import stream
+from spark_backend.sources.file_stream import register
 from spark_backend.sources.reading import Reading
-from spark_backend.wire.decode import decode
+from spark_backend.wire.decode import decode, matches_frame
 from spark_backend.wire.tagged_rows import Tag
 from spark_backend.wire.worker_calls import on_worker
 from tests.support.embedded import embedded, match_ids
@@ -35,6 +36,10 @@ def with_places(rows: pd.DataFrame) -> pd.DataFrame:
 
 def ids(plan: Plan, rows: pd.DataFrame, query: str) -> list[str]:
     return match_ids(embedded(plan, read_arrivals(rows, plan)))[query]
+
+
+def match(frame: DataFrame, plan: Plan, reading: Reading | None = None) -> DataFrame:
+    return matches_frame(match_tagged(frame, plan, reading=reading), plan)
 
 
 def column(frame: DataFrame, name: str) -> list[str]:
@@ -91,11 +96,10 @@ def test_a_stream_of_rows_gives_tagged_rows(spark: SparkSession, tmp_path: Path,
         .option("recursiveFileLookup", "true")
         .parquet(str(tmp_path / "data"))
     )
-    tagged = stream({"table": source}, plan, buckets=2)
+    tagged, _ = stream({"table": source}, plan, buckets=2)
     assert tagged.isStreaming
     assert tagged.columns == ["bucket", "kind", "query", "rows", "data"]
     matches = decode(tagged, plan, Tag.MATCH, "Rise")
-    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
     query = (
         matches.writeStream.format("parquet")
         .option("checkpointLocation", str(tmp_path / "state"))
@@ -168,3 +172,18 @@ def test_rows_without_coordinates_are_taken_in_the_order_of_their_content(
     assert "DataFrame 'table' has no column 'partition' and no column 'offset'" in caplog.text
     shuffled = rows.sample(frac=1, random_state=1)
     assert found(spark.createDataFrame(shuffled).repartition(3)) == wanted
+
+
+def test_a_session_may_know_the_data_source_already(spark: SparkSession) -> None:
+    for session in (spark, spark.newSession(), spark):
+        register(session)
+        register(session)
+
+
+def test_a_session_that_is_not_the_active_one_gets_the_data_source(spark: SparkSession) -> None:
+    register(spark)
+    spark.createDataFrame([(1,)], "a int")  # makes it the active session
+    other = spark.newSession()
+    register(other)
+    assert other.readStream.format("ensue_files").load().isStreaming
+    assert SparkSession.getActiveSession() is spark

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import querylang
-from runtime.columns.arrivals import Arrivals
+from runtime.columns.arrivals import Arrivals, place_of
 from runtime.replay.replay import read_records
 from runtime.results.schemas import Results
 from spark_backend.operator.step import run_step
@@ -45,7 +45,7 @@ def tables(seed: int) -> list[list[dict[str, object]]]:
 def as_job(arrivals: Arrivals, seed: int, program: Program) -> Summary:
     """The results of buckets that get a random piece of each source in each micro-batch."""
     random, place = np.random.default_rng(seed), arrivals.system("place")
-    left = [np.flatnonzero(place == number) for number in range(len(SOURCES))]
+    left = [np.flatnonzero(place == place_of(number, 0)) for number in range(len(SOURCES))]
     states: dict[int, bytes | None] = dict.fromkeys(range(program.buckets))
     tagged = []
     while True:

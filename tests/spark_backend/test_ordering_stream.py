@@ -20,8 +20,8 @@ from spark_backend.frames.verify import Case, run_streams
 from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.job import run
 from spark_backend.job.reports import RunReport
-from spark_backend.job.settings import load_deployment
 from spark_backend.job.status import Status, status_of
+from spark_backend.settings.deployment_file import load_deployment
 from tests.spark_backend.samples import POLICIES, ordered, places
 from tests.support.embedded import by_word, embedded, ledger_of, match_ids, plain
 from tests.support.sensors import add_files

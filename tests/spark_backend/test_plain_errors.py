@@ -13,8 +13,9 @@ from querylang.errors import FileErrors, InputError
 from spark_backend.errors import in_plain_words, plain_error
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.preflight import checked
-from spark_backend.job.settings import load_deployment
+from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sinks.formats import FORMATS, Sink, TaskWriter, sink_format
+from spark_backend.sinks.kafka.kafka_sink import KafkaSink
 from tests.support.sensors import project
 from tests.support.small_disk import small_disk
 
@@ -119,9 +120,34 @@ def test_a_sink_on_a_full_disk_leaves_nothing_and_says_so(tmp_path: Path, name: 
     random.seed(1)
     table = pa.table({"text": [random.randbytes(2000).hex() for _ in range(200)]})
     with small_disk(tmp_path / "out", 256):
-        writer = sink_format(name).open(Sink(name, tmp_path / "out"), "0123456789ab-00000001-", 0, 0)
+        kafka = KafkaSink("matches", "topic", drafts=str(tmp_path / "out")) if name == "kafka" else None
+        writer = sink_format(name).open(Sink(name, tmp_path / "out", kafka=kafka), "0123456789ab-00000001-", 0, 0)
         with pytest.raises(InputError, match=r"/out(/Q)?: the disk is full\. Make room") as caught:
             fill(writer, table)
         writer.abort()
         assert "\n" not in str(caught.value)
         assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+
+
+_END = {"_stackTrace": "Caused by: java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt"}
+_Captured = type("_Captured", (RuntimeError,), _END)
+"""As Spark's error, which says what happened in Java in an attribute."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Lost task 0.0 in stage 30.0: Python worker exited unexpectedly (crashed). Consider setting"),
+        _Captured("[STREAM_FAILED] Query [id = 1] terminated with exception:  SQLSTATE: XXKST"),
+    ],
+    ids=["task", "planner"],
+)
+def test_python_that_was_killed_is_no_failure_of_ensue(error: Exception) -> None:
+    found = str(plain_error(error))
+    assert found.startswith("a Python process of Spark ended without an answer; the system may have killed it")
+    assert found.endswith(" for memory. Run the job again: it continues where it stopped")
+
+
+def test_nothing_is_said_of_an_error_that_is_not_known() -> None:
+    error = RuntimeError("[STREAM_FAILED] Query [id = 1] terminated with exception:  SQLSTATE: XXKST")
+    assert plain_error(error) is error

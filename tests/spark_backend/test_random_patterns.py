@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+from runtime.columns.arrivals import Arrivals
 from runtime.results.schemas import Results
 from spark_backend.frames.verify import Case, run_bounded, run_streams
 from tests.differential.compare import Observed, expectation, plan_of, same, take
 from tests.differential.patterns import random_queries
+from tests.oracle.pieces import at_once, found_in, loaded
+from tests.oracle.random_patterns import ALL
+from tests.oracle.random_queries import random_draw
 from tests.support import pattern_oracle
 from tests.support.scenario import Scenario, arrivals_of
 
-STREAMS, TOGETHER = 10, 20
+STREAMS, WITH_ALL, TOGETHER = 6, 4, 20
 STEPS = 3
 """So many micro-batches at most, each in a session of its own."""
 
@@ -23,9 +28,21 @@ def drawn() -> list[tuple[list[Scenario], Case]]:
         scenarios = random_queries(5_000_000 + number, TOGETHER)
         plan = plan_of(*scenarios)
         arrivals = arrivals_of(scenarios, plan, scenarios[0].ordered())
-        cuts = random.Random(number).sample(range(1, len(arrivals)), STEPS - 1)
-        found.append((scenarios, Case(plan, arrivals, tuple(sorted(cuts)))))
+        found.append((scenarios, Case(plan, arrivals, cuts_of(arrivals, number))))
     return found
+
+
+def with_additions() -> list[Case]:
+    """The same of queries with repeats, `=>`, `find all` and the like, which the embedded engine decides.
+
+    What it finds is compared with enumeration in `tests.oracle`.
+    """
+    drawn = enumerate(loaded(random_draw(number, ALL, TOGETHER)) for number in range(WITH_ALL))
+    return [Case(plan, arrivals, cuts_of(arrivals, number)) for number, (plan, arrivals) in drawn]
+
+
+def cuts_of(arrivals: Arrivals, number: int) -> tuple[int, ...]:
+    return tuple(sorted(random.Random(number).sample(range(1, len(arrivals)), STEPS - 1)))
 
 
 def compare(scenarios: list[Scenario], case: Case, results: Results) -> None:
@@ -37,13 +54,18 @@ def compare(scenarios: list[Scenario], case: Case, results: Results) -> None:
         same(f"Spark and oracle\n{scenario.query()}\n{scenario.rows}\n", observed[scenario.name], expected)
 
 
-def test_batch_finds_what_enumeration_finds() -> None:
-    cases = drawn()
-    for (scenarios, case), results in zip(cases, run_bounded([case for _, case in cases]), strict=True):
+def compare_all(run: Callable[[list[Case]], list[Results]]) -> None:
+    plain, added = drawn(), with_additions()
+    found = run([*(case for _, case in plain), *added])
+    for (scenarios, case), results in zip(plain, found, strict=False):
         compare(scenarios, case, results)
+    for case, results in zip(added, found[len(plain) :], strict=True):
+        assert found_in(case.plan, [results]) == found_in(case.plan, at_once(case.plan, case.arrivals))
+
+
+def test_batch_finds_what_enumeration_finds() -> None:
+    compare_all(run_bounded)
 
 
 def test_a_stream_with_restarts_finds_what_enumeration_finds() -> None:
-    cases = drawn()
-    for (scenarios, case), results in zip(cases, run_streams([case for _, case in cases]), strict=True):
-        compare(scenarios, case, results)
+    compare_all(run_streams)

@@ -14,6 +14,7 @@ from runtime.results.ledger import Account, ledger_table
 from spark_backend.job.atomic_files import BatchFiles
 from spark_backend.job.progress import JobProgress
 from spark_backend.job.reporting import Reporter
+from spark_backend.job.reports import BatchReport, RunTotal
 from spark_backend.job.status import status_of
 from spark_backend.operator.step import run_step
 from spark_backend.wire.packed_rows import HOME, pack_reports
@@ -33,6 +34,16 @@ def test_a_reader_s_report_leaves_the_step_as_a_row_for_the_driver() -> None:
     assert [row["bucket"] for row in packed] == [HOME]
     step = run_step(program, HOME, None, [row["data"] for row in packed], 0)
     assert rows_of(list(step.rows), Tag.REPORT) == [{"cause": "lost", "source": "a", "count": 3, "example": "2.csv"}]
+
+
+def test_a_run_counts_the_queries_that_ended_and_those_that_run_at_its_end() -> None:
+    total = RunTotal()
+    for batch, matches in enumerate(({"Ended": 2}, {"Ended": 1, PLAN.queries[0].title: 5})):
+        total.add(BatchReport(batch, 10, matches, 0, 0, 0, 0, 0.1, 0))
+    found = total.report(PLAN, {}, 1.0, stopped_by=None, idle=())
+    others = {query.title: 0 for query in PLAN.queries[1:]}
+    assert found.matches == {PLAN.queries[0].title: 5, "Ended": 3, **others}
+    assert found.records == 20
 
 
 def test_a_ledger_s_words_are_reported_once_per_record_not_once_per_query() -> None:

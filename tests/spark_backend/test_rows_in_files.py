@@ -42,6 +42,12 @@ class TestRowsInFiles:
         remove_rows(tmp_path)
         assert not list(tmp_path.iterdir())
 
+    def test_a_folder_that_something_cleaned_up_is_made_again(self, tmp_path: Path) -> None:
+        folder = tmp_path / "cleaned up" / "rows"
+        remove_rows(folder)
+        (placed,) = put_aside(iter([batch_of(LARGE)]), folder)
+        assert [fetched(value) for value in values(placed)] == LARGE
+
     def test_a_row_that_is_cut_off_is_refused(self, tmp_path: Path) -> None:
         (placed,) = put_aside(iter([batch_of(LARGE)]), tmp_path)
         (file,) = tmp_path.iterdir()

@@ -14,10 +14,14 @@ import querylang
 from querylang.errors import FileErrors, InputError
 from querylang.parameters.instances import with_instances
 from runtime.policies.plan_policies import parse_ordering
-from spark_backend.job.file_sources.file_settings import FileSettings
-from spark_backend.job.settings import Deployment, load_deployment
+from runtime.policies.time_forms import TimeForm
+from runtime.reading.formats.csv_form import CsvForm
 from spark_backend.job.source_orderings import with_source_orderings
+from spark_backend.settings.deployment import Deployment
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.settings.file_settings import FileSettings
 from spark_backend.wire.clock import Clock
+from tests.support.schema_verdicts import same_verdict
 
 GOOD = """\
 name: cards
@@ -51,7 +55,8 @@ def folder(tmp_path: Path) -> Path:
 
 def load(folder: Path, text: str) -> Deployment:
     (folder / "deploy.yaml").write_text(text)
-    return load_deployment(folder / "deploy.yaml", {"OUT": "/secret/place"})
+    with same_verdict(text):
+        return load_deployment(folder / "deploy.yaml", {"OUT": "/secret/place"})
 
 
 def mistakes(folder: Path, text: str) -> list[str]:
@@ -124,8 +129,15 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("buckets: 8", "buckets: many", "16: 'buckets' must be a whole number from 1 to 10000, not 'many'"),
         ("buckets: 8", "buckets: 0", "16: 'buckets' must be a whole number from 1 to 10000, not '0'"),
         ("path: data\n", "path: dato\n", "6: no such folder: 'dato'; did you mean 'data'?"),
-        ("format: parquet\n", "format: parqet\n", "5: 'format' must be parquet, csv or json, not 'parqet'; did you mean 'parquet'?"),
-        ("format: parquet\n", "format: kafka\n", "5: 'format: kafka' is not supported yet; supported: parquet, csv and json"),
+        ("format: parquet\n", "format: parqet\n", "5: 'format' must be parquet, csv, json, arrow, kafka or delta, not 'parqet'; did you mean 'parquet'?"),
+        ("format: parquet\n", "format: orc\n", "5: 'format: orc' is not supported yet; supported: parquet, csv, json, arrow, kafka and delta"),
+        ("format: parquet\n    path: data\n    event: Withdrawal\n    source_time: ts\n    arrival: at\n", "format: delta\n    path: data\n    event: Withdrawal\n", "5: 'withdrawals' has no 'arrival': the column that says when a record arrived"),
+        ("format: parquet\n    path: data\n", "format: delta\n    path: data\n    order: name\n", "7: 'order' is not a setting of Delta sources"),
+        ("format: parquet\n    path: data\n", "format: delta\n    path: data\n    start: soon\n", "7: 'start' must be `earliest`, `latest`, a version or a time, not 'soon'"),
+        ("format: parquet\n    path: data\n", "format: parquet\n    path: data\n    skip_changes: true\n", "7: 'skip_changes' is a setting of Delta sources"),
+        ("path: out/matches}", "path: out/matches, partition_by: day}", "13: 'partition_by' is a setting of Delta tables; 'matches' is parquet"),
+        ("{format: parquet, path: out/matches}", "{format: delta, path: out/matches, partition_by: [day, v]}", "13: 'partition_by' must be day or instance, not 'v'"),
+        ("{format: parquet, path: out/matches}", "{format: delta, path: 's3://b/matches', options: {tls_ca_file_path: x}}", "13: 'tls_ca_file_path' cannot be set for Delta tables"),
         ("maxFilesPerTrigger: 2", "maxFilePerTrigger: 2", "10: unknown key 'maxFilePerTrigger' in 'options'; did you mean 'maxFilesPerTrigger'?"),
         ("maxFilesPerTrigger: 2", "maxFilesPerTrigger: 0", "10: 'maxFilesPerTrigger' must be a whole number from 1 to 4611686018427387904, not '0'"),
         ("${OUT}", "${OUTPUT}", "14: 'path' needs the environment variable OUTPUT, which is not set"),
@@ -152,7 +164,11 @@ def test_values_of_parameters_keep_types_and_lines(folder: Path) -> None:
         ("    arrival: at\n", "    after: archive data/old\n", "9: the folder of the archive of the source 'withdrawals' lies in that of the source 'withdrawals'; choose folders beside each other"),
         ("    arrival: at\n", "    unreadable: keep\n", "9: 'unreadable' must be discard or stop, not 'keep'"),
         ("path: out/matches", f"path: {'o' * 300}", "13: 'path' cannot be a path: a name in it is too long, or has a NUL"),
-        ("path: out/matches", "path: s3://bucket/out", "13: 'path' must be a local or mounted folder, not 's3://bucket/out'"),
+        (
+            "path: out/matches",
+            "path: http://host/out",
+            "13: 'path' must be a local or mounted folder, or a URI that begins with `s3://`, `gs://`, `abfss://`, `hdfs://` or `file:`; not 'http://host/out'",
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_has_its_line_and_what_was_expected(folder: Path, old: str, new: str, expected: str) -> None:
@@ -252,7 +268,7 @@ def test_an_empty_file_says_so(folder: Path) -> None:
 
 
 def test_reading_a_deployment_file_needs_neither_spark_nor_pandas() -> None:
-    code = "import sys, spark_backend.job.settings; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
+    code = "import sys, spark_backend.settings.deployment_file; print([m for m in ('pyspark', 'pandas', 'pyarrow', 'numba') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -278,3 +294,40 @@ def test_values_from_the_environment_are_not_shown_in_messages(
         with_instances(plan, given)
     assert str(caught.value).endswith(expected)
     assert digits not in str(caught.value)
+
+
+FORMS = """\
+    format: csv
+    path: data
+    csv: {delimiter: ";", encoding: latin-1, decimal: ","}
+    time_unit: ms
+    time_format: "%d.%m.%Y"
+    infer: true
+"""
+
+
+def with_source(settings: str) -> str:
+    first, last = GOOD.index("    format: parquet"), GOOD.index("control:")
+    return GOOD[:first] + settings + GOOD[last:]
+
+
+def test_the_forms_of_a_source(folder: Path) -> None:
+    source = load(folder, with_source(FORMS)).sources[0]
+    assert source.csv == CsvForm(";", "iso8859-1", ",")
+    assert (source.times, source.infers) == (TimeForm("ms", "%d.%m.%Y"), True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("csv\n", "json\n", "7: 'csv' is a setting of CSV; 'withdrawals' is json"),
+        ('";"', '";;"', "7: csv: delimiter ';;' is not one ASCII character; write one such as `;` or `|`, or `tab`"),
+        ('","', "x", "7: csv: decimal 'x' is neither a point nor a comma; write `decimal=,`"),
+        ("encoding", "encodin", "7: unknown key 'encodin' in 'csv'; did you mean 'encoding'?"),
+        ("ms", "h", "8: 'time_unit' must be s, ms, us or ns, not 'h'"),
+        ("%d.%m.%Y", "soon", "9: time_format: 'soon' has neither a date nor a time; write one such as '%d.%m.%Y %H:%M:%S'"),
+        ("true", "perhaps", "10: 'infer' must be true or false, not 'perhaps'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_form_of_a_source(folder: Path, old: str, new: str, message: str) -> None:
+    assert mistakes(folder, with_source(FORMS.replace(old, new))) == [message]

@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from spark_backend.wire.file_layouts import flattened, json_rows, without_empty_structs
+from runtime.results.spread import without_empty_structs
+from spark_backend.wire.file_layouts import flattened, json_rows
 
 NOTHING = pa.struct([])
 MEMBER = pa.struct(

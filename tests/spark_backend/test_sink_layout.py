@@ -112,7 +112,7 @@ def test_names_of_a_pattern_that_sql_takes_for_a_column_get_another_one() -> Non
 def written(sink: Sink, table: pa.Table) -> Path:
     writer = sink_format(sink.format).open(sink, "0123456789ab-00000001-", 0, 0)
     file = writer.write("", table)
-    sink_format(sink.format).publish(sink, writer.finish())
+    sink_format(sink.format).publish("0123456789ab-00000001-", [(sink, writer.finish())])
     return Path(file)
 
 
@@ -128,3 +128,18 @@ def test_formulas_are_kept_unless_a_sink_escapes_them(tmp_path: Path) -> None:
     assert list(escaped["'=t"][:7]) == [f"'{text}" for text in texts[:7]]
     assert list(escaped["s.f"][7:]) == ["a=1", "", ""]
     assert list(escaped["n"]) == list(range(-5, 5))
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "parquet"])
+def test_matches_with_other_columns_go_to_a_file_of_their_own(tmp_path: Path, name: str) -> None:
+    batch = "0123456789ab-00000001-"
+    sink = Sink(name, tmp_path)
+    writer = sink_format(name).open(sink, batch, 2, 0)
+    old, new = pa.table({"id": ["a"], "low": [1]}), pa.table({"id": ["b"], "high": ["x"]})
+    written = [writer.write("Q", table) for table in (old, new, old)]
+    sink_format(name).publish(batch, [(sink, writer.finish())])
+    names = [f"{batch}00002.{name}", f"{batch}000002.{name}", f"{batch}00002.{name}"]
+    assert written == [str(tmp_path / "Q" / own) for own in names]
+    found = list(sink_format(name).results(sink))
+    assert sorted(Path(result.place).name for result in found) == sorted(set(names))
+    assert {result.batch for result in found} == {1}

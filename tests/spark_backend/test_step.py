@@ -10,6 +10,7 @@ import querylang
 from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
 from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.clock import Clock
@@ -224,3 +225,19 @@ def test_with_the_clock_processing_a_record_arrives_with_its_batch() -> None:
     matches = rows_of(list(step.rows), Tag.MATCH)
     assert {row["emitted"].timestamp() for row in matches} <= {1_000_020.0}
     assert step.wake is not None
+
+
+def test_buckets_report_the_matches_that_wait_and_when_the_next_is_due() -> None:
+    text = "event A { string k; } query W { inputs { A() key k within 1 hour; } find A as a -> wait(1 minute) }"
+    plan = querylang.compile_text(text).plan
+    rows = [{"at": second, "k": f"k{second % 7}"} for second in range(100)]
+    arrivals = read_records([rows], plan).arrivals
+    tagged = run(Program.of(plan, buckets=3), [arrivals], flush=False)
+    metrics = rows_of(tagged, Tag.METRIC)
+    engine = Engine(plan)
+    engine.process(arrivals)
+    count, due = engine.waiting()
+    assert count
+    assert (sum(row["waiting"] for row in metrics), min(row["next_due"] for row in metrics)) == (count, due)
+    ended = rows_of(run(Program.of(plan, buckets=3), [arrivals]), Tag.METRIC)
+    assert {(row["waiting"], row["next_due"]) for row in ended} == {(0, None)}

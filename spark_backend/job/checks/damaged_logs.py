@@ -6,29 +6,31 @@ Spark reports a damaged one without its name, or as a mistake in JSON.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from querylang.errors import InputError
+from spark_backend.places.place import Place, names_in
+from spark_backend.sources.listing.spark_log import spark_files
 
 _LATEST = 2
 """Spark reads so many of the newest entries of a log when a job starts."""
 
 
-def refuse_damaged_logs(checkpoint: Path) -> None:
+def refuse_damaged_logs(checkpoint: Place) -> None:
     """Raise InputError for a file of Spark's logs that a restart reads and that is damaged."""
-    _refuse_damaged(checkpoint / "metadata", 0, "restore the whole checkpoint from a copy, or choose another one")
-    for file in _newest(checkpoint / "offsets"):
+    files = spark_files(checkpoint)
+    _refuse_damaged(files.folder / "metadata", 0, "restore the whole checkpoint from a copy, or choose another one")
+    for file in _newest(files.offsets):
         _refuse_damaged(file, 1, "restore the whole checkpoint from a copy, or choose another one")
-    for file in _newest(checkpoint / "commits"):
+    for file in _newest(files.commits):
         _refuse_damaged(file, 1, "delete it, and its micro-batch is repeated")
 
 
-def _newest(log: Path) -> list[Path]:
-    entries = [path for path in log.iterdir() if path.name.isdecimal()] if log.is_dir() else []
-    return sorted(entries, key=lambda path: int(path.name))[-_LATEST:]
+def _newest(log: Place) -> list[Place]:
+    entries = [name for name in names_in(log) if name.isdecimal()]
+    return [log / name for name in sorted(entries, key=int)[-_LATEST:]]
 
 
-def _refuse_damaged(file: Path, first: int, way_out: str) -> None:
+def _refuse_damaged(file: Place, first: int, way_out: str) -> None:
     """The lines of an entry from `first` on are JSON, or `-` for a source without an offset."""
     try:
         _parse(file.read_text("utf-8").splitlines()[first:])

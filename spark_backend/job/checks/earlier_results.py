@@ -8,14 +8,15 @@ repeats it, and its results are written once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from querylang.errors import InputError
+from spark_backend.places.place import Place, names_in
 from spark_backend.sinks.formats import Sink, sink_format
+from spark_backend.sources.listing.spark_log import spark_files
 
 
 def refuse_other_results(
-    checkpoint: Path, identity: str, sinks: Mapping[str, Sink], totals: Mapping[str, Iterable[int]]
+    checkpoint: Place, identity: str, sinks: Mapping[str, Sink], totals: Mapping[str, Iterable[int]]
 ) -> None:
     """Raise InputError if a sink holds results that this checkpoint does not know.
 
@@ -24,7 +25,7 @@ def refuse_other_results(
     """
     newest = newest_offset(checkpoint)
     for name, sink in sinks.items():
-        for result in sink_format(sink.format).results(sink.path):
+        for result in sink_format(sink.format).results(sink):
             if result.identity == identity and result.batch > newest:
                 raise InputError(
                     _too_late(checkpoint, f"the sink '{name}' holds results", result.batch, newest, identity)
@@ -41,17 +42,28 @@ def refuse_other_results(
             raise InputError(_too_late(checkpoint, f"its folder '{folder}' has counts", last, newest, identity))
 
 
-def newest_offset(checkpoint: Path) -> int:
+def newest_offset(checkpoint: Place) -> int:
     """The newest micro-batch in Spark's log of offsets; -1 = none."""
-    folder = checkpoint / "offsets"
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    files = spark_files(checkpoint)
+    return files.before + _newest(files.offsets)
+
+
+def newest_commit(checkpoint: Place) -> int:
+    """The newest micro-batch that has ended, by Spark's log of commits; -1 = none."""
+    files = spark_files(checkpoint)
+    return files.before + _newest(files.commits)
+
+
+def _newest(log: Place) -> int:
+    names = names_in(log)
     return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
 
 
-def _too_late(checkpoint: Path, what: str, batch: int, newest: int, identity: str) -> str:
+def _too_late(checkpoint: Place, what: str, batch: int, newest: int, identity: str) -> str:
     reached = "has processed nothing yet" if newest < 0 else f"has reached micro-batch {newest}"
     return (
         f"{checkpoint}: {reached}, but {what} of micro-batch {batch}: it was restored from an older copy,"
         " or part of it was deleted, and would write results a second time. Restore the newest checkpoint,"
-        f" or remove later files from the sinks ('{identity}-NUMBER-...') and from '{checkpoint / 'ensue'}'"
+        f" or remove later files from the sinks ('{identity}-NUMBER-...') and from '{checkpoint / 'ensue'}'."
+        " Delta tables remember their micro-batches: choose new ones"
     )

@@ -6,16 +6,22 @@ Needs only the language and the standard library, because `ensue check` does it 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from querylang.plan.model import Plan, QueryPlan
-from spark_backend.job.settings import Deployment
+from spark_backend.settings.deployment import Deployment
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import ClockSource, clock_source, sources_of
 
 
 def clock_sources(deployment: Deployment) -> list[ClockSource]:
     """What clocks have to know of a deployment's sources."""
-    return [clock_source(item.name, item.event, item.idle, item.ordering, item.ahead) for item in deployment.sources]
+    return [
+        replace(
+            clock_source(item.name, item.event, item.idle, item.ordering, item.ahead), by_topic=item.kafka is not None
+        )
+        for item in deployment.sources
+    ]
 
 
 def open_waits(plan: Plan, deployment: Deployment) -> Iterator[str]:

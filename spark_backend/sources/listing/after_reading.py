@@ -6,16 +6,15 @@ It may be interrupted at any point and is then done again.
 from __future__ import annotations
 
 import errno
-import filecmp
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from spark_backend.durable_files import make_folder, publish, sync, write_durably
+from spark_backend.durable_files import make_folder, publish, rename, sync, write_durably
+from spark_backend.places.place import Place, has_same_content, is_taken
+from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import DamagedManifest, stamps_of_plain, stamps_to_plain
@@ -38,7 +37,7 @@ class Settled:
 class SettledFile:
     """The file that says it for all sources."""
 
-    path: Path
+    path: Place
 
     def read(self) -> dict[str, Settled]:
         """By source; raises DamagedManifest."""
@@ -107,12 +106,11 @@ def _settle_file(source: ListedSource, path: str, stamp: FileStamp) -> bool:
     if source.after == "delete":
         file.unlink()
     else:
-        assert source.archive is not None
-        _archive(file, Path(source.archive, path), stamp)
+        _archive(file, source.archived(path), stamp)
     return True
 
 
-def _archive(file: Path, target: Path, stamp: FileStamp) -> None:
+def _archive(file: Place, target: Place, stamp: FileStamp) -> None:
     """Move a file; another file at its target is never overwritten."""
     make_folder(target.parent)
     place = _free_place(target, file)
@@ -124,18 +122,21 @@ def _archive(file: Path, target: Path, stamp: FileStamp) -> None:
     sync(file.parent)
 
 
-def _free_place(target: Path, file: Path) -> Path | None:
+def _free_place(target: Place, file: Place) -> Place | None:
     """Where the file goes: `a.csv`, else `a-1.csv` and so on; None = it is there already."""
     number, place = 0, target
-    while os.path.lexists(place):
-        if place.is_file() and filecmp.cmp(file, place, shallow=False):
+    while is_taken(place):
+        if has_same_content(file, place):
             return None  # a copy from an attempt that was interrupted
         number += 1
         place = target.with_name(f"{target.stem}-{number}{target.suffix}")
     return place
 
 
-def _move(file: Path, place: Path, stamp: FileStamp) -> None:
+def _move(file: Place, place: Place, stamp: FileStamp) -> None:
+    if isinstance(file, RemotePath) or isinstance(place, RemotePath):
+        rename([(file, place)])
+        return
     try:
         file.rename(place)
     except OSError as error:
@@ -148,7 +149,7 @@ def _move(file: Path, place: Path, stamp: FileStamp) -> None:
         _remove(file, stamp)
 
 
-def _remove(file: Path, stamp: FileStamp) -> None:
+def _remove(file: Place, stamp: FileStamp) -> None:
     """Remove a file of which there is a copy, but not another one that has its name since."""
     if FileStamp.of(file.stat()) == stamp:
         file.unlink()

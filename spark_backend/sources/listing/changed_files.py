@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
-from spark_backend.sources.listing.folder_listing import FileStamp
-from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import TakenFile
 from spark_backend.sources.listing.read_files import ReadFiles
+from spark_backend.sources.listing.source_watch import SourceWatch
 
 WATCHED = 1000
 """Number of files that are looked at before each micro-batch: those that were read last."""
@@ -35,21 +34,21 @@ class ChangeWatch:
         self._watched.extend((source, path, 0) for _, source, path in sorted(recent)[-WATCHED:])
 
     def found(
-        self, sources: Sequence[ListedSource], read: ReadFiles, report: Callable[[str, str, str], None]
+        self, watches: Mapping[str, SourceWatch], read: ReadFiles, report: Callable[[str, str, str], None]
     ) -> list[TakenFile]:
         """The files that have changed since they were looked at last, each reported."""
-        by_name = {source.name: source for source in sources}
         changed: list[TakenFile] = []
         for source, path, number in self._watched:
             known = read.of(source).get(path)
-            if known is None or source not in by_name:
+            if known is None or source not in watches:
                 continue
             try:
-                stamp = FileStamp.of(by_name[source].file(path).stat())
+                stamp = watches[source].stamp(path)
             except OSError:
                 continue  # removed after it was read, which is nobody's loss
             if stamp != known.seen:
-                is_grown = stamp.inode == known.seen.inode and stamp.size > known.seen.size
+                is_same = stamp.inode != 0 and stamp.inode == known.seen.inode  # an object is only ever replaced
+                is_grown = is_same and stamp.size > known.seen.size
                 report("grown" if is_grown else "replaced", source, path)
                 read.of(source)[path] = type(known)(known.stamp, stamp, known.manifest)
                 changed.append(TakenFile(source, number, path, stamp))

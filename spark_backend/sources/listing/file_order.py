@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from runtime.natural_names import natural_key
-from spark_backend.sources.listing.folder_listing import FileStamp, FolderWatch
+from spark_backend.places.place import Place
+from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.listing.source_watch import watch_of
 
 
 def in_order(source: ListedSource, files: Mapping[str, FileStamp]) -> list[str]:
@@ -31,8 +32,16 @@ def first_ones(source: ListedSource, paths: Sequence[str], files: Mapping[str, F
     return paths[:count]
 
 
-def first_file(source: ListedSource) -> Path | None:
-    """The file that a new job reads first; None = there is none yet."""
-    found = FolderWatch(replace(source, min_age=0)).new_files(lambda _: False, 0)
+_SAMPLE_FILES = 100
+_SAMPLE_BYTES = 64 << 20
+"""How much of a source is read for the types of its columns, but at least one file."""
+
+
+def first_files(source: ListedSource) -> list[Place]:
+    """The files that a new job reads first, in order, as many as a sample has."""
+    found = watch_of(replace(source, min_age=0)).new_files(lambda _: False, 0)
     ordered = in_order(source, found.files)
-    return source.file(ordered[0]) if ordered else None
+    if not ordered:
+        return []
+    sample = replace(source, max_files=_SAMPLE_FILES, max_bytes=_SAMPLE_BYTES)
+    return [source.file(path) for path in first_ones(sample, ordered, found.files)]

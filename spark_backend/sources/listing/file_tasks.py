@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from spark_backend.sources.delta.table_units import TableUnit, unit_tasks
+from spark_backend.sources.kafka.offsets import Advance, OffsetRange
+from spark_backend.sources.kafka.range_tasks import range_tasks
+from spark_backend.sources.listing.command_folder import Command
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.manifests import Manifest, TakenFile
 from spark_backend.sources.listing.task_split import split
@@ -21,6 +25,10 @@ class FileTask:
     earlier: by source that has not brought a record yet: its files of this micro-batch
     signal: sent to every bucket; None = none
     reports: as in `Manifest`
+    ranges: of Kafka sources
+    units: of Delta sources
+    advances: of Kafka sources, for every bucket
+    commands: for every bucket
     """
 
     files: tuple[TakenFile, ...] = ()
@@ -28,6 +36,10 @@ class FileTask:
     earlier: Mapping[str, tuple[TakenFile, ...]] | None = None
     signal: str | None = None
     reports: tuple[tuple[str, str, int, str], ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
+    advances: tuple[Advance, ...] = ()
+    units: tuple[TableUnit, ...] = ()
+    commands: tuple[Command, ...] = ()
 
     def to_text(self) -> str:
         """The task as JSON text."""
@@ -43,6 +55,10 @@ class FileTask:
             earlier={source: _files(files) for source, files in (data["earlier"] or {}).items()},
             signal=data["signal"],
             reports=tuple((cause, source, count, example) for cause, source, count, example in data["reports"]),
+            ranges=tuple(OffsetRange(**row) for row in data["ranges"]),
+            advances=tuple(Advance(**row) for row in data["advances"]),
+            units=tuple(map(TableUnit.of_plain, data["units"])),
+            commands=tuple(map(Command.of_plain, data["commands"])),
         )
 
 
@@ -50,10 +66,18 @@ def _files(rows: list[dict[str, Any]]) -> tuple[TakenFile, ...]:
     return tuple(TakenFile(**row | {"stamp": FileStamp(**row["stamp"])}) for row in rows)
 
 
-def tasks_of(manifest: Manifest, count: int, unproven: Collection[str], *, is_repeated: bool) -> list[FileTask]:
-    """At most `count` tasks; signal and reports have one of their own.
+def tasks_of(
+    manifest: Manifest,
+    count: int,
+    unproven: Collection[str],
+    *,
+    is_repeated: bool,
+    least: Mapping[str, int | None] | None = None,
+) -> list[FileTask]:
+    """At most `count` tasks for files; signal, reports, advances and commands have one.
 
     unproven: the sources that have not brought a record before
+    least: as in `range_tasks`
     """
     earlier = {
         source: files
@@ -61,6 +85,10 @@ def tasks_of(manifest: Manifest, count: int, unproven: Collection[str], *, is_re
         if (files := tuple(file for file in manifest.files if file.source == source))
     }
     tasks = [FileTask(tuple(files), is_repeated, earlier) for files in split(manifest.files, count)]
-    if manifest.signal is not None or manifest.reports:
-        tasks.append(FileTask(signal=manifest.signal, reports=manifest.reports))
+    offsets = manifest.offsets
+    tasks += [FileTask(ranges=ranges) for ranges in range_tasks(offsets.ranges, count, least or {})]
+    tasks += [FileTask(units=units) for units in unit_tasks(manifest.tables.units, count)]
+    if manifest.signal is not None or manifest.reports or offsets.advances or manifest.commands:
+        own = FileTask(signal=manifest.signal, reports=manifest.reports, advances=offsets.advances)
+        tasks.append(replace(own, commands=manifest.commands))
     return tasks

@@ -9,7 +9,9 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from spark_backend.places.place import Stat
 from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.name_patterns import is_hidden, name_filter
 
@@ -29,7 +31,7 @@ class FileStamp:
     inode: int
 
     @staticmethod
-    def of(found: os.stat_result) -> FileStamp:
+    def of(found: Stat) -> FileStamp:
         """The stamp of a file."""
         return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
@@ -60,6 +62,7 @@ class FolderWatch:
 
     def __init__(self, source: ListedSource) -> None:
         self._source = source
+        self._folder = Path(source.folder)
         self._fits = name_filter(source)
         self._listed: dict[str, _Listed] = {}
         self._young: set[str] = set()
@@ -85,11 +88,15 @@ class FolderWatch:
         self._listed.clear()
         return set(self._names(0))
 
+    def stamp(self, path: str) -> FileStamp:
+        """A file's stamp now; raises OSError."""
+        return FileStamp.of(Path(self._folder, path).stat())
+
     def _look_at(self, path: str, is_known: Callable[[str], bool], now: int, found: Found) -> None:
         if is_known(path):
             return
         try:
-            status = self._source.file(path).stat()
+            status = Path(self._folder, path).stat()
         except FileNotFoundError:
             return  # removed since it was listed, or a link to nowhere
         except OSError as error:
@@ -121,7 +128,7 @@ class FolderWatch:
                 waiting.extend(self._listed[folder].folders)
 
     def _names_in(self, folder: str, now: int, visited: set[tuple[int, int]]) -> Iterator[str]:
-        status = self._source.file(folder).stat()
+        status = Path(self._folder, folder).stat()
         if (status.st_dev, status.st_ino) in visited:
             self._listed.pop(folder, None)  # a link to a folder above it, or to one that was listed
             return
@@ -130,7 +137,7 @@ class FolderWatch:
         if before is not None and _is_unchanged(before, status.st_mtime_ns, now):
             return
         folders: list[str] = []
-        with os.scandir(self._source.file(folder)) as entries:
+        with os.scandir(Path(self._folder, folder)) as entries:
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 if is_hidden(entry.name):

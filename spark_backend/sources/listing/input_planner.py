@@ -11,17 +11,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from runtime.natural_names import natural_key
+from spark_backend.places.place import Place, asked_again, place_of
+from spark_backend.sources.delta.commit_planner import CommitPlanner
+from spark_backend.sources.delta.table_units import TableReads
+from spark_backend.sources.kafka.offset_planner import OffsetPlanner
+from spark_backend.sources.kafka.offsets import Offsets
 from spark_backend.sources.listing.after_reading import Settled, SettledFile, forget_settled, settle
 from spark_backend.sources.listing.changed_files import ChangeWatch
+from spark_backend.sources.listing.command_folder import Command
+from spark_backend.sources.listing.command_watch import CommandWatch
 from spark_backend.sources.listing.file_order import first_ones, in_order
-from spark_backend.sources.listing.folder_listing import FileStamp, FolderWatch
+from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.job_notes import job_notes
 from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import DamagedManifest, Manifest, ManifestFolder, SourceCount, TakenFile
 from spark_backend.sources.listing.read_files import ReadFiles, load_read_files
+from spark_backend.sources.listing.source_watch import watch_of
 from spark_backend.sources.listing.spark_log import committed_manifest
 
 FLUSH = "flush"
@@ -32,14 +39,16 @@ FLUSH = "flush"
 class RunSettings:
     """What one run of a job asks of the lister.
 
-    checkpoint: the folder of Spark's checkpoint
+    checkpoint: the folder of Spark's checkpoint, or its URI
     at_start: signal with the run's first manifest; None = none
     at_end: signal behind all files of a run that ends; None = none
+    retry: seconds that the checkpoint's store is asked again; None = as its client does
     """
 
     checkpoint: str
     at_start: str | None = None
     at_end: str | None = None
+    retry: float | None = None
 
     def to_text(self) -> str:
         """The settings as JSON text."""
@@ -51,7 +60,7 @@ class RunSettings:
         return RunSettings(**json.loads(text))
 
 
-def inputs_folder(checkpoint: Path) -> Path:
+def inputs_folder(checkpoint: Place) -> Place:
     """Where the list of inputs is, inside a checkpoint."""
     return checkpoint / "ensue" / "inputs"
 
@@ -60,19 +69,30 @@ class InputPlanner:
     """Plans the micro-batches of one run.
 
     now: the wall clock, ns since 1970; only `min_age` and how often folders are listed depend on it
+    offsets: plans those of Kafka sources; None = there is no such source
+    tables: plans those of Delta sources; None = there is no such source
     """
 
     def __init__(
-        self, sources: Sequence[ListedSource], run: RunSettings, now: Callable[[], int] = time.time_ns
+        self,
+        sources: Sequence[ListedSource],
+        run: RunSettings,
+        now: Callable[[], int] = time.time_ns,
+        offsets: OffsetPlanner | None = None,
+        tables: CommitPlanner | None = None,
     ) -> None:
         self._sources = sources
+        self._offsets = offsets
+        self._tables = tables
         self._run = run
         self._now = now
-        folder = inputs_folder(Path(run.checkpoint))
+        self._checkpoint = asked_again(place_of(run.checkpoint), run.retry)
+        folder = inputs_folder(self._checkpoint)
         self._manifests = ManifestFolder(folder / "manifests")
         self._list_file = folder / "read.json"
         self._settled_file = SettledFile(folder / "settled.json")
-        self._watches = {source.name: FolderWatch(source) for source in sources}
+        self._commands = CommandWatch(self._checkpoint, now)
+        self._watches = {source.name: watch_of(source) for source in sources}
         self._pending: dict[str, dict[str, FileStamp]] = {source.name: {} for source in sources}
         self._skipped: set[tuple[str, str]] = set()
         self._reports: dict[tuple[str, str], tuple[int, str]] = {}
@@ -91,6 +111,10 @@ class InputPlanner:
     def fix_end(self) -> None:
         """The run reads what is there now, and nothing that comes later."""
         self._find_new_files()
+        if self._offsets is not None:
+            self._offsets.fix_end()
+        if self._tables is not None:
+            self._tables.fix_end()
         self._has_fixed_end = True
 
     def is_repeated(self, number: int) -> bool:
@@ -105,7 +129,8 @@ class InputPlanner:
         """The manifest that ends the next micro-batch; `start` itself = there is nothing to read.
 
         start: the last manifest of the micro-batch before
-        Raises DamagedManifest, and OSError for a folder that cannot be listed.
+        Raises DamagedManifest, OSError for a folder without a list, BrokerError, LostOffsets,
+        UnreadableTable.
         """
         if self._next is not None and self._next.number == start + 1:
             return self._next.number
@@ -114,7 +139,7 @@ class InputPlanner:
         if not self._has_fixed_end:
             self._find_new_files()
         if not self._has_ended:
-            self._changed += self._changes.found(self._sources, read, self._report)
+            self._changed += self._changes.found(self._watches, read, self._report)
         manifest = self._manifest(read)
         if manifest is None:
             return start
@@ -126,7 +151,7 @@ class InputPlanner:
     def finish(self) -> list[tuple[str, str, int, str]]:
         """Behind the run: archive or delete what its last micro-batch has read; gives reports."""
         if any(source.after != "keep" for source in self._sources):
-            self._settle(self._loaded(committed_manifest(Path(self._run.checkpoint))))
+            self._settle(self._loaded(committed_manifest(self._checkpoint)))
         return self._plain_reports()
 
     def _read_up_to(self, start: int) -> ReadFiles:
@@ -137,6 +162,7 @@ class InputPlanner:
             # Spark does not know these: the run ended before it wrote them down
             self._manifests.remove(number for number in self._manifests.numbers() if number > start)
             self._changes.watch_all(read)
+            self._commands.remove_answered(read.commands)
         elif self._next is not None and self._next.number == start:
             read.add(self._next)
             self._changes.watch(self._next.files)
@@ -145,7 +171,7 @@ class InputPlanner:
         self._read, self._next = read, None
         if read.is_long():
             read.drop_gone({name: watch.names() for name, watch in self._watches.items() if self._is_mounted(name)})
-            read.compact(self._list_file, self._manifests)
+            read.compact(self._list_file, self._manifests, self._commands.pending())
         return read
 
     def _is_mounted(self, source: str) -> bool:
@@ -168,7 +194,7 @@ class InputPlanner:
     def _settle(self, read: ReadFiles) -> None:
         """Archive or delete what is committed."""
         sources = [source for source in self._sources if source.after != "keep"]
-        committed = min(committed_manifest(Path(self._run.checkpoint)), read.number) if sources else 0
+        committed = min(committed_manifest(self._checkpoint), read.number) if sources else 0
         if committed <= self._settled_up_to:
             return
         for source in sources:
@@ -206,10 +232,19 @@ class InputPlanner:
 
     def _manifest(self, read: ReadFiles) -> Manifest | None:
         """The manifest behind those that were read; None = there is nothing for it."""
+        commands = () if self._has_ended else self._commands.new(read.commands)
+        if commands:
+            return self._manifest_of(commands, read)
+        if self._commands.has_change:
+            return None
         counts = dict(read.counts)
         files = tuple(file for source in self._sources for file in self._take(source, read, counts))
-        signal = self._signal(read, has_files=bool(files))
-        if not files and signal is None and not self._reports:
+        offsets = Offsets() if self._offsets is None else self._offsets.next(read.positions, self._report)
+        tables = self._table_reads(read, counts)
+        has_records = bool(files or offsets.ranges or tables.units)
+        signal = self._signal(read, has_records=has_records)
+        has_moved = self._tables is not None and self._tables.is_worth_noting(read.tables, tables)
+        if not has_records and not offsets.advances and signal is None and not self._reports and not has_moved:
             return None
         self._has_started = True
         manifest = Manifest(
@@ -217,17 +252,43 @@ class InputPlanner:
             files=files,
             counts=counts,
             signal=signal,
-            last_signal=signal if files or signal else read.last_signal,
+            last_signal=signal if has_records or signal else read.last_signal,
             reports=tuple(self._plain_reports()),
             changed=tuple(self._changed),
+            offsets=offsets,
+            tables=tables,
         )
         self._reports, self._changed = {}, []
         return manifest
 
-    def _signal(self, read: ReadFiles, *, has_files: bool) -> str | None:
+    def _manifest_of(self, commands: tuple[Command, ...], read: ReadFiles) -> Manifest:
+        """A manifest of commands alone: they take place behind all that was read before it."""
+        signal = self._signal(read, has_records=True)
+        self._has_started = True
+        return Manifest(
+            number=read.number + 1,
+            counts=dict(read.counts),
+            signal=signal,
+            last_signal=signal,
+            offsets=Offsets(positions=read.positions),
+            tables=TableReads(positions=read.tables),
+            commands=commands,
+        )
+
+    def _table_reads(self, read: ReadFiles, counts: dict[str, SourceCount]) -> TableReads:
+        """What is read of tables; their data files are counted like others."""
+        if self._tables is None:
+            return TableReads()
+        numbers = {source: count.files for source, count in counts.items()}
+        found = self._tables.next(read.tables, numbers, self._report)
+        for unit in found.units:
+            counts[unit.source] = SourceCount(unit.first + len(unit.files) - 1)
+        return found
+
+    def _signal(self, read: ReadFiles, *, has_records: bool) -> str | None:
         if not self._has_started:
             return self._run.at_start
-        if not self._has_fixed_end or has_files or self._has_ended:
+        if not self._has_fixed_end or has_records or self._has_ended:
             return None
         self._has_ended = True
         return self._run.at_end if self._needs_end(read) else None
@@ -236,7 +297,7 @@ class InputPlanner:
         """Whether the signal at the end changes anything."""
         if read.number == 0 or read.last_signal in (self._run.at_end, FLUSH):
             return False  # nothing was read, or nothing since a signal that asked for as much
-        return self._run.at_end == FLUSH or job_notes(Path(self._run.checkpoint)).needs_catch_up
+        return self._run.at_end == FLUSH or job_notes(self._checkpoint).needs_catch_up
 
     def _take(self, source: ListedSource, read: ReadFiles, counts: dict[str, SourceCount]) -> list[TakenFile]:
         """The source's next files, with the stamps that they have now."""
@@ -258,7 +319,9 @@ class InputPlanner:
     def _stamp(self, source: ListedSource, path: str) -> FileStamp | None:
         """The file's stamp now; None = it was removed before it was read."""
         try:
-            return FileStamp.of(source.file(path).stat())
+            return self._watches[source.name].stamp(path)
+        except ConnectionError:
+            raise  # a store that is away says nothing about the file
         except OSError as error:
             self._report("lost", source.name, f"{path}: was removed before it was read: {error.strerror}")
             return None
@@ -273,7 +336,7 @@ class InputPlanner:
 def _device(source: ListedSource) -> int | None:
     """The number of the device that a source's folder is on; None = the folder is not there."""
     try:
-        return Path(source.folder).stat().st_dev
+        return source.place.stat().st_dev
     except OSError:
         return None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
+
+from spark_backend.places.place import Place, names_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +21,16 @@ class JobNotes:
     needs_catch_up: bool = False
 
 
-def job_notes(checkpoint: Path) -> JobNotes:
+def job_notes(checkpoint: Place) -> JobNotes:
     """The notes of the last micro-batch whose results were written.
 
     It may be one that is repeated. That changes nothing for `brought`: its first attempt has ended
     well, so it had a file that is a table before every one that is not.
     """
     folder = checkpoint / "ensue" / "progress"
-    if not folder.is_dir():
-        return JobNotes()
-    for file in sorted(folder.glob("*.json"), reverse=True):
+    for name in sorted((name for name in names_in(folder) if name.endswith(".json")), reverse=True):
         try:
-            found = json.loads(file.read_text("utf-8"))["progress"]["notes"]
+            found = json.loads((folder / name).read_text("utf-8"))["progress"]["notes"]
             return JobNotes(frozenset(found["brought"]), bool(found["needs_catch_up"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # damaged, which the job itself reports

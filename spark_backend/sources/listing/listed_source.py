@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+
+from spark_backend.places.place import Place, place_of_plain
+from spark_backend.places.remote_path import StoreOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +15,8 @@ class ListedSource:
     """A source of files.
 
     name: of the source
-    folder: its absolute path
+    folder: its absolute path, or its URI
+    store: how the store of a URI is reached
     suffixes: how the names of its files end, in lower case
     pattern: which names are read, `{a,b}` included; None = those with a suffix of the format
     is_recursive: whether files in all folders below are read
@@ -39,10 +42,21 @@ class ListedSource:
     archive: str | None = None
     stops: bool = False
     must_prove: bool = True
+    store: StoreOptions = field(default_factory=dict, repr=False)
 
-    def file(self, path: str) -> Path:
+    @property
+    def place(self) -> Place:
+        """The folder."""
+        return place_of_plain((self.folder, self.store))
+
+    def file(self, path: str) -> Place:
         """A path below the folder in full."""
-        return Path(self.folder, path)
+        return self.place / path
+
+    def archived(self, path: str) -> Place:
+        """Where the file of a path is archived."""
+        assert self.archive is not None
+        return place_of_plain((self.archive, self.store)) / path
 
 
 def sources_to_text(sources: Sequence[ListedSource]) -> str:

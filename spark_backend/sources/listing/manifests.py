@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from spark_backend.durable_files import write_durably
+from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.places.place import Place, names_in
+from spark_backend.sources.delta.table_units import TableReads
+from spark_backend.sources.kafka.offsets import Offsets
+from spark_backend.sources.listing.command_folder import Command
 from spark_backend.sources.listing.folder_listing import FileStamp
 
 MANIFEST_VERSION = 1
@@ -55,6 +58,9 @@ class Manifest:
     last_signal: of the last manifest that has files or a signal; None = it had files only
     reports: what was found while listing, as `spark_backend.wire.reports` has it in plain form
     changed: files that have changed since they were read, with their new stamps
+    offsets: of Kafka sources
+    tables: of Delta sources
+    commands: those that it brings; then it has no records
     """
 
     number: int
@@ -64,6 +70,9 @@ class Manifest:
     last_signal: str | None = None
     reports: tuple[tuple[str, str, int, str], ...] = ()
     changed: tuple[TakenFile, ...] = ()
+    offsets: Offsets = field(default_factory=Offsets)
+    tables: TableReads = field(default_factory=TableReads)
+    commands: tuple[Command, ...] = ()
 
 
 class DamagedManifest(Exception):
@@ -74,11 +83,11 @@ class DamagedManifest(Exception):
 class ManifestFolder:
     """The folder that manifests are in."""
 
-    path: Path
+    path: Place
 
     def write(self, manifest: Manifest) -> None:
         """Write a manifest; afterwards it survives a power cut."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         write_durably(self._file(manifest.number), json.dumps(_to_plain(manifest)))
 
     def read(self, number: int) -> Manifest:
@@ -93,16 +102,15 @@ class ManifestFolder:
 
     def numbers(self) -> list[int]:
         """The numbers of the manifests that are there, ascending."""
-        if not self.path.is_dir():
-            return []
-        return sorted(int(file.stem) for file in self.path.iterdir() if file.suffix == ".json" and file.stem.isdigit())
+        stems = [name.removesuffix(".json") for name in names_in(self.path) if name.endswith(".json")]
+        return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def remove(self, numbers: Iterator[int]) -> None:
         """Remove manifests that nobody asks for any more."""
         for number in numbers:
             self._file(number).unlink(missing_ok=True)
 
-    def _file(self, number: int) -> Path:
+    def _file(self, number: int) -> Place:
         return self.path / f"{number:010d}.json"
 
 
@@ -127,7 +135,12 @@ def counts_of_plain(data: Mapping[str, list[Any]]) -> dict[str, SourceCount]:
 
 
 def _to_plain(manifest: Manifest) -> dict[str, Any]:
-    return {
+    own: dict[str, Any] = {} if not manifest.offsets.positions else {"offsets": manifest.offsets.to_plain()}
+    if manifest.tables.positions:
+        own["tables"] = manifest.tables.to_plain()
+    if manifest.commands:
+        own["commands"] = [command.to_plain() for command in manifest.commands]
+    return own | {
         "version": MANIFEST_VERSION,
         "number": manifest.number,
         "files": list(map(_file_to_plain, manifest.files)),
@@ -150,6 +163,9 @@ def _of_plain(data: Mapping[str, Any]) -> Manifest:
         last_signal=data["last_signal"],
         reports=tuple((cause, source, count, example) for cause, source, count, example in data["reports"]),
         changed=tuple(map(_file_of_plain, data["changed"])),
+        offsets=Offsets.of_plain(data["offsets"]) if "offsets" in data else Offsets(),
+        tables=TableReads.of_plain(data["tables"]) if "tables" in data else TableReads(),
+        commands=tuple(map(Command.of_plain, data.get("commands", ()))),
     )
 
 

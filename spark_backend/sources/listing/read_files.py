@@ -7,12 +7,18 @@ a micro-batch writes only its own files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from spark_backend.durable_files import write_durably
+from spark_backend.places.place import Place
+from spark_backend.sources.delta.table_units import (
+    TablePosition,
+    table_positions_of_plain,
+    table_positions_to_plain,
+)
+from spark_backend.sources.kafka.offsets import Positions, positions_of_plain, positions_to_plain
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.manifests import (
     DamagedManifest,
@@ -55,6 +61,9 @@ class ReadFiles:
     last_signal: as in `Manifest`
     compacted: number of the manifest up to which the list's own file reaches
     gone: by source, files that were gone when the list was written last
+    positions: of Kafka sources
+    tables: positions of Delta sources
+    commands: the numbers of those that were taken, and of the manifests that have them
     """
 
     number: int = 0
@@ -63,6 +72,9 @@ class ReadFiles:
     last_signal: str | None = None
     compacted: int = 0
     gone: dict[str, set[str]] = field(default_factory=dict)
+    positions: Positions = field(default_factory=dict)
+    tables: Mapping[str, TablePosition] = field(default_factory=dict)
+    commands: dict[int, int] = field(default_factory=dict)
 
     def of(self, source: str) -> dict[str, ReadFile]:
         """The files of a source by path."""
@@ -78,6 +90,9 @@ class ReadFiles:
                 self.of(file.source)[file.path] = replace(known, seen=file.stamp)
         self.counts = dict(manifest.counts)
         self.last_signal = manifest.last_signal
+        self.positions = manifest.offsets.positions
+        self.tables = manifest.tables.positions
+        self.commands.update({command.number: manifest.number for command in manifest.commands})
         self.number = manifest.number
 
     def is_long(self) -> bool:
@@ -96,8 +111,11 @@ class ReadFiles:
                 del self.of(source)[path]
             self.gone[source] = gone
 
-    def compact(self, file: Path, manifests: ManifestFolder) -> None:
-        """Write the list as it was KEPT manifests ago, and remove the manifests before that."""
+    def compact(self, file: Place, manifests: ManifestFolder, pending: Collection[int]) -> None:
+        """Write the list as it was KEPT manifests ago, and remove the manifests before that.
+
+        pending: the numbers of commands whose files are there, so that they could be taken again
+        """
         until = self.number - KEPT
         last = manifests.read(until)
         old = {
@@ -112,12 +130,19 @@ class ReadFiles:
             "files": {source: stamps_to_plain(files) for source, files in old.items()},
             "gone": {source: sorted(paths) for source, paths in self.gone.items()},
         }
+        if last.offsets.positions:
+            plain["positions"] = positions_to_plain(last.offsets.positions)
+        if last.tables.positions:
+            plain["tables"] = table_positions_to_plain(last.tables.positions)
+        taken = {number for number, manifest in self.commands.items() if manifest <= until}
+        if taken & set(pending):
+            plain["commands"] = sorted(taken & set(pending))
         write_durably(file, json.dumps(plain))
         self.compacted = until
         manifests.remove(number for number in manifests.numbers() if number <= until)
 
 
-def load_read_files(file: Path, manifests: ManifestFolder, number: int) -> ReadFiles:
+def load_read_files(file: Place, manifests: ManifestFolder, number: int) -> ReadFiles:
     """What was read up to a manifest; raises DamagedManifest."""
     found = _load_list(file)
     if found.number > number:
@@ -129,7 +154,7 @@ def load_read_files(file: Path, manifests: ManifestFolder, number: int) -> ReadF
     return found
 
 
-def _load_list(file: Path) -> ReadFiles:
+def _load_list(file: Place) -> ReadFiles:
     try:
         return _of_plain(json.loads(file.read_text("utf-8")))
     except FileNotFoundError:
@@ -147,4 +172,7 @@ def _of_plain(data: Mapping[str, Any]) -> ReadFiles:
     }
     gone = {source: set(paths) for source, paths in data["gone"].items()}
     number, counts = data["number"], counts_of_plain(data["counts"])
-    return ReadFiles(number, files, counts, data["last_signal"], compacted=number, gone=gone)
+    positions = positions_of_plain(data.get("positions", {}))
+    tables = table_positions_of_plain(data.get("tables", {}))
+    commands = dict.fromkeys(data.get("commands", ()), 0)
+    return ReadFiles(number, files, counts, data["last_signal"], number, gone, positions, tables, commands)

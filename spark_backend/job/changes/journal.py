@@ -1,0 +1,279 @@
+"""What runs on a checkpoint since its queries were changed.
+
+A journal is plain data. It says which epochs there are, and what became of each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import dropwhile
+from typing import Any
+
+from querylang.changes.applying import Applied, Moment, apply, refusal
+from querylang.changes.merging import FileChange, merge
+from querylang.changes.running import Running
+from querylang.changes.texts import ChangeError, with_events
+from querylang.errors import InputError
+from querylang.plan.changes import Change, DeployQuery, Outcome
+from querylang.plan.model import Plan, QueryPlan
+from runtime.instants import EARLIEST
+from runtime.reading.control_events import ControlError, parse_change
+from spark_backend.job.changes.file_texts import files_of_text
+from spark_backend.job.changes.plain_running import running_of_plain, running_to_plain
+from spark_backend.job.history.history_command import HistoryCommand
+from spark_backend.job.progress import JobProgress
+from spark_backend.wire.epochs import Epoch, History, Notice, all_queries
+from spark_backend.wire.plan_text import load_plan, plan_text
+from spark_backend.wire.program import Program
+
+JOURNAL_VERSION = 1
+
+Finish = Callable[[Plan], Plan]
+"""Gives a plan the settings of the job; raises InputError for one that cannot run here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A change that was done or refused.
+
+    command: number of the command that asked for it; 0 = time alone has brought it
+    place: in the order of arrival, µs
+    batch: the last micro-batch before it
+    """
+
+    command: int
+    place: int
+    batch: int
+    notice: Notice
+
+    @property
+    def errors(self) -> list[str]:
+        """What was wrong."""
+        return [item.text for item in self.notice.outcomes if item.kind == "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The queries of a checkpoint, and what became of changes.
+
+    running: what runs after the last change
+    since: by query, the place of its last change, µs; others run since the beginning
+    epochs: oldest first; at least one
+    taken: changes that may not be reported yet, oldest first
+    """
+
+    running: Running
+    since: Mapping[str, int]
+    epochs: tuple[Epoch, ...]
+    taken: tuple[Taken, ...]
+
+    @staticmethod
+    def begin(running: Running, program: Program) -> Journal:
+        """The journal of a job whose queries have never changed."""
+        first = Epoch(0, program.plans[0])
+        return Journal(running, {}, (first,), ())
+
+    def changed(self, command: int, text: str, moment: Moment, batch: int, finish: Finish) -> Journal:
+        """The journal after one more change, which may be refused.
+
+        text: a control event, or what `files_text` gives
+        moment: where it takes place, unless that is before the change before it
+        """
+        last = self.epochs[-1].begins
+        moment = moment if last is None else replace(moment, place=max(moment.place, last))
+        before = self.handed_over(moment.place, batch, finish)
+        return _changed(before, Asked(command, text, moment, batch), finish)
+
+    def joined(self, command: int, text: str, folder: str, moment: Moment, batch: int, finish: Finish) -> Journal:
+        """The journal after queries were deployed that have run over the history.
+
+        text: of the command: a `HistoryCommand`
+        folder: the name of the folder with the states that buckets take over
+        """
+        before = self.handed_over(moment.place, batch, finish)
+        running = {query.title for query in before.running.plan().queries}
+        left = {query.name for epoch in before.epochs for query in load_plan(epoch.plan).queries} - {
+            query.name for query in before.running.plan().queries
+        }
+        after = _changed(before, Asked(command, text, moment, batch), finish)
+        if after.taken[-1].errors:
+            return after
+        plan = load_plan(after.epochs[-1].plan)
+        new = tuple(query for query in plan.queries if query.title not in running)
+        if not new:
+            return before.refused(command, "DeployQuery: a history needs values for all parameters", moment, batch)
+        ended = [query.name for query in new if query.name in left]
+        if ended:
+            reason = f"DeployQuery: records of the '{ended[0]}' that has ended are still to be processed; try later"
+            return before.refused(command, reason, moment, batch)
+        earlier = tuple(_with_queries(epoch, new, plan) for epoch in before.epochs)
+        last = replace(after.epochs[-1], history=History(folder, tuple(query.title for query in new)))
+        return replace(after, epochs=(*earlier, last))
+
+    def refused(self, command: int, reason: str, moment: Moment, batch: int) -> Journal:
+        """The journal after a change that cannot be done."""
+        notice = Notice(self.next_notice, moment.place, (Outcome("error", "", "", reason),))
+        return replace(self, taken=(*self.taken, Taken(command, moment.place, batch, notice)))
+
+    @property
+    def next_notice(self) -> int:
+        """The number of the next notice."""
+        return self.taken[-1].notice.number + 1 if self.taken else 1
+
+    def handed_over(self, place: int | None, batch: int, finish: Finish) -> Journal:
+        """The journal with the ends of texts that have handed over at a place; None = ever."""
+        journal = self
+        while (done := journal.running.next_done()) is not None and (place is None or done <= place):
+            running, names = journal.running.without_done(done)
+            outcomes = tuple(Outcome("handed_over", name, "", f"the old text of '{name}' has ended") for name in names)
+            epoch = _next_epoch(journal, running, done, (), finish)
+            number = journal.next_notice
+            taken = Taken(0, done, batch, Notice(number, done, outcomes, epoch.number))
+            journal = replace(journal, running=running, epochs=(*journal.epochs, epoch), taken=(*journal.taken, taken))
+        return journal
+
+    def settled(self, earliest: int, batch: int) -> Journal:
+        """The same without epochs that have ended in all buckets, and changes that were reported.
+
+        earliest: the number of the earliest epoch that some bucket is in
+        batch: the last micro-batch
+        """
+        least = min(earliest, self.epochs[-1].number)
+        # they are reported in order; the last one stays, because numbers of later ones follow it
+        taken = tuple(dropwhile(lambda it: it.batch < batch and it.notice.epoch <= earliest, self.taken[:-1]))
+        taken += self.taken[-1:]
+        left = (epoch for epoch in self.epochs if epoch.number >= least)
+        # no bucket asks for a history any more that all have got
+        epochs = tuple(replace(epoch, history=None) if epoch.number <= earliest else epoch for epoch in left)
+        return replace(self, epochs=epochs, taken=taken)
+
+    def program(self, program: Program) -> Program:
+        """What the buckets run."""
+        last = load_plan(self.epochs[-1].plan)
+        plans = [load_plan(epoch.plan) for epoch in self.epochs]
+        whole = replace(all_queries(plans), events=last.events)
+        notices = tuple(item.notice for item in self.taken)
+        return replace(program, plans=(plan_text(whole),), epochs=self.epochs, notices=notices)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The journal as JSON can hold it."""
+        return {
+            "version": JOURNAL_VERSION,
+            "running": running_to_plain(self.running),
+            "since": dict(self.since),
+            "epochs": [asdict(epoch) for epoch in self.epochs],
+            "taken": [asdict(item) for item in self.taken],
+        }
+
+    @staticmethod
+    def of_plain(data: Mapping[str, Any]) -> Journal:
+        """The inverse of `to_plain`; raises KeyError, TypeError or ValueError."""
+        if data["version"] != JOURNAL_VERSION:
+            raise ValueError(f"it has version {data['version']}; this release reads version {JOURNAL_VERSION}")
+        return Journal(
+            running_of_plain(data["running"]),
+            data["since"],
+            tuple(Epoch.of_plain(item) for item in data["epochs"]),
+            tuple(
+                Taken(item["command"], item["place"], item["batch"], Notice.of_plain(item["notice"]))
+                for item in data["taken"]
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A change that a command asks for, as `Taken`.
+
+    text: a control event, or what `files_text` gives
+    """
+
+    command: int
+    text: str
+    moment: Moment
+    batch: int
+
+
+def _changed(journal: Journal, asked: Asked, finish: Finish) -> Journal:
+    applied = _applied(asked.text, journal.running, asked.moment, finish)
+    place, number = asked.moment.place, journal.next_notice
+    taken = (*journal.taken, Taken(asked.command, place, asked.batch, Notice(number, place, applied.outcomes)))
+    if applied.is_refused or not applied.outcomes:
+        return replace(journal, running=applied.running, taken=taken)
+    epoch = _next_epoch(journal, applied.running, place, tuple(sorted(applied.heirs.items())), finish)
+    touched = {item.query: place for item in applied.outcomes}
+    return replace(
+        journal,
+        running=applied.running,
+        since={**journal.since, **touched},
+        epochs=(*journal.epochs, epoch),
+        taken=taken,
+    )
+
+
+def _with_queries(epoch: Epoch, queries: tuple[QueryPlan, ...], plan: Plan) -> Epoch:
+    """An epoch in which queries run, too; `plan`: the one that knows their event types."""
+    own = load_plan(epoch.plan)
+    events = with_events(own.events, plan.events)
+    return replace(epoch, plan=plan_text(replace(own, events=events, queries=(*own.queries, *queries))))
+
+
+def _next_epoch(
+    journal: Journal, running: Running, begins: int, heirs: tuple[tuple[str, str], ...], finish: Finish
+) -> Epoch:
+    plan = replace(finish(running.plan()), stopped=())
+    return Epoch(journal.epochs[-1].number + 1, plan_text(plan), begins, heirs)
+
+
+def _applied(text: str, running: Running, moment: Moment, finish: Finish) -> Applied:
+    files = files_of_text(text)
+    if files is not None:
+        return _with_files(files, running, moment, finish)
+    history = HistoryCommand.of_text(text)
+    try:
+        change = DeployQuery(history.text) if history is not None else parse_change(text)
+    except ControlError as error:
+        return Applied(running, (Outcome("error", "", "", str(error)),))
+    if change is None:
+        return Applied(
+            running, (Outcome("error", "", "", f"{text.split('(', maxsplit=1)[0]} does not change queries"),)
+        )
+    applied = apply(change, running, moment, check=lambda plan: _refuse(finish, plan))
+    return applied if applied.is_refused else _refused_here(change, running, applied)
+
+
+def _refuse(finish: Finish, plan: Plan) -> None:
+    finish(plan)
+
+
+def _with_files(files: FileChange, running: Running, moment: Moment, finish: Finish) -> Applied:
+    try:
+        applied = merge(files, running, moment)
+        finish(applied.running.plan())
+    except (ChangeError, InputError) as error:
+        return Applied(running, (Outcome("error", "", "", f"the files: {' '.join(str(error).split())}"),))
+    if not applied.running.plan().queries:
+        return Applied(running, (Outcome("error", "", "", f"the files: {_NONE_LEFT}"),))
+    return applied
+
+
+_NONE_LEFT = "no query would be left; stop the job instead"
+
+
+def _refused_here(change: Change, running: Running, applied: Applied) -> Applied:
+    """What is not done in jobs."""
+    if not applied.running.plan().queries:
+        return Applied(running, (refusal(change, _NONE_LEFT),))
+    return applied
+
+
+def moment_of_change(progress: JobProgress, at: int | None) -> Moment:
+    """Where a change takes place that is done now; `at`: as it was asked for."""
+    place = place_of_change(progress.furthest, at)
+    return Moment(place, place if progress.newest is None else max(place, progress.newest))
+
+
+def place_of_change(furthest: int | None, at: int | None) -> int:
+    """Where a change takes place that is done now."""
+    return max(EARLIEST if furthest is None else furthest, EARLIEST if at is None else at)

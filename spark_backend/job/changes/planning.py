@@ -1,0 +1,51 @@
+"""Plan a start of a job: what its files would change on the checkpoint. Needs no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from spark_backend.errors import in_plain_words, without_values
+from spark_backend.job.changes.file_changes import foretell
+from spark_backend.job.preflight import checked
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.settings.given_mapping import places_in_words
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """What a start that applies the files would do.
+
+    is_new: whether no job has run on the checkpoint yet
+    is_needed: whether the job does not start without applying them
+    changes: what it would change, a line each
+    live: what comes from live changes and stays, a line each
+    """
+
+    is_new: bool
+    is_needed: bool = False
+    changes: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+def plan_of(path: Path | str) -> StartPlan:
+    """Plan a start of a deployment; writes nothing. Raises InputError or QueryErrors."""
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment), places_in_words(deployment.places):
+        ready = checked(deployment, apply=True)
+        if ready.is_new:
+            return StartPlan(is_new=True)
+        found = foretell(deployment, ready.files, ready.program)
+        needed = ready.has_other_files and bool(
+            foretell(deployment, ready.files.kept_removed(), ready.program).outcomes
+        )
+        changes, live = (
+            tuple(without_values(line, deployment.environment) for line in lines)
+            for lines in (found.lines(), found.live())
+        )
+        return StartPlan(is_new=False, is_needed=needed, changes=changes, live=live)

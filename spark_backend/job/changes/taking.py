@@ -1,0 +1,139 @@
+"""Take changes of the queries between two micro-batches; they are written down first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from querylang.errors import InputError
+from querylang.plan.model import Plan
+from spark_backend.job.changes.finishing import finished
+from spark_backend.job.changes.journal import Journal, moment_of_change
+from spark_backend.job.changes.journal_file import read_journal, write_journal
+from spark_backend.job.history.history_command import HistoryCommand
+from spark_backend.job.history.history_folders import histories, joined_folder, remove_done, remove_unused
+from spark_backend.job.history.running import Reading, history_program
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.preflight import Checked
+from spark_backend.job.progress import JobProgress
+from spark_backend.places.place import Place
+from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
+from spark_backend.sources.listing.spark_log import last_batch, open_batch
+from spark_backend.wire.epochs import Epoch
+from spark_backend.wire.program import Program
+
+
+def first_change(folder: CommandFolder) -> Command | None:
+    """The first command that waits, if it is a change of the queries."""
+    pending = folder.pending()
+    command = folder.read(pending[0]) if pending else None
+    return command if command is not None and command.kind == CHANGE else None
+
+
+def has_change(checkpoint: Place) -> bool:
+    """Whether the next command is a change of the queries."""
+    return first_change(CommandFolder(checkpoint)) is not None
+
+
+def changed_program(ready: Checked) -> Program:
+    """What a run has to do: with the changes that wait, which are written down here.
+
+    While a micro-batch is open, no change is taken: it is repeated as it was.
+    """
+    deployment = ready.deployment
+    folder, checkpoint = JobFolder(deployment.checkpoint), deployment.checkpoint
+    journal = read_journal(checkpoint)
+    if journal is not None:
+        _answer(folder.commands, journal)  # a run may have been killed before it did
+    interrupted = open_batch(checkpoint)
+    progress = folder.last_progress(before=interrupted)
+    batch = last_batch(checkpoint)
+    if journal is not None:
+        journal = journal.settled(progress.epoch, batch)
+    while interrupted is None and (command := first_change(folder.commands)) is not None:
+        if journal is None:
+            journal = Journal.begin(ready.files.files, ready.program)
+        journal = _changed(journal, Taking(deployment, ready.program, progress, batch), command)
+        write_journal(checkpoint, journal)
+        _answer(folder.commands, journal)
+        remove_done(checkpoint, command.text)
+    if journal is not None:
+        _remove_histories(folder, journal)
+    return ready.program if journal is None else _program(journal, ready.program, deployment, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Where a job is when it takes a change.
+
+    program: what its files say
+    batch: the last micro-batch
+    """
+
+    deployment: Deployment
+    program: Program
+    progress: JobProgress
+    batch: int
+
+
+def _changed(journal: Journal, taking: Taking, command: Command) -> Journal:
+    """The journal after a change that a command asks for."""
+    moment = moment_of_change(taking.progress, command.at)
+
+    def finish(plan: Plan) -> Plan:
+        return finished(plan, taking.deployment)
+
+    history = HistoryCommand.of_text(command.text)
+    if history is None:
+        return journal.changed(command.number, command.text, moment, taking.batch, finish)
+    target = joined_folder(taking.deployment.checkpoint, command.number)
+    joined = journal.joined(command.number, command.text, target.name, moment, taking.batch, finish)
+    if joined.taken[-1].errors:
+        return joined
+    try:
+        reading = Reading(taking.deployment, history_program(joined, taking.program), history)
+        reading.finish(taking.progress.clock, target)
+    except (InputError, OSError) as error:
+        reason = f"DeployQuery: {' '.join(str(error).split())}"
+        return journal.handed_over(moment.place, taking.batch, finish).refused(
+            command.number, reason, moment, taking.batch
+        )
+    return joined
+
+
+def _remove_histories(folder: JobFolder, journal: Journal) -> None:
+    """Remove the states of histories that all buckets have taken over."""
+    used = {epoch.history.folder for epoch in journal.epochs if epoch.history is not None}
+    waiting = (folder.commands.read(number) for number in folder.commands.pending())
+    asked = (HistoryCommand.of_text(command.text) for command in waiting if command is not None)
+    remove_unused(folder.checkpoint, used | {item.folder for item in asked if item is not None})
+
+
+def kept_program(program: Program, deployment: Deployment) -> Program:
+    """What runs on a checkpoint; `program`: what its files say."""
+    journal = read_journal(deployment.checkpoint)
+    return program if journal is None else _program(journal, program, deployment, 0)
+
+
+def _program(journal: Journal, program: Program, deployment: Deployment, batch: int) -> Program:
+    """What runs, with the ends of handovers that are known."""
+    whole = journal.handed_over(None, batch, lambda plan: finished(plan, deployment)).program(program)
+    return replace(whole, epochs=tuple(_placed(epoch, deployment.checkpoint) for epoch in whole.epochs))
+
+
+def _placed(epoch: Epoch, checkpoint: Place) -> Epoch:
+    """The epoch with the folder of its history in full."""
+    if epoch.history is None:
+        return epoch
+    folder = str((histories(checkpoint) / epoch.history.folder).resolve())
+    return replace(epoch, history=replace(epoch.history, folder=folder))
+
+
+def _answer(folder: CommandFolder, journal: Journal) -> None:
+    """Tell those who wait for changes what became of them."""
+    pending = set(folder.pending())
+    for item in journal.taken:
+        if item.command in pending:
+            text = "; ".join(outcome.text for outcome in item.notice.outcomes)
+            kind = ERROR if item.errors else item.notice.outcomes[0].kind if item.notice.outcomes else "replaced"
+            folder.add(max(item.batch, 0), [Answer(item.command, "job", 1, kind, item.place, text, 1)])

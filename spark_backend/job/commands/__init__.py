@@ -1,0 +1,1 @@
+"""What users ask of a job while it runs, or for its next start."""

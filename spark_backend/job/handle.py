@@ -1,0 +1,217 @@
+"""A deployment that runs in the background, through all changes of its queries."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from querylang.logger import warn
+from spark_backend.errors import as_job_errors, in_plain_words
+from spark_backend.job.changes.taking import has_change
+from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.commands.control import send_control
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.listed_sources import listed_sources
+from spark_backend.job.preflight import Checked
+from spark_backend.job.reporting import Reporter
+from spark_backend.job.run_lock import RunLock
+from spark_backend.job.sink_topics import end_topics
+from spark_backend.job.spark_checkpoint import remove_old_files
+from spark_backend.job.status import Status, read_status
+from spark_backend.job.store_lock import StoreLock
+from spark_backend.job.watching.watch import Watch
+from spark_backend.sources.listing.command_folder import Outcome
+from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
+from spark_backend.sources.listing.manifests import DamagedManifest
+from spark_backend.wire.reports import Report
+
+LOOK = 1.0
+"""Seconds between two looks whether a run has ended."""
+
+LOOK_FOR_CHANGES = 0.25
+"""Seconds between two looks for changes of the queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A checked deployment that can be started any number of times.
+
+    lock: held until all its runs have ended
+    watch: the server of its metrics; None = it has none
+    """
+
+    checked: Checked
+    session: SparkSession
+    lock: RunLock | StoreLock
+    watch: Watch | None
+
+    @property
+    def folder(self) -> JobFolder:
+        """What Ensue keeps inside the checkpoint."""
+        return JobFolder(self.checked.deployment.checkpoint)
+
+    def close(self) -> None:
+        """Let others have the checkpoint."""
+        if self.watch is not None:
+            self.watch.close()
+        self.lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A streaming query of Spark, with what has to be put away at its end."""
+
+    query: StreamingQuery
+    settings: RunSettings
+    reporter: Reporter
+    rows: Path | None
+
+
+class Handle:
+    """A deployment that runs in the background."""
+
+    def __init__(self, job: Job, begin: Callable[[], Run], *, is_bounded: bool) -> None:
+        """`begin` starts a run; it is called again after each change of the queries."""
+        self._job = job
+        self._begin = begin
+        self._is_bounded = is_bounded
+        self._has_ended = False
+        self._is_stopping = False
+        self._failure: Exception | None = None
+        self._changing = Lock()
+        self._run = begin()
+        job.lock.hold_while(self._is_needed)
+        if not is_bounded:
+            Thread(target=self._take_changes, name="ensue changes", daemon=True).start()
+
+    def _is_needed(self) -> bool:
+        return self._changing.locked() or bool(self._run.query.isActive)
+
+    def await_termination(self, seconds: float | None = None) -> bool:
+        """Wait for the end, at most `seconds`; False = it still runs.
+
+        Raises what ended it: an InputError in plain words if the mistake is known, else a JobError.
+        The error of Spark is its cause.
+        """
+        limit = None if seconds is None else time.monotonic() + seconds
+        try:
+            with as_job_errors(), in_plain_words(self._job.checked.deployment.environment):
+                while not self._waited(LOOK if limit is None else limit - time.monotonic()):
+                    if limit is not None and time.monotonic() >= limit:
+                        return False
+        except Exception:
+            self._ended()
+            raise
+        self._ended()
+        return True
+
+    def _waited(self, seconds: float) -> bool:
+        """Wait for the end of a run; False = the job continues."""
+        run = self._run
+        # Spark takes parts of a second too, whatever its annotation says.
+        wait: Any = max(0.001, min(seconds, LOOK))
+        if run.query.awaitTermination(wait) is False:
+            return False
+        with self._changing:
+            if self._failure is not None:
+                raise self._failure
+            if self._run is not run:
+                return False
+            if self._is_bounded and not self._is_stopping and has_change(self._job.folder.checkpoint):
+                self._again()
+                return False
+        return True
+
+    def _take_changes(self) -> None:
+        """Start the job again, between two micro-batches, when a change of its queries waits."""
+        while not self._has_ended and self._run.query.isActive:
+            time.sleep(LOOK_FOR_CHANGES)
+            with self._changing, suppress(Py4JError):
+                if self._is_stopping or not self._is_between_batches():
+                    continue
+                try:
+                    if has_change(self._job.folder.checkpoint):
+                        self._run.query.stop()
+                        self._again()
+                except Exception as error:  # noqa: BLE001 # whoever waits for the end gets it
+                    self._failure = error
+                    return
+
+    def _is_between_batches(self) -> bool:
+        status = self._run.query.status  # a query that only begins must not be stopped yet
+        return not status["isTriggerActive"] and str(status["message"]).startswith("Waiting for")
+
+    def _again(self) -> None:
+        """Put a run away that has ended, and start the next one."""
+        self._put_away()
+        self._run = self._begin()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it ends when all input that was there at its start has been processed."""
+        return self._is_bounded
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+        return self._is_needed()
+
+    def stop(self) -> None:
+        """Stop after what is being written; the next run continues from there."""
+        self._is_stopping = True
+        with self._changing:
+            try:
+                self._run.query.stop()
+            finally:
+                self._ended()
+
+    def _ended(self) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        try:
+            self._put_away()
+        finally:
+            self._job.close()
+
+    def _put_away(self) -> None:
+        """What a run leaves behind at its end."""
+        run, deployment = self._run, self._job.checked.deployment
+        planner = InputPlanner(listed_sources(all_sources(deployment), deployment.control), run.settings)
+        try:
+            run.reporter.add(Report(*report) for report in planner.finish())
+        except (DamagedManifest, OSError) as error:
+            warn(f"files that were read are not archived or deleted: {error}")
+        finally:
+            remove_old_files(deployment.checkpoint, self._job.checked.record)
+            end_topics(self._job.checked.record.identity, deployment.sinks)
+            run.reporter.finish()
+            if run.rows is not None:
+                shutil.rmtree(run.rows, ignore_errors=True)
+
+    def control(
+        self, event: str, *, at: str | None = None, wait: bool = True, seconds: float | None = None
+    ) -> Outcome | None:
+        """Send a control event; what became of it, None = nobody waited, or not for so long.
+
+        at: the arrival time at which it takes place, as text; None = as soon as it is read
+        seconds: how long to wait at most; None = until it is taken
+
+        Raises InputError for one that is wrong or that no query heeds.
+        """
+        return send_control(self._job.checked.deployment, event, at=at, wait=wait, seconds=seconds).outcome
+
+    def status(self) -> Status:
+        """What runs, how far time has advanced, and counts of all records."""
+        message = str(self._run.query.status["message"])
+        return read_status(self._job.checked.deployment, message, is_active=self.is_active)

@@ -1,0 +1,96 @@
+"""The messages of topics that a job has read, to be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from querylang.errors import InputError
+from runtime.columns.timestamps import format_time
+from spark_backend.errors import Unreachable
+from spark_backend.job.history.pieces import MOST_MESSAGES, Piece
+from spark_backend.sources.kafka.asking import AskedBroker
+from spark_backend.sources.kafka.consuming import consumed
+from spark_backend.sources.kafka.kafka_source import KafkaSource
+from spark_backend.sources.kafka.listing import BrokerError
+from spark_backend.sources.kafka.offsets import OffsetRange, TopicPosition
+from spark_backend.sources.listing.file_tasks import FileTask
+
+Topics = Mapping[str, TopicPosition]
+
+
+def message_pieces(
+    source: KafkaSource, before: Topics | None, read: Topics, since: int | None
+) -> tuple[list[Piece], list[str]]:
+    """The pieces of a source, and what is missing; parameters as of `pieces_between`.
+
+    Raises InputError if the brokers do not answer.
+    """
+    try:
+        broker = AskedBroker(source.client)
+        ranges, gaps = _ranges(source, broker, before, read, since)
+    except BrokerError as error:
+        raise (Unreachable if error.is_passing else InputError)(str(error)) from error
+    return _pieces(source.name, ranges), gaps
+
+
+def _ranges(
+    source: KafkaSource, broker: AskedBroker, before: Topics | None, read: Topics, since: int | None
+) -> tuple[list[OffsetRange], list[str]]:
+    listing = broker.listing(source.topics)
+    ranges, gaps = [], []
+    for topic, position in read.items():
+        there = listing.topics.get(topic)
+        if there is None or there.identity != position.identity:
+            gaps.append(f"source '{source.name}': the topic '{topic}' was removed or made again")
+            continue
+        known = before.get(topic) if before is not None else None
+        places = [(topic, partition) for partition in position.next if partition in there.partitions]
+        begins = {} if since is None or known is not None else broker.offsets_at(places, since)
+        for _, partition in places:
+            until, first = position.next[partition], there.partitions[partition].first
+            start = first
+            if known is not None:
+                start = known.next.get(partition, first)
+            elif since is not None:
+                offset = begins[topic, partition]
+                start = until if offset is None else offset
+            own = OffsetRange(source.name, topic, position.number, partition, start, max(start, until))
+            if len(own) and (start < first or (known is None and 0 < first == start)):
+                own = replace(own, start=first, until=max(first, until))
+                gaps.append(_gap(source, own, since))
+            if len(own):
+                ranges.append(own)
+    return ranges, gaps
+
+
+def _gap(source: KafkaSource, first: OffsetRange, since: int | None) -> str:
+    """Messages before the first one that is there: nobody knows what they were."""
+    where = f"source '{source.name}': {first.topic}/{first.partition}: the messages before offset {first.start} no longer exist"
+    begins = "the beginning" if since is None else format_time(since)
+    times = (
+        [int(chunk.timestamps[0]) for chunk in consumed(source.client, replace(first, until=first.start + 1))]
+        if len(first)
+        else []
+    )
+    return f"{where}, from {begins} to {format_time(times[0])}" if times else where
+
+
+def _pieces(source: str, ranges: list[OffsetRange]) -> list[Piece]:
+    """Pieces in which all partitions get on together."""
+    most = max((len(item) for item in ranges), default=0)
+    count = -(-sum(map(len, ranges)) // MOST_MESSAGES) if most else 0
+    pieces = []
+    for number in range(count):
+        own = [
+            replace(
+                item,
+                start=item.start + len(item) * number // count,
+                until=item.start + len(item) * (number + 1) // count,
+            )
+            for item in ranges
+        ]
+        own = [item for item in own if len(item)]
+        if own:
+            pieces.append(Piece(source, sum(map(len, own)), FileTask(ranges=tuple(own))))
+    return pieces

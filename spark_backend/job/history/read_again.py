@@ -1,0 +1,143 @@
+"""What a job has read, cut into pieces that are read again, in the order of each source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from querylang.errors import InputError, counted, listed
+from runtime.columns.timestamps import format_time
+from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.history.history_command import Mark
+from spark_backend.job.history.messages_again import message_pieces
+from spark_backend.job.history.pieces import MOST_BYTES, MOST_FILES, Piece, in_proportion
+from spark_backend.job.history.tables_again import table_pieces
+from spark_backend.job.listed_sources import listed_sources
+from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.listing.file_tasks import FileTask
+from spark_backend.sources.listing.input_planner import inputs_folder
+from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.listing.manifests import DamagedManifest, ManifestFolder, TakenFile
+from spark_backend.sources.listing.read_files import ReadFile, ReadFiles, load_read_files
+from spark_backend.sources.listing.spark_log import committed_manifest
+
+
+def what_was_read(deployment: Deployment) -> ReadFiles:
+    """What the job has read up to its last committed micro-batch; raises InputError."""
+    folder = inputs_folder(deployment.checkpoint)
+    for attempt in range(3):
+        try:
+            number = committed_manifest(deployment.checkpoint)
+            return load_read_files(folder / "read.json", ManifestFolder(folder / "manifests"), number)
+        except DamagedManifest as error:  # a job that runs may just have put manifests together
+            if attempt == 2:
+                raise InputError(str(error)) from error
+    raise AssertionError("the last attempt raises")
+
+
+def mark_of(read: ReadFiles, titles: Sequence[str], events: Sequence[str]) -> Mark:
+    """How far it is once all of it has been read again."""
+    files = {source: frozenset(paths) for source, paths in read.files.items()}
+    return Mark(tuple(titles), tuple(events), files, read.positions, read.tables)
+
+
+def pieces_between(
+    deployment: Deployment, before: Mark | None, read: ReadFiles, since: int | None, *, accepts_gap: bool
+) -> list[list[Piece]]:
+    """What is read in each step, in order.
+
+    before: what has been read again already; None = nothing
+    since: as of `HistoryCommand`
+
+    Raises InputError if something that was read is no longer there.
+    """
+    found: dict[str, list[Piece]] = {}
+    gaps: list[str] = []
+    for source in listed_sources(all_sources(deployment), deployment.control):
+        known = frozenset() if before is None else before.files.get(source.name, frozenset())
+        found[source.name], gap = _file_pieces(source, known, read)
+        gaps += gap
+    for own in all_sources(deployment):
+        name = own.name
+        if own.kafka is not None and name in read.positions:
+            start = None if before is None else before.positions.get(name)
+            found[name], gap = message_pieces(own.kafka, start, read.positions[name], since)
+            gaps += gap
+        if own.delta is not None and name in read.tables:
+            count = read.counts[name].files if name in read.counts else 0
+            done = None if before is None else before.tables.get(name)
+            found[name], gap = table_pieces(own.delta, done, read.tables[name], count)
+            gaps += gap
+    if gaps and not accepts_gap:
+        raise InputError(f"the history has a gap: {'; '.join(gaps)}. `--accept-gap` deploys without what is missing")
+    return in_proportion(found)
+
+
+def _file_pieces(source: ListedSource, known: frozenset[str], read: ReadFiles) -> tuple[list[Piece], list[str]]:
+    """The pieces of a source of files, and what is missing."""
+    files = read.of(source.name)
+    count = read.counts[source.name].files if source.name in read.counts else len(files)
+    first = count - len(files) + 1  # those that the list has forgotten were the first ones, or so
+    dropped, missing, there = max(0, first - 1) if not known else 0, [], []
+    for number, (path, file) in enumerate(files.items(), max(1, first)):
+        if path in known:
+            continue
+        where = _where(source, path, file)
+        taken = TakenFile(source.name, number, path, file.stamp)
+        there.append((taken, where == "archive")) if where else missing.append((path, file))
+    return list(_grouped(source.name, there)), _gap(source, missing, dropped)
+
+
+def _where(source: ListedSource, path: str, file: ReadFile) -> str | None:
+    """Where a file is as it was when it was read; None = nowhere."""
+    places = {"folder": source.file(path)}
+    if source.archive is not None:
+        places["archive"] = source.archived(path)
+    for name, place in places.items():
+        try:
+            found = place.stat()
+        except OSError:
+            continue
+        if found.st_size == file.stamp.size and (name == "archive" or found.st_mtime_ns == file.stamp.modified):
+            return name
+    return None
+
+
+def _gap(source: ListedSource, missing: Sequence[tuple[str, ReadFile]], dropped: int) -> list[str]:
+    if not missing and not dropped:
+        return []
+    count = counted(len(missing) + dropped, "file")
+    if not missing:
+        return [f"source '{source.name}': {count} that the job has read {_are(dropped)} gone"]
+    times = [file.stamp.modified // 1000 for _, file in missing]
+    names = listed(f"'{path}'" for path, _ in missing[:3]) + (", …" if len(missing) > 3 else "")
+    bounds = f"written from {format_time(min(times))} to {format_time(max(times))}"
+    return [
+        (
+            f"source '{source.name}': {count} that the job has read {_are(len(missing) + dropped)} gone or changed:"
+            f" {names}, {bounds}"
+        )
+    ]
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _grouped(source: str, files: Sequence[tuple[TakenFile, bool]]) -> Iterator[Piece]:
+    """Pieces of files that are read together."""
+    own: list[TakenFile] = []
+    place, size = False, 0
+    for file, is_archived in files:
+        if own and (is_archived != place or size >= MOST_BYTES or len(own) == MOST_FILES):
+            yield Piece(source, size, FileTask(tuple(own), is_repeated=True), is_archived=place)
+            own, size = [], 0
+        own.append(file)
+        place, size = is_archived, size + file.stamp.size
+    if own:
+        yield Piece(source, size, FileTask(tuple(own), is_repeated=True), is_archived=place)
+
+
+def archived_sources(sources: Sequence[ListedSource]) -> list[ListedSource]:
+    """The sources as they are in their archives."""
+    return [source if source.archive is None else replace(source, folder=source.archive) for source in sources]

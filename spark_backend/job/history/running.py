@@ -1,0 +1,151 @@
+"""Run queries over what a job has read, without Spark, until they are where the job is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from querylang.errors import InputError
+from querylang.plan.model import Plan
+from runtime.instants import NO_TIME
+from spark_backend.job.changes.journal import Journal
+from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.history.history_command import HistoryCommand, Mark, read_mark, write_mark
+from spark_backend.job.history.history_folders import histories
+from spark_backend.job.history.pieces import Piece
+from spark_backend.job.history.read_again import archived_sources, mark_of, pieces_between, what_was_read
+from spark_backend.job.listed_sources import listed_sources
+from spark_backend.job.source_streams import source_readings
+from spark_backend.operator.history.history_run import HistoryRun
+from spark_backend.operator.job_clock import JobClock, SourceWatermark
+from spark_backend.places.place import Place
+from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.file_reading import read_task
+from spark_backend.sources.file_stream import reading_options
+from spark_backend.sources.listing.read_files import ReadFiles
+from spark_backend.wire.packed_rows import Signal, pack_progress
+from spark_backend.wire.plan_text import load_plan
+from spark_backend.wire.program import Program
+from spark_backend.wire.source_progress import SourceProgress
+
+
+def history_program(journal: Journal, program: Program) -> Program:
+    """What runs over the history: the queries that a journal deploys last, alone.
+
+    program: what the files say
+    """
+    history = journal.epochs[-1].history
+    assert history is not None, "its last change has one"
+    own = load_plan(journal.epochs[-1].plan)
+    queries = tuple(query for query in own.queries if query.title in history.titles)
+    plan = Plan(load_plan(journal.program(program).plans[0]).events, queries)
+    return Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources).without_idle()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a history reads the sources of a job.
+
+    deployment: of the job
+    program: `history_program`
+    command: says what is left out, and whether something may be missing
+    """
+
+    deployment: Deployment
+    program: Program
+    command: HistoryCommand
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Of the queries."""
+        return tuple(query.title for query in self.program.plan().queries)
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The names of the event types."""
+        return tuple(event.name for event in self.program.plan().events)
+
+    def begin(self, clock: JobClock) -> tuple[HistoryRun, Mark]:
+        """Read all that the job has read until now; `clock`: of the job.
+
+        Raises InputError if something cannot be read.
+        """
+        run, read = HistoryRun(self.program), what_was_read(self.deployment)
+        self._announce(run, clock)
+        self._take(run, None, read)
+        return run, mark_of(read, self.titles, self.events)
+
+    def go_on(self, run: HistoryRun, mark: Mark) -> tuple[Mark, int]:
+        """Read what the job has read since then; how many steps that took."""
+        read = what_was_read(self.deployment)
+        return mark_of(read, self.titles, self.events), self._take(run, mark, read)
+
+    def finish(self, clock: JobClock, target: Place) -> None:
+        """From what the command has left, write to a folder what it is where the job is now.
+
+        clock: of the job, which does nothing meanwhile
+
+        Raises InputError if that cannot be.
+        """
+        folder = histories(self.deployment.checkpoint) / self.command.folder
+        mark, read = read_mark(folder), what_was_read(self.deployment)
+        if mark.titles != self.titles or mark.events != self.events:
+            raise InputError("other queries were deployed since the history was read; deploy again")
+        run = HistoryRun.read(self.program, str(folder))
+        self._announce(run, clock)
+        self._take(run, mark, read)
+        reached = [_progress(item.source, item.partition, item.arrival) for item in _known(clock)]
+        signal = next((item for item in (Signal.CATCH_UP, Signal.FLUSH) if item == read.last_signal), None)
+        run.step([pack_progress(self.program.buckets, reached)], _now(), signal)
+        run.write(target)
+
+    def _announce(self, run: HistoryRun, clock: JobClock) -> None:
+        """Tell which partitions there are: time waits for those, too, that have brought nothing."""
+        known = [_progress(item.source, item.partition, NO_TIME) for item in _known(clock)]
+        run.step([pack_progress(self.program.buckets, known)], _now())
+
+    def _take(self, run: HistoryRun, before: Mark | None, read: ReadFiles) -> int:
+        steps = pieces_between(self.deployment, before, read, self.command.since, accepts_gap=self.command.accepts_gap)
+        for step in steps:
+            run.step(self._packed(step), _now())
+        return len(steps)
+
+    def _packed(self, step: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        for piece in step:
+            yield from read_task(self._options(is_archived=piece.is_archived), piece.task.to_text())
+
+    def _options(self, *, is_archived: bool) -> Mapping[str, str]:
+        deployment, sources = self.deployment, all_sources(self.deployment)
+        listed = listed_sources(sources, deployment.control)
+        readings = {
+            name: replace(reading, since=self.command.since) for name, reading in source_readings(deployment).items()
+        }
+        return reading_options(
+            archived_sources(listed) if is_archived else listed,
+            readings,
+            self.program,
+            kafka=[source.kafka for source in sources if source.kafka is not None],
+            delta=[source.delta for source in sources if source.delta is not None],
+            accepts_loss=self.command.accepts_gap,
+        )
+
+
+def write_history(folder: Place, run: HistoryRun, mark: Mark) -> None:
+    """Write down what a history has left so far."""
+    run.write(folder)
+    write_mark(folder, mark)
+
+
+def _known(clock: JobClock) -> list[SourceWatermark]:
+    return [item for item in clock.sources if item.partition is not None]
+
+
+def _progress(source: str, partition: int | None, arrival: int) -> SourceProgress:
+    return SourceProgress(source, partition, arrival)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,131 @@
+"""Deploy queries with history: run them over what the job has read, beside it, then send them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from querylang.changes.running import Running
+from querylang.errors import InputError
+from runtime.columns.timestamps import format_time
+from runtime.instants import EXPECTED, NO_TIME, parse_moment
+from spark_backend.errors import in_plain_words
+from spark_backend.job.changes.finishing import finished
+from spark_backend.job.changes.journal import Journal, moment_of_change
+from spark_backend.job.changes.journal_file import read_journal
+from spark_backend.job.checkpoint_record import read_record
+from spark_backend.job.checks.open_waits import clock_sources
+from spark_backend.job.commands.control import moment_of
+from spark_backend.job.commands.sending import Sent, send_command
+from spark_backend.job.compilation import compile_deployment
+from spark_backend.job.history.history_command import HistoryCommand
+from spark_backend.job.history.history_folders import new_folder
+from spark_backend.job.history.running import Reading, history_program, write_history
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.progress import JobProgress
+from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.listing.command_folder import CHANGE
+from spark_backend.wire.clock import Clock
+from spark_backend.wire.program import Program
+
+START = "start"
+"""In place of a time: all that the job has read."""
+
+SOON = 2.0
+"""Seconds of reading that the job may wait for."""
+
+MOST_ROUNDS = 10
+
+
+def send_with_history(
+    deployment: Deployment,
+    text: str,
+    since: str,
+    *,
+    at: str | None = None,
+    accepts_gap: bool = False,
+    wait: bool = True,
+) -> Sent:
+    """Deploy the queries of a text that have run over what the job has read; as `send_change`.
+
+    since: records that arrived before this time are left out; START = none are
+
+    Raises InputError if the text is wrong, or if the records are not there any more.
+    """
+    with in_plain_words(deployment.environment):
+        moment, place = _since(since), moment_of(at)
+        _refuse_other_clocks(deployment)
+        progress = JobFolder(deployment.checkpoint).last_progress()
+        _refuse_later(moment, progress)
+        folder = new_folder(deployment.checkpoint)
+        command = HistoryCommand(text, folder.name, None, accepts_gap)
+        program = _program(deployment, command)
+        command = replace(command, since=_with_held(moment, program, progress))
+        reading = Reading(deployment, program, command)
+        run, mark = reading.begin(progress.clock)
+        for _ in range(MOST_ROUNDS):
+            started = time.monotonic()
+            mark, steps = reading.go_on(run, mark)
+            if not steps or time.monotonic() - started < SOON:
+                break
+        write_history(folder, run, mark)
+        return send_command(deployment, command.to_text(), kind=CHANGE, at=place, wait=wait)
+
+
+def _since(text: str) -> int | None:
+    if text == START:
+        return None
+    moment = parse_moment(text)
+    if moment is None:
+        raise InputError(f"--from {text!r} is not {EXPECTED}, nor `{START}`")
+    return moment
+
+
+def _with_held(moment: int | None, program: Program, progress: JobProgress) -> int | None:
+    """When the history begins so that it has all that the job still has to process: buckets hold
+    that, and it cannot be left out there."""
+    if moment is None:
+        return None
+    met = [group.sources for group in program.groups()]
+    reached = [
+        item.arrival for item in progress.clock.sources if any(names is None or item.source in names for names in met)
+    ]
+    least = min([moment, *reached])
+    return None if least == NO_TIME else least
+
+
+def _refuse_other_clocks(deployment: Deployment) -> None:
+    if deployment.clock is not Clock.ARRIVAL:
+        raise InputError(
+            f"{deployment.file}: with `clock: processing` records arrive when they are read, so there is no history"
+        )
+
+
+def _refuse_later(moment: int | None, progress: JobProgress) -> None:
+    furthest = progress.furthest
+    if moment is not None and furthest is not None and moment > furthest:
+        raise InputError(
+            f"--from {format_time(moment)} lies behind all that the job has read, until {format_time(furthest)};"
+            " without it the queries begin now"
+        )
+
+
+def _program(deployment: Deployment, command: HistoryCommand) -> Program:
+    """What runs over the history; raises InputError for a text that cannot be deployed."""
+    record = read_record(deployment.checkpoint)
+    if record is None:
+        raise InputError(
+            f"{deployment.checkpoint}: no job has run on this checkpoint yet; start it with `ensue run {deployment.file}`"
+        )
+    compiled = compile_deployment(deployment, record.types())
+    program = Program.of(
+        compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
+    )
+    journal = read_journal(deployment.checkpoint)
+    if journal is None:
+        journal = Journal.begin(Running.of(compiled.template, compiled.instances), program)
+    moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
+    foretold = journal.joined(0, command.to_text(), "", moment, 0, lambda plan: finished(plan, deployment))
+    if foretold.taken[-1].errors:
+        raise InputError("; ".join(foretold.taken[-1].errors))
+    return history_program(foretold, program)

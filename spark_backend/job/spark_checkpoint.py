@@ -1,0 +1,127 @@
+"""Spark's own files of a checkpoint: Hadoop writes them, in a store too.
+
+Where the state was moved to another number of buckets, they are in a folder below the checkpoint,
+and the files of before stay until a micro-batch has ended there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from querylang.errors import InputError
+from spark_backend.job.checkpoint_record import Record, write_record
+from spark_backend.places.place import Place, files_below, names_in
+from spark_backend.places.remote_path import RemotePath
+from spark_backend.sources.listing.spark_log import SparkFiles, spark_files
+from spark_backend.wire.program import Program
+
+_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+
+_FIRST = ("metadata", "offsets", "commits", "sources", "state")
+"""Spark's own names in a checkpoint."""
+
+_LATER = re.compile("spark-[0-9]+")
+_SEEDS = re.compile("seeds-[0-9]+")
+
+
+def new_places(checkpoint: Place) -> tuple[str, str]:
+    """Names of new folders below a checkpoint, for Spark's files and for states of buckets."""
+    used = [name for name in (*names_in(checkpoint), *names_in(checkpoint / "ensue")) if "-" in name]
+    numbers = [int(name.rpartition("-")[2]) for name in used if _LATER.fullmatch(name) or _SEEDS.fullmatch(name)]
+    number = max(numbers, default=0) + 1
+    return f"spark-{number}", f"ensue/seeds-{number}"
+
+
+def placed(program: Program, record: Record, checkpoint: Place) -> Program:
+    """The program as it runs on a checkpoint."""
+    moved = record.moved
+    if moved is None:
+        return replace(program, tasks=record.tasks)
+    begins = moved.seeds is not None and not _has_ended_one(spark_files(checkpoint))
+    seeds = str((checkpoint / str(moved.seeds)).resolve()) if begins else None
+    return replace(program, tasks=record.tasks, before=moved.before, seeds=seeds)
+
+
+def remove_old_files(checkpoint: Place, record: Record) -> Record:
+    """Remove what moving the checkpoint has left, once a micro-batch has ended there."""
+    moved, files = record.moved, spark_files(checkpoint)
+    if moved is None or not _has_ended_one(files):
+        return record
+    if moved.seeds is not None:
+        record = replace(record, moved=replace(moved, seeds=None))
+        write_record(checkpoint, record)
+    remove_unused(checkpoint, record)
+    return record
+
+
+def remove_unused(checkpoint: Place, record: Record) -> None:
+    """Remove all files of Spark, and states, that the record does not name."""
+    used = ("", "") if record.moved is None else (record.moved.folder, record.moved.seeds or "")
+    for name in names_in(checkpoint):
+        is_first = name in _FIRST and record.moved is not None and record.moved.seeds is None
+        if is_first or (_LATER.fullmatch(name) and name != used[0]):
+            _remove(checkpoint / name)
+    for name in names_in(checkpoint / "ensue"):
+        if _SEEDS.fullmatch(name) and f"ensue/{name}" != used[1]:
+            _remove(checkpoint / "ensue" / name)
+
+
+def _has_ended_one(files: SparkFiles) -> bool:
+    """Whether Spark has ended a micro-batch there: then it has the states of all buckets."""
+    return any(name.isdigit() for name in names_in(files.commits))
+
+
+def _remove(place: Place) -> None:
+    if isinstance(place, Path):
+        shutil.rmtree(place, ignore_errors=True) if place.is_dir() else place.unlink(missing_ok=True)
+        return
+    for file in list(files_below(place)) or [place]:
+        file.unlink(missing_ok=True)
+
+
+def place_for_spark(checkpoint: Place) -> str:
+    """Its files in the checkpoint as Spark names them: Hadoop's word for S3 is `s3a`."""
+    text = str(spark_files(checkpoint).folder.resolve())
+    return f"s3a{text.removeprefix('s3')}" if text.startswith("s3://") else text
+
+
+def reach_store(session: SparkSession, checkpoint: Place) -> None:
+    """Let Spark reach the store of a checkpoint as Ensue does; raises InputError if it cannot."""
+    if not isinstance(checkpoint, RemotePath) or not checkpoint.root.startswith("s3://"):
+        return
+    _refuse_missing_class(session, checkpoint)
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if endpoint:
+        _set(session, "endpoint", endpoint)
+        _set(session, "path.style.access", "true")
+    if region:
+        _set(session, "endpoint.region", region)
+
+
+def _set(session: SparkSession, key: str, value: str) -> None:
+    """A setting of this session only; what `spark: conf` says is kept."""
+    name = f"fs.s3a.{key}"
+    if session.sparkContext.getConf().get(f"spark.hadoop.{name}") is None:
+        session.conf.set(name, value)
+
+
+def _refuse_missing_class(session: SparkSession, checkpoint: RemotePath) -> None:
+    jvm = session.sparkContext._jvm  # noqa: SLF001  the only way to its classes
+    assert jvm is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        jvm.java.lang.Class.forName(_CLASS, False, loader)
+    except Exception as error:
+        version = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
+        raise InputError(
+            f"{checkpoint}: Spark needs Hadoop's classes of S3 for a checkpoint there:"
+            f' `spark: {{packages: ["org.apache.hadoop:hadoop-aws:{version}"]}}`'
+        ) from error

@@ -1,0 +1,263 @@
+"""Back up the checkpoint of a job that does not run, and restore it.
+
+A backup is a folder with a copy of the checkpoint and a list of its files, which is written last.
+So a backup that was interrupted is not taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from querylang.errors import InputError, counted
+from spark_backend.durable_files import make_folder, sync, write_durably
+from spark_backend.errors import in_plain_words
+from spark_backend.job.checkpoint_record import LOCK, Record, read_record, refuse_difference
+from spark_backend.job.checks.earlier_results import newest_offset
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.upkeep.opened_checkpoint import kept_record, open_record
+from spark_backend.places.place import Place, files_below, is_within, local_copy, names_in
+from spark_backend.places.remote_path import RemotePath
+from spark_backend.settings.deployment import Deployment
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sinks.file_names import FIRST_COMPACTED, RESULT_FILE
+from spark_backend.sinks.formats import sink_format
+
+BACKUP_VERSION = 1
+
+_LIST = "backup.json"
+_COPY = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What was copied.
+
+    batch: the newest micro-batch that it knows; -1 = none
+    files, size: how many, and their bytes
+    removed: result files of later micro-batches that were removed
+    before: where the checkpoint is that was there before; None = there was none
+    """
+
+    identity: str
+    batch: int
+    files: int
+    size: int
+    removed: int = 0
+    before: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The list of a backup: its files below the checkpoint with size and checksum."""
+
+    name: str
+    identity: str
+    batch: int
+    files: dict[str, tuple[int, int]]
+
+
+def back_up(path: Path | str, target: Place) -> BackupReport:
+    """Copy the checkpoint of a deployment to an empty or new folder; raises InputError."""
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        record = kept_record(deployment)
+        if names_in(target):
+            raise InputError(f"{target}: is not empty; choose a new folder for each backup")
+        if is_within(target, deployment.checkpoint):
+            raise InputError(f"{target}: is inside the checkpoint; choose a folder elsewhere")
+        lock = JobFolder(deployment.checkpoint).lock()
+        lock.acquire()
+        try:
+            copied = _copied(deployment.checkpoint, target / _COPY)
+        except OSError as error:
+            _remove(target)
+            raise InputError(f"{target}: the backup cannot be written: {error.strerror or error}") from error
+        finally:
+            lock.release()
+        batch = newest_offset(deployment.checkpoint)
+        plain = {"version": BACKUP_VERSION, "name": deployment.name, "identity": record.identity, "batch": batch}
+        write_durably(target / _LIST, json.dumps({**plain, "files": copied}, indent=1) + "\n")
+        return BackupReport(record.identity, batch, len(copied), sum(size for size, _ in copied.values()))
+
+
+def restore(path: Path | str, source: Place, *, replace: bool = False, remove_results: bool = False) -> BackupReport:
+    """Make the checkpoint of a deployment that of a backup.
+
+    replace: put a checkpoint that is there aside
+    remove_results: remove the result files of micro-batches that the backup does not know: the job
+        writes them again
+
+    Raises InputError; until all is known to be well, nothing is changed.
+    """
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        listed = _list_of(source)
+        refuse_damage(source, listed)
+        record = read_record(source / _COPY)
+        assert record is not None, "a whole backup has a record"
+        refuse_difference(source, record, open_record(deployment, record), deployment)
+        lock = JobFolder(deployment.checkpoint).lock()
+        lock.refuse_if_held()
+        later = _later_results(deployment, record, listed.batch)
+        if later and not remove_results:
+            raise InputError(_would_double(later, listed.batch))
+        before = _put_aside(deployment.checkpoint, may=replace)
+        _place(source / _COPY, deployment.checkpoint)
+        for place in later:
+            place.unlink(missing_ok=True)
+        size = sum(size for size, _ in listed.files.values())
+        return BackupReport(listed.identity, listed.batch, len(listed.files), size, len(later), before)
+
+
+def refuse_damage(source: Place, listed: _Listed) -> None:
+    """Raise InputError for a backup of which a file is missing or has changed."""
+    for name, (size, checksum) in listed.files.items():
+        file = source / _COPY / name
+        try:
+            found = _checksum(file)
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror or error}; the backup is not whole") from error
+        if found != (size, checksum):
+            raise InputError(f"{file}: has changed since the backup was made; choose another backup")
+
+
+def _list_of(source: Place) -> _Listed:
+    file = source / _LIST
+    try:
+        data = json.loads(file.read_text("utf-8"))
+        if data["version"] != BACKUP_VERSION:
+            raise InputError(
+                f"{file}: has version {data['version']}; this release reads version {BACKUP_VERSION} of backups"
+            )
+        files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in data["files"].items()}
+        return _Listed(data["name"], data["identity"], int(data["batch"]), files)
+    except FileNotFoundError as error:
+        raise InputError(f"{source}: is not a whole backup: it has no file '{_LIST}'") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file}: is damaged: {error}; choose another backup") from error
+
+
+def _copied(checkpoint: Place, target: Place) -> dict[str, tuple[int, int]]:
+    """Copy all files but the lock; gives sizes and checksums by name below the checkpoint."""
+    found = {}
+    for name, file in _files(checkpoint):
+        _copy(file, target / name)
+        found[name] = _checksum(target / name)
+    return dict(sorted(found.items()))
+
+
+def _files(folder: Place) -> Iterator[tuple[str, Place]]:
+    start = len(str(folder)) + 1
+    for file in files_below(folder):
+        name = str(file)[start:]
+        if name != f"ensue/{LOCK}" and not name.endswith(".draft"):
+            yield name, file
+
+
+def _copy(file: Place, target: Place) -> None:
+    with local_copy(file) as here:
+        if isinstance(target, RemotePath):
+            target.upload(here)
+            return
+        make_folder(target.parent)
+        shutil.copyfile(here, target)
+        sync(target)
+
+
+def _checksum(file: Place) -> tuple[int, int]:
+    size = checksum = 0
+    with local_copy(file) as here, here.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            size, checksum = size + len(block), zlib.crc32(block, checksum)
+    return size, checksum
+
+
+def _later_results(deployment: Deployment, record: Record, batch: int) -> list[Place]:
+    """The result files behind micro-batch `batch`; InputError if they cannot be removed."""
+    found: list[Place] = []
+    for name, sink in deployment.sinks.items():
+        later = [
+            result
+            for result in sink_format(sink.format).results(sink)
+            if result.identity == record.identity and result.batch > batch
+        ]
+        if later and sink.format == "delta":
+            raise InputError(
+                f"the sink '{name}' has results of micro-batch {later[-1].batch}, and the backup ends with {batch}:"
+                " restore its tables to the version before, or choose new ones, and restore again"
+            )
+        files = {str(file): file for file in files_below(sink.path)} if later else {}
+        own = [files[result.place] for result in later if result.place in files]
+        _refuse_compacted(own, batch)
+        found += own
+    return found
+
+
+def _refuse_compacted(files: list[Place], batch: int) -> None:
+    """Raise InputError for a file that has results of earlier micro-batches, too."""
+    for file in files:
+        name = RESULT_FILE.fullmatch(file.name)
+        if name is not None and int(name["number"]) >= FIRST_COMPACTED:
+            raise InputError(
+                f"{file}: `ensue compact` has joined results of micro-batches before and behind {batch} in it:"
+                " restore the sink from a copy, or choose a new one, and restore again"
+            )
+
+
+def _would_double(later: list[Place], batch: int) -> str:
+    return (
+        f"sinks have {counted(len(later), 'file')} of micro-batches behind {batch}, which the backup does not know, such"
+        f" as {later[0]}: the job would write their results again. Add --remove-results to remove them"
+    )
+
+
+def _put_aside(checkpoint: Place, *, may: bool) -> str | None:
+    """Rename the checkpoint that is there; where it is now, None = there was none."""
+    names = set(names_in(checkpoint)) - {"ensue"}
+    if not names and set(names_in(checkpoint / "ensue")) <= {LOCK}:
+        return None
+    if not may:
+        raise InputError(f"{checkpoint}: there is a checkpoint; add --replace to put it aside")
+    if isinstance(checkpoint, RemotePath):
+        raise InputError(f"{checkpoint}: in a store a checkpoint cannot be renamed; move its objects away first")
+    aside = checkpoint.with_name(f"{checkpoint.name}.before-{uuid.uuid4().hex[:8]}")
+    checkpoint.rename(aside)
+    sync(aside.parent)
+    return str(aside)
+
+
+def _place(copy: Place, checkpoint: Place) -> None:
+    """Copy a checkpoint to its place. A local one appears whole; a store gets the record last."""
+    draft = checkpoint
+    if isinstance(checkpoint, Path):
+        draft = checkpoint.with_name(f".{checkpoint.name}.{uuid.uuid4().hex[:8]}.draft")
+    try:
+        for name, file in sorted(_files(copy), key=lambda item: item[0] == "ensue.json"):
+            _copy(file, draft / name)
+    except OSError as error:
+        _remove(draft)
+        raise InputError(f"{checkpoint}: cannot be written: {error.strerror or error}; nothing was restored") from error
+    if isinstance(checkpoint, Path) and isinstance(draft, Path):
+        shutil.rmtree(checkpoint, ignore_errors=True)  # at most the lock of a run that has ended
+        draft.rename(checkpoint)
+        sync(checkpoint.parent)
+
+
+def _remove(folder: Place) -> None:
+    """Remove what was copied so far."""
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for file in list(files_below(folder)):
+        file.unlink(missing_ok=True)

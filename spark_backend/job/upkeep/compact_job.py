@@ -1,0 +1,107 @@
+"""Compact the files of a job's sinks, whether it runs or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from querylang.errors import InputError
+from spark_backend.durable_files import sync
+from spark_backend.errors import in_plain_words
+from spark_backend.job.checkpoint_record import read_record
+from spark_backend.job.checks.earlier_results import newest_commit
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.places.place import Place
+from spark_backend.settings.deployment import Deployment
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sinks.compaction.compact_folders import Compacted, Compaction, compact_sink
+from spark_backend.sinks.compaction.merging import MERGERS
+from spark_backend.sinks.formats import Sink
+from spark_backend.sources.listing.spark_log import spark_files
+
+TARGET = 128 << 20
+"""Bytes of a compacted file: large enough for readers, small enough to be written in seconds."""
+
+KEPT_RUNNING = 100
+"""The newest micro-batches, which stay as they are: a checkpoint of Spark can go back so far."""
+
+KEPT_STOPPED = 2
+"""As many as may be repeated after a power cut, or because a log of Spark was damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What a compaction has done.
+
+    sinks: by name, those whose files were looked at
+    others: names of sinks that are not files, and the format of each
+    kept: number of the newest micro-batches that stay as they are
+    """
+
+    sinks: Mapping[str, Compacted]
+    others: Mapping[str, str]
+    kept: int
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "sinks": {
+                name: {"replaced": done.replaced, "written": done.written, "files": done.left}
+                for name, done in self.sinks.items()
+            },
+            "others": dict(self.others),
+            "kept_micro_batches": self.kept,
+        }
+
+
+def compact_job(
+    path: Path | str, target: int = TARGET, tell: Callable[[str, Compacted], None] = lambda _name, _done: None
+) -> CompactReport:
+    """Let many small files of a job's sinks become few, with the same rows.
+
+    path: the deployment file
+    target: bytes that a compacted file should have
+    tell: called after each sink
+
+    Raises InputError.
+    """
+    deployment = load_deployment(path)
+    with in_plain_words(deployment.environment):
+        record = read_record(deployment.checkpoint)
+        if record is None:
+            raise InputError(f"{deployment.checkpoint}: the job has not run yet, so there is nothing to compact")
+        folder = JobFolder(deployment.checkpoint)
+        kept = KEPT_RUNNING if folder.lock().is_held() else KEPT_STOPPED
+        lock = folder.compaction_lock()
+        lock.acquire()
+        try:
+            last = _last_certain(deployment.checkpoint, kept)
+            compaction = Compaction(record.identity, last, target, lock.confirm)
+            done = {}
+            for name, sink in _file_sinks(deployment).items():
+                done[name] = compact_sink(sink, compaction)
+                tell(name, done[name])
+        finally:
+            lock.release()
+    others = {name: sink.format for name, sink in deployment.sinks.items() if sink.format not in MERGERS}
+    return CompactReport(done, others, kept)
+
+
+def _file_sinks(deployment: Deployment) -> dict[str, Sink]:
+    return {name: sink for name, sink in deployment.sinks.items() if sink.format in MERGERS}
+
+
+def _last_certain(checkpoint: Place, kept: int) -> int:
+    """The last micro-batch that is never repeated, even after a power cut at this moment."""
+    newest = newest_commit(checkpoint)
+    last = newest - kept
+    if last >= 0:
+        files = spark_files(checkpoint)
+        for number in range(max(0, last - files.before), newest - files.before + 1):
+            if (files.commits / str(number)).exists():
+                sync(files.commits / str(number))
+        if files.commits.exists():
+            sync(files.commits)
+    return last

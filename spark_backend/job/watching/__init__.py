@@ -1,0 +1,1 @@
+"""What is looked at beside a job: its backlog, its memory, its metrics and its health."""

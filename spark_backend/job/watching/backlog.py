@@ -1,0 +1,68 @@
+"""The backlog of a job: each source is asked in a thread of its own, and not for long.
+
+It is found beside the job, from the list of what was read and from the sources as they are now. So
+it is the same whether the job runs or not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.listed_sources import listed_source, of_files
+from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.sources.backlog import SourceBacklog, folder_backlog, processed_files, table_backlog, topics_backlog
+from spark_backend.sources.delta.snapshot import UnreadableTable
+from spark_backend.sources.kafka.listing import BrokerError
+from spark_backend.sources.listing.manifests import DamagedManifest
+from spark_backend.sources.listing.read_files import ReadFiles
+
+PATIENCE = 1.0
+"""Seconds that brokers and folders may take to answer."""
+
+
+def backlog_of(deployment: Deployment, patience: float = PATIENCE) -> tuple[SourceBacklog, ...]:
+    """The backlog of each source, the control stream last; takes at most `patience` seconds."""
+    sources = all_sources(deployment)
+    try:
+        read = processed_files(deployment.checkpoint, [listed_source(source) for source in of_files(sources)])
+    except (DamagedManifest, OSError) as error:
+        return tuple(SourceBacklog(source.name, problem=str(error)) for source in sources)
+    asked = [_question(source, read, is_control=source is deployment.control) for source in sources]
+    return _answers([source.name for source in sources], asked, patience)
+
+
+def _question(source: Source, read: ReadFiles, *, is_control: bool) -> Callable[[], SourceBacklog]:
+    if source.kafka is not None:
+        return partial(topics_backlog, source.kafka, read)
+    if source.delta is not None:
+        return partial(table_backlog, source.delta, read)
+    return partial(folder_backlog, listed_source(source, is_control=is_control), read)
+
+
+def _answers(
+    names: Sequence[str], asked: Sequence[Callable[[], SourceBacklog]], patience: float
+) -> tuple[SourceBacklog, ...]:
+    """All answers; what takes too long is left behind in its thread."""
+    found: dict[str, SourceBacklog] = {}
+
+    def ask(name: str, question: Callable[[], SourceBacklog]) -> None:
+        try:
+            found[name] = question()
+        except (BrokerError, UnreadableTable, OSError) as error:
+            found[name] = SourceBacklog(name, problem=str(error))
+
+    threads = [
+        threading.Thread(target=ask, args=pair, daemon=True, name="ensue-backlog")
+        for pair in zip(names, asked, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + patience
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    late = f"did not answer within {patience:g} s"
+    return tuple(found.get(name) or SourceBacklog(name, problem=late) for name in names)

@@ -1,0 +1,167 @@
+"""Start the JVM of a session before Spark's packages are imported; the session takes it over.
+
+What it prints is held back until then: a mistake of the user may end the process before.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+from spark_backend.cluster.masters import is_local
+from spark_backend.launch.session_settings import MASTER, settings_of_start
+from spark_backend.launch.worker_python import server_folder, set_environment
+
+LONGEST_START = 60.0
+"""Seconds. After this the JVM is ended, and the session starts one itself."""
+
+_NOISE = (b"WARNING: Using incubator modules",)
+"""What the JVM says of options that Spark gives it, which no user can do anything about."""
+
+_HAND_OVER = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A JVM that may not be ready yet.
+
+    place: the file that it writes when it is
+    settings: what it was started with
+    """
+
+    process: subprocess.Popen[bytes]
+    place: Path
+    settings: Mapping[str, str]
+
+    def connection(self) -> tuple[int, str] | None:
+        """Port and secret of the JVM, when it is ready; None = it will not be."""
+        until = time.monotonic() + LONGEST_START
+        while not self.place.exists():
+            if self.process.poll() is not None or time.monotonic() > until:
+                return None
+            time.sleep(0.01)
+        content = self.place.read_bytes()  # two integers of four bytes, then the secret
+        return int.from_bytes(content[:4], "big"), content[8:].decode()
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        self.process.kill()
+        self.process.wait()
+        self.place.unlink(missing_ok=True)
+
+
+_started: _Started | None = None
+
+
+def is_given() -> bool:
+    """Whether somebody has started this process together with a JVM, as `spark-submit` does."""
+    return any(word in os.environ for word in _HAND_OVER)
+
+
+def start_early(name: str, wanted: Mapping[str, str]) -> None:
+    """Start the JVM of the session that this process will want; never raises.
+
+    wanted: settings of the deployment
+    """
+    global _started  # noqa: PLW0603 # a process has one JVM
+    script = _script()
+    if _started is not None or script is None or is_given():
+        return
+    try:
+        settings = settings_of_start(name, settings=wanted)
+        set_environment(settings if not is_local(settings[MASTER]) else None)
+        folder = server_folder()
+        if folder is None:
+            return
+        place = folder / "connection"  # the server removes it even after a SIGKILL
+        _started = _Started(_process(script, settings, place), place, settings)
+    except (OSError, ValueError):  # the session says what is wrong
+        return
+    atexit.register(_end)
+
+
+def _script() -> Path | None:
+    """How Spark starts its JVM; None = Spark is not where we know it, or this is not Linux."""
+    found = find_spec("pyspark")
+    if sys.platform != "linux" or "SPARK_HOME" in os.environ or found is None or found.origin is None:
+        return None
+    script = Path(found.origin).parent / "bin" / "spark-submit"
+    return script if script.exists() else None
+
+
+def _process(script: Path, settings: Mapping[str, str], place: Path) -> subprocess.Popen[bytes]:
+    given = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    submitted = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return subprocess.Popen(  # noqa: S603 # Spark's own script
+        [script, *given, *submitted],
+        stdin=subprocess.PIPE,  # the JVM ends when it is closed
+        stderr=subprocess.PIPE,
+        env=os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place)},
+        preexec_fn=_ignore_interrupts,  # noqa: PLW1509 # as Spark does; no other thread runs yet
+    )
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group
+
+
+def join(settings: Mapping[str, str]) -> None:
+    """Let Spark take over the JVM if it has these settings; else Spark starts its own."""
+    global _started  # it is given away
+    from pyspark import SparkContext
+
+    early, _started = _started, None
+    if early is None:
+        return
+    has_gateway = SparkContext._gateway is not None  # noqa: SLF001 # nothing public tells
+    is_alike = {**early.settings, "spark.app.name": ""} == {**settings, "spark.app.name": ""}
+    connection = early.connection() if is_alike and not has_gateway else None
+    if connection is None:
+        early.end()
+        return
+    Thread(target=_pass_on, args=[early.process.stderr], daemon=True).start()
+    os.environ.update(zip(_HAND_OVER, map(str, connection), strict=True))
+    try:
+        SparkContext._ensure_initialized()  # noqa: SLF001 # it reads the variables
+        SparkContext._gateway.proc = early.process  # type: ignore[union-attr] # noqa: SLF001 # as Spark itself does
+    finally:
+        for name in _HAND_OVER:
+            os.environ.pop(name, None)
+        early.place.unlink(missing_ok=True)
+
+
+def _pass_on(lines: IO[bytes]) -> None:
+    """What the JVM prints, from now on and what was held back."""
+    for line in lines:
+        if not line.startswith(_NOISE):
+            _take_line(line)
+
+
+def _to_standard_error(line: bytes) -> None:
+    os.write(2, line)
+
+
+_take_line: Callable[[bytes], None] = _to_standard_error
+
+
+def take_lines(take: Callable[[bytes], None]) -> None:
+    """Give what the JVM prints to a function, and not to standard error."""
+    global _take_line  # noqa: PLW0603 # there is one JVM
+    _take_line = take
+
+
+def _end() -> None:
+    """The process ends without a session."""
+    if _started is not None:
+        _started.end()

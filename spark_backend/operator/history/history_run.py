@@ -1,0 +1,92 @@
+"""Run queries over the history, without Spark: all buckets of a job, for these queries alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from runtime.results.ledger import Account
+from spark_backend.durable_files import write_durably
+from spark_backend.operator.bucket_state import SavedBucket
+from spark_backend.operator.epoch_records import QueriesAt
+from spark_backend.operator.held_records import held_ledger
+from spark_backend.operator.history.joining import account_file
+from spark_backend.operator.seeds import read_seed, write_seeds
+from spark_backend.operator.step import run_step
+from spark_backend.places.place import Place
+from spark_backend.wire.packed_rows import HOME, Signal
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag
+
+
+class HistoryRun:
+    """The buckets of a program at work; what they give out is dropped, but counted.
+
+    matches: how many were found
+    """
+
+    def __init__(self, program: Program) -> None:
+        assert not program.epochs, "its queries do not change"
+        self._program = program
+        self._states: dict[int, bytes] = {}
+        self._account: Account = Account()
+        self.matches = 0
+
+    @staticmethod
+    def read(program: Program, folder: str) -> HistoryRun:
+        """A run that continues where `write` was called."""
+        run = HistoryRun(program)
+        run._states = {bucket: read_seed(folder, bucket) for bucket in range(program.buckets)}
+        run._account = _of_plain(json.loads(account_file(folder).read_text("utf-8")))
+        run._account.update(run._held())
+        return run
+
+    def step(self, packed: Iterable[pa.RecordBatch], timestamp: int, signal: Signal | None = None) -> None:
+        """Process packed rows; `timestamp`: of the micro-batch, ms."""
+        rows: list[list[bytes]] = [[] for _ in range(self._program.buckets)]
+        for batch in packed:
+            for bucket, data in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                rows[bucket].append(data)
+        for bucket, own in enumerate(rows):
+            step = run_step(self._program, bucket, self._states.get(bucket), own, timestamp, signal=signal)
+            self._states[bucket] = step.state
+            for row in step.rows:
+                if row.tag is Tag.LEDGER:
+                    self._account.update(_of_rows(row.table.to_pylist()))
+                elif row.tag is Tag.MATCH:
+                    self.matches += row.table.num_rows
+
+    def write(self, folder: Place) -> None:
+        """Write what buckets of a job take over; the files survive a power cut."""
+        if not self._states:
+            self.step((), 0)
+        names = tuple((group.name, 0) for group in self._program.groups())
+        saved = {bucket: SavedBucket.from_bytes(state) for bucket, state in self._states.items()}
+        write_seeds(folder, ((bucket, replace(item, names=names).to_bytes()) for bucket, item in saved.items()))
+        account = Account(self._account)
+        account.subtract(self._held())
+        plain = [[*key, count] for key, count in sorted(account.items()) if count]
+        write_durably(account_file(str(folder)), json.dumps(plain))
+
+    def _held(self) -> Account:
+        """What held records are counted as: engines do not know them yet."""
+        found: Account = Account()
+        queries = QueriesAt.of(self._program, self._program.groups())
+        for bucket, state in self._states.items():
+            held = SavedBucket.from_bytes(state).held
+            found.update(_of_rows(held_ledger(queries, (), held, is_home=bucket == HOME).to_pylist()))
+        return found
+
+
+def _of_rows(rows: Sequence[Mapping[str, object]]) -> Account:
+    account: Account = Account()
+    for row in rows:
+        account[str(row["query"]), str(row["source"]), str(row["what"])] += int(str(row["count"]))
+    return account
+
+
+def _of_plain(rows: Sequence[Sequence[object]]) -> Account:
+    return Account({(str(query), str(source), str(word)): int(str(count)) for query, source, word, count in rows})

@@ -1,0 +1,1 @@
+"""Tables that a deployment calls by their names in a catalog."""

@@ -1,0 +1,90 @@
+"""Delta tables that a deployment calls by their names in a catalog, and where they are.
+
+Spark's catalog is asked when a job starts. Its answer is kept in the checkpoint, so that other
+commands need no Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.places.place import Place, asked_again, place_of, place_to_plain
+from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.settings.yaml_document import Node
+
+_PART = r"(?:\w+|`(?:[^`]|``)+`)"
+_NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
+
+
+def read_table_name(found: Mapping[str, Node], format_: str | None) -> str:
+    """The name that `table` says, "" = there is none; mistakes are reported."""
+    if "table" not in found:
+        return ""
+    if format_ not in (None, "delta"):
+        found["table"].wrong(f"'table' is a setting of Delta tables; this is {format_}")
+    if "path" in found:
+        found["table"].wrong("'table' and 'path' both say where the table is; expected one of them")
+    expected = "the name of a table, such as `lake.cards`, with backquotes around parts with other signs"
+    return found["table"].parsed(lambda text: text if _NAME.fullmatch(text) else None, expected) or ""
+
+
+def named_tables(deployment: Deployment) -> dict[str, str]:
+    """Names of tables by what they are for."""
+    sources = {f"the source '{source.name}'": source.table for source in deployment.sources}
+    sinks = {f"the sink '{name}'": sink.table for name, sink in deployment.sinks.items()}
+    return {what: name for what, name in (sources | sinks).items() if name}
+
+
+def with_places(deployment: Deployment, places: Mapping[str, str]) -> Deployment:
+    """The deployment with the places of tables that are known, by their names."""
+    found = {name: asked_again(place_of(text), deployment.retry) for name, text in places.items()}
+    return replace(
+        deployment,
+        sources=tuple(
+            _placed(source, found[source.table]) if source.table in found else source for source in deployment.sources
+        ),
+        sinks={
+            name: replace(sink, path=found[sink.table]) if sink.table in found else sink
+            for name, sink in deployment.sinks.items()
+        },
+    )
+
+
+def _placed(source: Source, place: Place) -> Source:
+    assert source.delta is not None, "a table that is not Delta's"
+    folder, store = place_to_plain(place)
+    return replace(source, path=place, delta=replace(source.delta, folder=folder, store=store))
+
+
+def unplaced(deployment: Deployment) -> list[str]:
+    """The names of tables whose places are not known."""
+    sources = [source.table for source in deployment.sources if source.delta is not None and not source.delta.folder]
+    return [*sources, *(sink.table for sink in deployment.sinks.values() if sink.table and str(sink.path) == ".")]
+
+
+def kept_places(deployment: Deployment) -> dict[str, str]:
+    """What the catalog answered when the job last ran."""
+    if not named_tables(deployment):
+        return {}
+    with suppress(OSError, ValueError):
+        return {str(name): str(text) for name, text in json.loads(_file(deployment).read_text()).items()}
+    return {}
+
+
+def keep_places(deployment: Deployment) -> None:
+    """Keep in the checkpoint where its tables are."""
+    sources = {source.table: source.path for source in deployment.sources if source.table}
+    sinks = {sink.table: sink.path for sink in deployment.sinks.values() if sink.table}
+    if sources or sinks:
+        make_folder(_file(deployment).parent)
+        places = {name: str(place.resolve()) for name, place in (sources | sinks).items()}
+        write_durably(_file(deployment), json.dumps(places, indent=1, sort_keys=True))
+
+
+def _file(deployment: Deployment) -> Place:
+    return deployment.checkpoint / "ensue" / "tables.json"

@@ -1,0 +1,116 @@
+"""What a deployment file says, once it is read: plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from querylang.logger import LogForm
+from querylang.parameters.given_values import NOTHING, Given
+from querylang.plan.model import TimePolicy
+from querylang.source import Source as QueryText
+from runtime.policies.time_forms import USUAL_TIMES, TimeForm
+from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
+from spark_backend.places.place import Place
+from spark_backend.settings.file_settings import FileSettings
+from spark_backend.settings.fixed_settings import FixedValues
+from spark_backend.settings.watching_settings import Address
+from spark_backend.sinks.formats import Sink
+from spark_backend.sources.delta.delta_source import DeltaSource
+from spark_backend.sources.kafka.kafka_source import KafkaSource
+from spark_backend.wire.clock import Clock
+from spark_backend.wire.clock_sources import Idle
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where records come from.
+
+    format: one of SOURCE_FORMATS
+    path: a folder; of Kafka there is none
+    table: of a Delta table its name in a catalog; "" = the path says where it is
+    event: every row is of this event type; None = `type_field` says it
+    type_field, source_time, arrival: names of columns; None = the usual ones
+    options: Spark's options of the format
+    ordering: the ordering policy of its records; None = as the queries say
+    ordering_line: its line in the deployment file
+    idle: how long it is silent before time advances without it; None = as its ordering policy says
+    ahead: µs that its arrival times may be later than the micro-batch; None = no limit
+    max_record: length of the longest record that is read, in bytes; None = the usual limit
+    csv: how CSV files are written
+    times: how times are written
+    infers: whether types that nothing defines may be inferred from CSV and JSON
+    fixed: its settings that may not change on a checkpoint
+    kafka: what only a Kafka source has; None = it is another one
+    delta: what only a Delta source has; None = it is another one
+    """
+
+    name: str
+    format: str
+    path: Place
+    event: str | None = None
+    type_field: str | None = None
+    source_time: str | None = None
+    arrival: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ordering: TimePolicy | None = None
+    ordering_line: int | None = field(default=None, compare=False)
+    idle: Idle | None = None
+    ahead: int | None = None
+    files: FileSettings = field(default_factory=FileSettings)
+    max_record: int | None = None
+    csv: CsvForm = USUAL_CSV
+    times: TimeForm = USUAL_TIMES
+    infers: bool = False
+    fixed: FixedValues = field(default_factory=dict, repr=False, compare=False)
+    kafka: KafkaSource | None = None
+    delta: DeltaSource | None = None
+    table: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A deployment file without mistakes.
+
+    file: its path; of a mapping that a program gave, a name for messages
+    queries: query files and folders; of a mapping texts, too
+    control: the control stream; None = there is none
+    live: whether the control stream may change the queries
+    sinks: by name, of those in SINKS; those of channels by `channel_sink`
+    buckets: number of parts that the keys are spread over
+    trigger: µs between the starts of micro-batches
+    checkpoint: the folder of Spark's checkpoint
+    forget_keys: µs without records after which a key is forgotten; None = never
+    kernels: an archive of compiled kernels for the executors; None = they compile their own
+    spark: settings of Spark by their names there
+    metrics: where its metrics can be fetched; None = it has none
+    log: how a run writes its log
+    parameters: values by query and instance, not yet compared with the queries
+    retry: seconds that a broker or a store which does not answer is asked again; None = as is usual
+    fixed: the settings beside its sources that may not change on a checkpoint
+    environment: the variables that values were read from, and their values
+    places: of a mapping, the keys that lead to what would be a line
+    """
+
+    file: Path
+    name: str
+    queries: tuple[Path | QueryText, ...]
+    sources: tuple[Source, ...]
+    control: Source | None
+    sinks: Mapping[str, Sink]
+    clock: Clock
+    buckets: int
+    trigger: int
+    checkpoint: Place
+    parameters: Given = NOTHING
+    forget_keys: int | None = None
+    kernels: Path | None = None
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    metrics: Address | None = None
+    log: LogForm = LogForm.TEXT
+    retry: float | None = None
+    live: bool = False
+    fixed: FixedValues = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    places: Mapping[int, str] = field(default_factory=dict, repr=False)

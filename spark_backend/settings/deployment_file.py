@@ -1,0 +1,224 @@
+"""Read a deployment: which queries run, on which sources, to which sinks.
+
+Every mistake is reported, with its line and what was expected. Relative paths are relative to the
+file. A program may give a mapping instead: its paths are relative to the working folder. Imports
+only yaml and the standard library, so that `ensue check` needs no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zipfile import is_zipfile
+
+from querylang.errors import FileErrors, near_file
+from querylang.load import NAMELESS, QUERY_SUFFIXES, is_query_text
+from querylang.parameters.given_values import NOTHING
+from querylang.paths import exists
+from querylang.source import Source as QueryText
+from runtime.policies.forget_keys import EXPECTED, forget_length
+from runtime.yaml_reader import file_text
+from spark_backend.places.place import asked_again, place_to_plain
+from spark_backend.settings.catalog.table_names import kept_places, with_places
+from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.settings.fixed_settings import FixedValue, fixed_value
+from spark_backend.settings.folder_overlaps import FolderKind, overlaps
+from spark_backend.settings.given_mapping import NAME, document_of, places_in_words
+from spark_backend.settings.setting_keys import JOB_KEYS, SOURCE_KEYS
+from spark_backend.settings.setting_values import Folders, duration, idle, is_true, seconds
+from spark_backend.settings.sink_settings import read_channels, read_sinks
+from spark_backend.settings.source_settings import read_control, read_sources
+from spark_backend.settings.spark_settings import read_spark
+from spark_backend.settings.watching_settings import read_log, read_metrics
+from spark_backend.settings.yaml_document import Mistakes, Node, read_document, read_given
+from spark_backend.wire.clock import Clock
+
+DEFAULT_BUCKETS = 16
+MAX_BUCKETS = 10_000
+
+DEFAULT_TRIGGER = 1_000_000
+"""1 s in µs: with timers, Spark runs a micro-batch at nearly every trigger, records or not."""
+
+LONGEST_PATTERN = 1_000
+"""Characters of one name in a pattern. Reading a pattern takes the square of its length."""
+
+
+def load_deployment(given: Path | str | Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Deployment:
+    """Read and check a deployment file, or a mapping with the same keys; raises InputError."""
+    variables = os.environ if environment is None else environment
+    if isinstance(given, Mapping):
+        document = document_of(given)
+        mistakes = Mistakes(NAME, variables)
+        with places_in_words(document.places):
+            root = Node(document.root, NAME, mistakes)
+            deployment = _read(Path(NAME), root, Folders(Path.cwd()), takes_text=True)
+        return replace(deployment, places=document.places)
+    file = Path(given)
+    if file.suffix in QUERY_SUFFIXES and exists(file):
+        raise FileErrors(
+            str(given), [(None, "is a query file; a deployment file, such as `job.yaml`, names it under `queries`")]
+        )
+    root = read_document(file_text(file), Mistakes(str(given), variables))
+    return _read(file, root, Folders(file.resolve().parent))
+
+
+def _read(file: Path, root: Node, folders: Folders, *, takes_text: bool = False) -> Deployment:
+    """The deployment; raises FileErrors with all mistakes."""
+    mistakes = root.mistakes
+    deployment = _deployment(file, root, folders, takes_text=takes_text)
+    for line, message in overlaps(folders.named):
+        mistakes.add(line, message)
+    mistakes.raise_if_any()
+    placed = with_places(deployment, kept_places(deployment))
+    return replace(_with_retry(placed), environment=mistakes.used)
+
+
+def _with_retry(deployment: Deployment) -> Deployment:
+    """The deployment, whose sources and sinks know how long brokers and stores are asked again."""
+    retry, control = deployment.retry, deployment.control
+    return replace(
+        deployment,
+        sources=tuple(_asked_again(source, retry) for source in deployment.sources),
+        control=None if control is None else _asked_again(control, retry),
+        sinks={
+            name: replace(
+                sink,
+                path=asked_again(sink.path, retry),
+                kafka=None if sink.kafka is None else replace(sink.kafka, retry=retry),
+            )
+            for name, sink in deployment.sinks.items()
+        },
+        checkpoint=asked_again(deployment.checkpoint, retry),
+    )
+
+
+def _asked_again(source: Source, retry: float | None) -> Source:
+    archive, path = source.files.archive, asked_again(source.path, retry)
+    return replace(
+        source,
+        path=path,
+        files=replace(source.files, archive=None if archive is None else asked_again(archive, retry)),
+        kafka=None if source.kafka is None else replace(source.kafka, retry=retry),
+        delta=None if source.delta is None else replace(source.delta, store=place_to_plain(path)[1]),
+    )
+
+
+def _is_live(found: Mapping[str, Node]) -> bool:
+    is_live = is_true(found, "live")
+    if is_live and "control" not in found:
+        found["live"].wrong("'live' lets the control stream change queries; there is no 'control'")
+    return is_live
+
+
+def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -> Deployment:
+    found = root.mapping(JOB_KEYS)
+    for key in ("name", "queries", "sources", "sinks", "checkpoint"):
+        if key not in found:
+            root.wrong(f"'{key}' is missing")
+    clock = found["clock"].one_of({str(clock): clock for clock in Clock}) if "clock" in found else None
+    buckets = _buckets(found)
+    checkpoint = folders.place(found["checkpoint"]) if "checkpoint" in found else Path()
+    if "checkpoint" in found:
+        folders.add(FolderKind.CHECKPOINT, "", checkpoint, found["checkpoint"])
+    forget_keys = found["forget_keys"].parsed(forget_length, EXPECTED) if "forget_keys" in found else None
+    forgets = "none" if forget_keys is None else f"{forget_keys} us"
+    fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
+    return Deployment(
+        file=file,
+        name=_name(found),
+        queries=_queries(found["queries"], folders.base, takes_text=takes_text) if "queries" in found else (),
+        sources=_with_idle(found, clock or Clock.ARRIVAL, folders) if "sources" in found else (),
+        control=read_control(found["control"], folders) if "control" in found else None,
+        sinks=(read_sinks(found["sinks"], folders) if "sinks" in found else {})
+        | (read_channels(found["channels"], folders) if "channels" in found else {}),
+        clock=clock or Clock.ARRIVAL,
+        buckets=buckets,
+        trigger=duration(found, "trigger", DEFAULT_TRIGGER) or 0,
+        checkpoint=checkpoint,
+        parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
+        forget_keys=forget_keys,
+        kernels=_archive(found["kernels"], folders) if "kernels" in found else None,
+        spark=read_spark(found["spark"], folders) if "spark" in found else {},
+        metrics=read_metrics(found),
+        log=read_log(found),
+        retry=seconds(found, "retry"),
+        live=_is_live(found),
+        fixed={key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()},
+    )
+
+
+def _name(found: Mapping[str, Node]) -> str:
+    if "name" not in found:
+        return ""
+    pattern = re.compile(r"[\w.-]+")
+    name = found["name"].parsed(lambda text: text if pattern.fullmatch(text) else None, "letters, digits, _ . or -")
+    return name or ""
+
+
+def _archive(node: Node, folders: Folders) -> Path:
+    path = folders.path(node)
+    if not path.is_file():
+        node.wrong(f"no such archive of kernels: '{node.written()}'{near_file(path)}")
+    elif not is_zipfile(path):
+        node.wrong(f"not an archive of `ensue compile --out`: '{node.written()}'")
+    return path
+
+
+def _queries(node: Node, folder: Path, *, takes_text: bool) -> tuple[Path | QueryText, ...]:
+    found: list[Path | QueryText] = []
+    for item in node.items():
+        pattern = item.text()
+        if takes_text and is_query_text(pattern):
+            number = sum(isinstance(other, QueryText) for other in found)
+            found.append(QueryText(f"{NAMELESS}{number + 1}" if number else NAMELESS, pattern))
+        elif pattern:
+            found.extend(path for path in _query_paths(item, pattern, folder) if path not in found)
+    return tuple(found)
+
+
+def _query_paths(item: Node, pattern: str, folder: Path) -> list[Path]:
+    """The files and folders that a path or pattern names."""
+    place = Path(pattern)
+    base, relative = (Path(place.anchor), place.relative_to(place.anchor)) if place.is_absolute() else (folder, place)
+    existing = [path for path in _matching(base, relative) if exists(path)]
+    if not existing:
+        item.wrong(f"no such query file: '{item.written()}'{near_file(base / relative)}")
+    return existing
+
+
+def _matching(base: Path, relative: Path) -> list[Path]:
+    """The files of a pattern; a path that exists under exactly that name is never one."""
+    path = base / relative
+    if exists(path) or not any(character in str(relative) for character in "*?["):
+        return [path]
+    if any(len(part) > LONGEST_PATTERN for part in relative.parts):
+        return []
+    try:
+        return sorted(base.glob(str(relative)))
+    except (ValueError, NotImplementedError, OSError):  # such as `a**`, and names that are too long
+        return []
+
+
+def _buckets(found: Mapping[str, Node]) -> int:
+    if "buckets" not in found:
+        return DEFAULT_BUCKETS
+    return found["buckets"].number(least=1, most=MAX_BUCKETS) or DEFAULT_BUCKETS
+
+
+def _with_idle(found: Mapping[str, Node], clock: Clock, folders: Folders) -> tuple[Source, ...]:
+    """The sources; the job's `idle` is that of all sources that have none of their own."""
+    common = idle(found)
+    sources = tuple(
+        source if source.idle is not None else replace(source, idle=common)
+        for source in read_sources(found["sources"], folders)
+    )
+    if clock is Clock.PROCESSING:
+        nodes = [found, *(node.mapping(SOURCE_KEYS) for node in found["sources"].mapping().values())]
+        for node in nodes:
+            if "idle" in node:
+                node["idle"].wrong("'idle' has no meaning with the clock 'processing', which always advances")
+    return sources

@@ -1,0 +1,140 @@
+"""The settings of a Kafka source; what is wrong with them is reported, with its line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from runtime.instants import parse_moment
+from runtime.policies.durations import parse_duration
+from spark_backend.settings.avro_settings import OPTIONS as AVRO_OPTIONS
+from spark_backend.settings.avro_settings import read_avro, refuse_avro
+from spark_backend.settings.setting_values import duration
+from spark_backend.settings.yaml_document import Node
+from spark_backend.sources.formats import FORMATS
+from spark_backend.sources.kafka.client_options import CLIENT_OPTIONS, PREFIX, WrongOption, client_options
+from spark_backend.sources.kafka.kafka_source import SECOND, KafkaSource, TopicChoice
+
+KEYS = ("start", "skew")
+"""The keys of a deployment file that only Kafka sources have."""
+
+_OF_FILES = ("path", "order", "min_age", "after", "unreadable", "infer")
+
+_REFUSED = {
+    "startingOffsets": "say where a new job begins with 'start' beside 'options': earliest, latest or a time",
+    "startingOffsetsByTimestamp": "say where a new job begins with 'start' beside 'options', such as a time",
+    "startingTimestamp": "say where a new job begins with 'start' beside 'options', such as a time",
+    "endingOffsets": "`ensue run --once` ends with the messages that are there when it starts",
+    "failOnDataLoss": "lost messages always stop a job; `ensue run --accept-loss` continues without them",
+}
+
+_CHOICES = ("subscribe", "subscribePattern", "assign")
+
+
+def read_kafka(
+    name: str, node: Node, found: Mapping[str, Node], folder: Path, *, is_control: bool = False
+) -> KafkaSource | None:
+    """The settings among a source's entries; None = mistakes were reported.
+
+    folder: that relative paths are relative to
+    """
+    for key in _OF_FILES:
+        if key in found:
+            found[key].wrong(f"'{key}' is not a setting of Kafka sources")
+    decode = _decode(found)
+    if "arrival" in found and found["arrival"].text() != "timestamp":
+        found["arrival"].wrong("a message arrives at its timestamp: 'arrival' can only be `timestamp`")
+    if not is_control and decode == "json" and "event" not in found and "type_field" not in found:
+        node.wrong(f"'{name}' needs 'event', the type of all its messages, or 'type_field', the field that has it")
+    if "options" not in found:
+        node.wrong(f"'{name}' has no 'options'; a Kafka source needs 'kafka.bootstrap.servers' and 'subscribe'")
+        return None
+    start: str | int | None = "earliest"
+    if "start" in found:
+        start = cast("str | int | None", found["start"].parsed(_start, "`earliest`, `latest` or a time"))
+    skew = found["skew"].parsed(parse_duration, "a length of time such as `1 second`") if "skew" in found else SECOND
+    ahead = duration(found, "ahead", None)
+    options = found["options"].mapping((*FORMATS["kafka"].options, *CLIENT_OPTIONS, *AVRO_OPTIONS, *_REFUSED))
+    for key, reason in _REFUSED.items():
+        if key in options:
+            options[key].wrong(f"'{key}' is not an option here: {reason}")
+    topics, client = _topics(name, found["options"], options), read_client(found["options"], options, folder)
+    if decode == "json":
+        refuse_avro(options)
+    return KafkaSource(
+        name,
+        topics,
+        client,
+        start="earliest" if start is None else start,
+        skew=SECOND if skew is None else skew,
+        max_offsets=_count(options, "maxOffsetsPerTrigger"),
+        min_partitions=_count(options, "minPartitions"),
+        is_control=is_control,
+        ahead=ahead,
+        avro=read_avro(name, found["options"], options, client, folder) if decode == "avro" else None,
+    )
+
+
+def _decode(found: Mapping[str, Node]) -> str:
+    words = {word: word for word in ("json", "avro")}
+    return (found["decode"].one_of(words, unsupported=("columns",)) or "") if "decode" in found else "json"
+
+
+def _start(text: str) -> str | int | None:
+    return text if text in ("earliest", "latest") else parse_moment(text)
+
+
+def _count(options: Mapping[str, Node], key: str) -> int | None:
+    return options[key].number(least=1, most=2**62) if key in options else None
+
+
+def _topics(name: str, node: Node, options: Mapping[str, Node]) -> TopicChoice:
+    given = [key for key in _CHOICES if key in options]
+    if len(given) != 1:
+        found = f"has {' and '.join(given)}" if given else "says no topics"
+        node.wrong(f"'{name}' {found}; expected one of subscribe, subscribePattern and assign")
+        return TopicChoice()
+    chosen = options[given[0]]
+    match given[0]:
+        case "subscribe":
+            names = {topic.strip() for topic in chosen.text().split(",")} - {""}
+            if not names:
+                chosen.expected("names of topics with commas between them")
+            return TopicChoice(names=tuple(sorted(names)))
+        case "subscribePattern":
+            return TopicChoice(pattern=chosen.parsed(_pattern, "a regular expression"))
+        case _:
+            what = 'partitions by topic as JSON, such as `{"trades": [0, 1]}`'
+            return TopicChoice(assigned=chosen.parsed(_assigned, what) or {})
+
+
+def _pattern(text: str) -> str | None:
+    try:
+        re.compile(text)
+    except re.error:
+        return None
+    return text
+
+
+def _assigned(text: str) -> dict[str, tuple[int, ...]] | None:
+    try:
+        found = json.loads(text)
+        chosen = {str(topic): tuple(sorted(map(int, numbers))) for topic, numbers in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return chosen if chosen and all(chosen.values()) else None
+
+
+def read_client(node: Node, options: Mapping[str, Node], folder: Path) -> dict[str, str]:
+    """The options of Kafka's client, as librdkafka has them; mistakes are reported."""
+    if PREFIX + "bootstrap.servers" not in options:
+        node.wrong("'kafka.bootstrap.servers' is missing, such as `localhost:9092`")
+    given = {key: option.text() for key, option in options.items() if key.startswith(PREFIX)}
+    try:
+        return client_options(given, folder)
+    except WrongOption as error:
+        options[error.key].wrong(f"'{error.key}': {error.message}")
+        return {}

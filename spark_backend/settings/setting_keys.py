@@ -1,0 +1,95 @@
+"""The keys of a deployment file, and what may change on a checkpoint.
+
+A setting is *fixed* if it decides which records are read, what they mean, or which bucket has them.
+The record beside a checkpoint keeps fixed settings, and a run with other ones is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Change(StrEnum):
+    """Whether a setting may change between two runs on one checkpoint."""
+
+    FIXED = "fixed"
+    FREE = "free"
+
+
+JOB_KEYS: Mapping[str, Change] = {
+    "name": Change.FREE,
+    "queries": Change.FIXED,
+    "sources": Change.FIXED,
+    "control": Change.FIXED,
+    "live": Change.FREE,
+    "sinks": Change.FREE,
+    "channels": Change.FREE,
+    "retry": Change.FREE,
+    "clock": Change.FIXED,
+    "idle": Change.FREE,
+    "buckets": Change.FIXED,
+    "trigger": Change.FREE,
+    "checkpoint": Change.FREE,
+    "forget_keys": Change.FIXED,
+    "parameters": Change.FIXED,
+    "kernels": Change.FREE,
+    "spark": Change.FREE,
+    "metrics": Change.FREE,
+    "log": Change.FREE,
+}
+"""The record keeps a fingerprint of queries and parameters, and the keys of each source."""
+
+SOURCE_KEYS: Mapping[str, Change] = {
+    "format": Change.FIXED,
+    "path": Change.FIXED,
+    "table": Change.FIXED,
+    "event": Change.FIXED,
+    "type_field": Change.FIXED,
+    "source_time": Change.FIXED,
+    "arrival": Change.FIXED,
+    "options": Change.FREE,
+    "decode": Change.FIXED,
+    "ordering": Change.FIXED,
+    "idle": Change.FREE,
+    "ahead": Change.FREE,
+    "order": Change.FIXED,
+    "min_age": Change.FREE,
+    "after": Change.FREE,
+    "unreadable": Change.FREE,
+    "max_record": Change.FREE,
+    "csv": Change.FIXED,
+    "time_unit": Change.FIXED,
+    "time_format": Change.FIXED,
+    "infer": Change.FREE,
+    "start": Change.FIXED,
+    "skew": Change.FREE,
+    "schema_changes": Change.FREE,
+    "skip_changes": Change.FREE,
+}
+"""Also those of the control stream. Options that choose records are fixed: `FormatEntry.fixed`."""
+
+CONTROL_KEYS = ("format", "path", "options", "order", "min_age", "after", "unreadable")
+"""Those of SOURCE_KEYS that the control stream has."""
+
+SINK_KEYS: Mapping[str, Change] = {
+    "format": Change.FREE,
+    "path": Change.FREE,
+    "table": Change.FREE,
+    "shared": Change.FREE,
+    "formulas": Change.FREE,
+    "topic": Change.FREE,
+    "options": Change.FREE,
+    "partition_by": Change.FREE,
+    "layout": Change.FREE,
+}
+
+SPARK_KEYS: Mapping[str, Change] = {
+    "master": Change.FREE,
+    "packages": Change.FREE,
+    "jars": Change.FREE,
+    "conf": Change.FREE,
+    "executor_memory": Change.FREE,
+    "driver_memory": Change.FREE,
+}
+"""Those of `spark`."""

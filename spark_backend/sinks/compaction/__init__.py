@@ -1,0 +1,1 @@
+"""Many small files of results become few, beside readers and a job that writes more."""

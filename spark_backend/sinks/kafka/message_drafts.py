@@ -1,0 +1,94 @@
+"""Messages of one task, encoded on its worker, until the driver sends them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from spark_backend.errors import unwritable
+from spark_backend.sinks.formats import Draft
+from spark_backend.sinks.kafka.kafka_sink import KafkaSink
+from spark_backend.sinks.kafka.messages import SCHEMA, messages_of
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class MessageWriter:
+    """The messages of one task; see `TaskWriter`.
+
+    place: names micro-batch and task
+    """
+
+    def __init__(self, sink: KafkaSink, place: str) -> None:
+        self._sink = sink
+        self._place = place
+        self._path: Path | None = None
+        self._target: pa.NativeFile | None = None
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._rows = 0
+
+    def write(self, part: str, table: pa.Table) -> str:  # noqa: ARG002
+        """Add a table; all parts go to the one topic."""
+        messages = messages_of(table, f"{self._place}-", self._rows, is_channel=self._sink.is_channel)
+        self._rows += len(messages)
+        with _plain_errors(self._sink):
+            self._opened().write_table(messages)
+        return self._place
+
+    def _opened(self) -> pa.ipc.RecordBatchStreamWriter:
+        if self._writer is None:
+            if self._sink.drafts:
+                folder = Path(self._sink.drafts)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been cleaned up
+                self._path = folder / f"{self._sink.name}-{uuid.uuid4().hex}.messages"
+                self._target = pa.OSFile(str(self._path), "wb")
+            else:
+                self._target = pa.BufferOutputStream()
+            self._writer = pa.ipc.new_stream(self._target, SCHEMA, options=_OPTIONS)
+        return self._writer
+
+    def finish(self) -> tuple[Draft, ...]:
+        """Close them. After a power cut the repeated micro-batch makes them again."""
+        if self._writer is None or self._target is None:
+            return ()
+        with _plain_errors(self._sink):
+            self._writer.close()
+            if self._path is None:
+                return (Draft("", self._place, data=self._target.getvalue().to_pybytes()),)
+            self._target.close()
+        return (Draft(str(self._path), self._place),)
+
+    def abort(self) -> None:
+        """Remove them."""
+        for opened in (self._writer, self._target):
+            if opened is not None:
+                with suppress(OSError, pa.ArrowException):  # a full disk refuses the end of a file, too
+                    opened.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+class _plain_errors:  # noqa: N801 # a context manager, used like a function
+    """A full disk in words for users."""
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self._sink = sink
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: object, __: object) -> None:
+        if isinstance(error, OSError):
+            raise unwritable(Path(self._sink.drafts), error) from error
+
+
+def drafted_messages(draft: Draft) -> Iterator[pa.Table]:
+    """The messages of a draft, in their order."""
+    source = pa.memory_map(draft.path) if draft.data is None else pa.BufferReader(draft.data)
+    with source, pa.ipc.open_stream(source) as reader:
+        for batch in reader:
+            yield pa.Table.from_batches([batch])

@@ -1,0 +1,126 @@
+"""Control events that change the queries, among bounded records: found before these are run."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as spark_types
+
+from querylang.plan.changes import CHANGES
+from querylang.plan.model import Plan
+from runtime.columns.arrival_order import in_arrival_order
+from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.instants import NO_TIME
+from runtime.reading.column_names import TYPE
+from runtime.replay.epochs import furthest_time
+from spark_backend.sources.frames import frame_columns, rows_of_frame
+from spark_backend.sources.reading import Reading
+from spark_backend.wire.plan_text import load_plan, plan_text
+from spark_backend.wire.worker_calls import on_worker
+
+_THIS = "spark_backend.sources.change_records"
+_PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+"""Files whose bytes show whether a name is in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedSource:
+    """Records that can be read several times.
+
+    rows: of a DataFrame, or the list of files that `file_list` gives
+    is_files: whether it is such a list
+    """
+
+    rows: DataFrame
+    reading: Reading
+    is_files: bool
+
+    def changes(self, plan: Plan) -> Arrivals:
+        """The control events that change queries, in any order; the fields of events are absent."""
+        rows = self.rows
+        if not self.is_files:
+            column = self.reading.columns.type or TYPE
+            names = [field.name for field in rows.schema.fields if isinstance(field.dataType, spark_types.StringType)]
+            if column not in names:
+                return Arrivals.empty(plan)
+            rows = rows.where(f.col(f"`{column}`").rlike("|".join(CHANGES)))
+        found = self._run("find_changes", rows, plan, "data binary").collect()
+        return Arrivals.concat([Arrivals.empty(plan), *(Arrivals.from_bytes(bytes(row["data"])) for row in found)])
+
+    def furthest(self, plan: Plan, before: pa.Table) -> int:
+        """The furthest source time of the records before one, µs; `before`: that record."""
+        place = before.select(list(_PLACE)).to_pylist()[0]
+        text = ",".join(str(place[name]) for name in _PLACE)
+        found = self._run("find_furthest", self.rows, plan, "time long", text).collect()
+        return max((int(row["time"]) for row in found), default=NO_TIME)
+
+    def _run(self, function: str, rows: DataFrame, plan: Plan, schema: str, *more: str) -> DataFrame:
+        chosen = rows if self.is_files else frame_columns(rows, plan, self.reading)
+        run = on_worker(_THIS, function, plan_text(plan), self.reading.to_text(), self.is_files, *more)
+        return chosen.mapInArrow(run, schema)
+
+
+_PLACE = ("_arrival", "_place", "_partition", "_offset")
+
+
+def changes_of(sources: Sequence[BoundedSource], plan: Plan) -> pa.Table:
+    """All changes of sources, in order of arrival."""
+    return in_arrival_order(Arrivals.concat([Arrivals.empty(plan), *(item.changes(plan) for item in sources)]).table)
+
+
+def find_changes(
+    plan: str, reading: str, is_files: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: see `BoundedSource.changes`."""
+    loaded, settings = load_plan(plan), Reading.of_text(reading)
+    parts = _of_files(loaded, settings, batches, has_change) if is_files else rows_of_frame(loaded, settings, batches)
+    for part in parts:
+        texts = part.table.column("_text").to_pylist() if "_text" in part.table.column_names else []
+        is_control = part.system("kind") == RecordKind.CONTROL
+        rows = [
+            row for row in np.flatnonzero(is_control).tolist() if any(name in (texts[row] or "") for name in CHANGES)
+        ]
+        if rows:
+            data = part.take(np.array(rows)).to_bytes()
+            yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], ["data"])
+
+
+def find_furthest(
+    plan: str, reading: str, is_files: bool, before: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: see `BoundedSource.furthest`."""
+    loaded, settings = load_plan(plan), Reading.of_text(reading)
+    limit = [int(number) for number in before.split(",")]
+    for part in _of_files(loaded, settings, batches) if is_files else rows_of_frame(loaded, settings, batches):
+        coordinates = [part.system(name.removeprefix("_")) for name in _PLACE]
+        is_before, is_same = np.zeros(len(part), np.bool_), np.ones(len(part), np.bool_)
+        for own, end in zip(coordinates, limit, strict=True):
+            is_before |= is_same & (own < end)
+            is_same &= own == end
+        time = furthest_time(part.take(np.flatnonzero(is_before)).table, loaded)
+        yield pa.RecordBatch.from_arrays([pa.array([time], pa.int64())], ["time"])
+
+
+def _of_files(
+    plan: Plan, reading: Reading, batches: Iterator[pa.RecordBatch], is_worth_it: Callable[[Path], bool] | None = None
+) -> Iterator[Arrivals]:
+    for batch in batches:
+        for path, source, place in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if is_worth_it is None or is_worth_it(Path(path)):
+                yield from replace(reading, source=source, place=place).arrivals(path, plan)
+
+
+def has_change(file: Path) -> bool:
+    """Whether a file may have a change: its bytes show it where a letter is one byte."""
+    if file.suffix.lower() not in _PLAIN or not file.stat().st_size:
+        return True
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        is_wide = b"\0" in data[:1024]
+        return is_wide or any(data.find(name.encode()) >= 0 for name in CHANGES)

@@ -1,0 +1,222 @@
+"""Decide which commits of Delta tables the next micro-batch reads.
+
+What is decided is in the manifest, so a repeated micro-batch reads the same data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from spark_backend.delta.commit_log import commit_file, commits, last_checkpoint, read_commit
+from spark_backend.sources.delta.commit_files import CommitReading, commit_reading
+from spark_backend.sources.delta.delta_source import DeltaSource
+from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, snapshot_units
+from spark_backend.sources.delta.table_units import TableFile, TablePosition, TableReads, TableUnit
+
+WORTH_NOTING = 20
+"""Commits without rows after which a position is on record, though nothing is read."""
+
+Report = Callable[[str, str, str], None]
+"""Takes cause, source and an example."""
+
+
+class _Limit:
+    """How much of a source a micro-batch reads: at least one unit."""
+
+    def __init__(self, source: DeltaSource) -> None:
+        self._source = source
+        self._files = self._bytes = 0
+
+    def takes(self, files: Sequence[TableFile]) -> bool:
+        count, size = self._files + len(files), self._bytes + sum(file.size for file in files)
+        most, largest = self._source.max_files, self._source.max_bytes
+        is_over = (most is not None and count > most) or (largest is not None and size > largest)
+        if is_over and self._files and files:
+            return False
+        self._files, self._bytes = count, size
+        return True
+
+
+class CommitPlanner:
+    """Plans the commits of one run."""
+
+    def __init__(
+        self, sources: Sequence[DeltaSource], *, accepts_loss: bool = False, until: Mapping[str, int] | None = None
+    ) -> None:
+        """`until`: by source, the last version that is read; others have no last one."""
+        self._sources = sources
+        self._accepts_loss = accepts_loss
+        self._until: dict[str, int] = dict(until or {})
+        self._snapshots: dict[str, list[tuple[TableFile, ...]]] = {}
+
+    def fix_end(self) -> None:
+        """The run reads what is there now, and nothing that comes later."""
+        self._until = {source.name: newest_version(source) for source in self._sources}
+
+    def next(self, before: Mapping[str, TablePosition], counts: Mapping[str, int], report: Report) -> TableReads:
+        """What follows `before`; `counts`: how many files of each source were read."""
+        units: list[TableUnit] = []
+        positions = {}
+        for source in self._sources:
+            found, positions[source.name] = self._of_source(source, before.get(source.name), report)
+            first = counts.get(source.name, 0) + 1
+            for files, columns in found:
+                units.append(TableUnit(source.name, first, files, columns))
+                first += len(files)
+        return TableReads(tuple(units), positions)
+
+    def is_worth_noting(self, before: Mapping[str, TablePosition], after: TableReads) -> bool:
+        """Whether positions have moved so far that they are recorded though nothing is read."""
+        return any(
+            position.version - (before[name].version if name in before else position.version) >= WORTH_NOTING
+            for name, position in after.positions.items()
+        )
+
+    def _of_source(
+        self, source: DeltaSource, before: TablePosition | None, report: Report
+    ) -> tuple[list[tuple[tuple[TableFile, ...], Mapping[str, str]]], TablePosition]:
+        position = _begin(source) if before is None else before
+        limit = _Limit(source)
+        taken: list[tuple[tuple[TableFile, ...], Mapping[str, str]]] = []
+        if position.units_read is not None:
+            units = self._snapshot(source, position.version)
+            for files in units[position.units_read :]:
+                if not limit.takes(files):
+                    return taken, position
+                taken.append((files, position.columns))
+                position = replace(position, units_read=(position.units_read or 0) + 1)
+            position = replace(position, units_read=None)
+            self._snapshots.pop(source.name, None)
+        while position.version < self._until.get(source.name, position.version + 1):
+            try:
+                found = self._next_commit(source, position, report)
+            except UnreadableTable:
+                if taken:
+                    break  # what comes before it is read first
+                raise
+            if found is None or not limit.takes(found[0]):
+                break
+            files, position = found
+            if files:
+                taken.append((files, position.columns))
+        return taken, position
+
+    def _next_commit(
+        self, source: DeltaSource, position: TablePosition, report: Report
+    ) -> tuple[tuple[TableFile, ...], TablePosition] | None:
+        """The files of the next commit, and the position behind it; None = there is none yet."""
+        actions = read_commit(source.place, position.version + 1)
+        if actions is None:
+            gap = _gap(source, position)
+            return None if gap is None else ((), self._behind(source, gap, report))
+        reading = commit_reading(actions)
+        after = _accepted(source, position, reading)
+        return self._files(source, reading, after.version, report), after
+
+    def _snapshot(self, source: DeltaSource, version: int) -> list[tuple[TableFile, ...]]:
+        if source.name not in self._snapshots:
+            self._snapshots[source.name] = snapshot_units(source, version)
+        return self._snapshots[source.name]
+
+    def _files(
+        self, source: DeltaSource, reading: CommitReading, version: int, report: Report
+    ) -> tuple[TableFile, ...]:
+        if not reading.changes:
+            return reading.files
+        if not source.skips_changes:
+            raise UnreadableTable(
+                f"source '{source.name}': {source.folder}: version {version} changes or deletes rows. A source reads"
+                " what is added; `skip_changes: true` passes over such versions"
+            )
+        report("skipped_changes", source.name, f"version {version}")
+        return ()
+
+    def _behind(self, source: DeltaSource, gap: str, report: Report) -> TablePosition:
+        """The newest position, where what is before it is lost."""
+        if not self._accepts_loss:
+            raise UnreadableTable(
+                f"source '{source.name}': {source.folder}: {gap}. To continue without what is lost: ensue run"
+                " --accept-loss"
+            )
+        report("lost", source.name, gap)
+        return position_at(source, None, is_read=True)
+
+
+def newest_version(source: DeltaSource) -> int:
+    """The version of a table."""
+    table = source.place
+    return max([*commits(table)[-1:], last_checkpoint(table) or 0, 0])
+
+
+def _begin(source: DeltaSource) -> TablePosition:
+    """Where a new job begins."""
+    match source.start:
+        case "earliest":
+            return position_at(source, None, is_read=False)
+        case "latest":
+            return position_at(source, None, is_read=True)
+        case start if start.startswith("@"):
+            version = _version_at(source, int(start[1:]))
+        case start:
+            version = int(start)
+    newest = newest_version(source)
+    if version > newest + 1:
+        raise UnreadableTable(
+            f"source '{source.name}': {source.folder}: is at version {newest}, before `start: {version}`"
+        )
+    found = position_at(source, max(0, min(version, newest)), is_read=True)
+    return replace(found, version=version - 1)
+
+
+def _version_at(source: DeltaSource, moment: int) -> int:
+    """The first version that was committed at a time (µs) or later."""
+    table = source.place
+    known = commits(table)
+    for version in known:
+        time = commit_reading(read_commit(table, version) or []).time
+        if time is not None and time * 1000 >= moment:
+            if version == known[0] and version > 0:
+                raise UnreadableTable(
+                    f"source '{source.name}': {source.folder}: the log begins with version {version}, which is later"
+                    " than `start`: it does not tell what was there then"
+                )
+            return version
+    return newest_version(source) + 1
+
+
+def _gap(source: DeltaSource, position: TablePosition) -> str | None:
+    """Why the next commit does not exist, if it is not that there is none yet."""
+    table = source.place
+    checkpoint = last_checkpoint(table)
+    if checkpoint is not None and checkpoint > position.version:
+        # the next commit may have been written since it was looked for
+        if commit_file(table, position.version + 1).exists():
+            return None
+        return f"the log no longer has version {position.version + 1}; its entries are removed after a time"
+    has_last = position.version < 0 or checkpoint == position.version
+    if not has_last and not commit_file(table, position.version).exists():
+        return f"version {position.version} was read and does not exist: the table was removed or made again"
+    return None
+
+
+def _accepted(source: DeltaSource, position: TablePosition, reading: CommitReading) -> TablePosition:
+    """The position behind a commit; raises UnreadableTable if the table is not what it was."""
+    version = position.version + 1
+    where = f"source '{source.name}': {source.folder}: version {version}"
+    if reading.problem is not None:
+        raise UnreadableTable(f"{where} {reading.problem}")
+    if reading.identity is not None and reading.identity != position.identity and position.version >= 0:
+        raise UnreadableTable(f"{where} is of another table: it was made again. Choose a new checkpoint")
+    after = replace(position, version=version)
+    if reading.columns is None or reading.columns == position.columns:
+        return after
+    changed = [name for name, kind in position.columns.items() if reading.columns.get(name) != kind]
+    new = [name for name in reading.columns if name not in position.columns]
+    if changed:
+        raise UnreadableTable(
+            f"{where} changes the type of column '{changed[0]}', or removes it. Choose a new checkpoint"
+        )
+    if new and not source.adds_columns:
+        raise UnreadableTable(f"{where} adds column '{new[0]}'; `schema_changes: add_columns` allows it")
+    return replace(after, columns=reading.columns)

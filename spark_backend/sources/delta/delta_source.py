@@ -1,0 +1,56 @@
+"""What the lister and workers have to know of a Delta source, as plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from spark_backend.places.place import Place, place_of_plain
+from spark_backend.places.remote_path import StoreOptions
+
+DELTA = "delta"
+"""The option of our data source for these sources."""
+
+SOURCE_OPTIONS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
+"""What `options` of such a source may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSource:
+    """A table that is read.
+
+    name: of the source
+    folder: the table's absolute path, or its URI
+    arrival: the column of arrival times
+    start: where a new job begins: `earliest`, `latest`, a version, or a time in µs as `@123`
+    adds_columns: whether the table may get new columns
+    skips_changes: whether commits that change or delete rows are passed over
+    max_files, max_bytes: most of a micro-batch; None = all
+    store: how its store is reached
+    """
+
+    name: str
+    folder: str
+    arrival: str
+    start: str = "earliest"
+    adds_columns: bool = False
+    skips_changes: bool = False
+    max_files: int | None = None
+    max_bytes: int | None = None
+    store: StoreOptions = field(default_factory=dict, repr=False)
+
+    @property
+    def place(self) -> Place:
+        """The folder."""
+        return place_of_plain((self.folder, self.store))
+
+
+def delta_to_text(sources: Sequence[DeltaSource]) -> str:
+    """The sources as JSON text."""
+    return json.dumps([asdict(source) for source in sources])
+
+
+def delta_of_text(text: str) -> tuple[DeltaSource, ...]:
+    """The inverse of `delta_to_text`."""
+    return tuple(DeltaSource(**item) for item in json.loads(text))

@@ -1,0 +1,96 @@
+"""The data files of a Delta table at one version, for a new job: in units, in order of arrival.
+
+Files whose arrival times overlap are one unit: their records are ordered by arrival together. That
+needs the log's statistics of the arrival column. Without them files are in order of modification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from runtime.natural_names import natural_key
+from spark_backend.sources.delta.commit_files import columns_of
+from spark_backend.sources.delta.delta_source import DeltaSource
+from spark_backend.sources.delta.table_units import TableFile, TablePosition
+
+MOST_FILES = 256
+"""Files of one unit, whatever overlaps: they are read at once."""
+
+
+class UnreadableTable(Exception):
+    """A table that cannot be read, or not any further; the text says why, and the way out."""
+
+
+def position_at(source: DeltaSource, version: int | None, *, is_read: bool) -> TablePosition:
+    """The position of a new job; `version`: None = the newest; `is_read`: nothing of it is left."""
+    from spark_backend.delta.features import fields_of, refuse_unreadable
+
+    table = _opened(source, version)
+    refuse_unreadable(source.place, table)
+    columns = columns_of(fields_of(table))
+    return TablePosition(str(table.metadata().id), table.version(), None if is_read else 0, columns)
+
+
+def snapshot_units(source: DeltaSource, version: int) -> list[tuple[TableFile, ...]]:
+    """The units of the table; the same for each call."""
+    import pyarrow as pa
+
+    table = _opened(source, version)
+    deleted = [row["filepath"] for batch in table.deletion_vectors() for row in pa.record_batch(batch).to_pylist()]
+    if deleted:
+        raise UnreadableTable(
+            f"source '{source.name}': {source.folder}: version {version} has data files with deleted rows (deletion"
+            " vectors), which a source cannot read. Rewrite them: REORG TABLE ... APPLY (PURGE)"
+        )
+    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return list(_units(rows, source.arrival))
+
+
+def _opened(source: DeltaSource, version: int | None) -> Any:
+    from spark_backend.delta.package import open_table
+
+    table = open_table(source.place, version)
+    if table is None:
+        raise UnreadableTable(f"source '{source.name}': {source.folder}: is not a Delta table")
+    return table
+
+
+def _units(rows: Sequence[Mapping[str, Any]], arrival: str) -> Iterator[tuple[TableFile, ...]]:
+    least, most = f"min.{arrival}", f"max.{arrival}"
+    if any(row.get(least) is None or row.get(most) is None for row in rows):
+        for row in sorted(rows, key=lambda row: (row["modification_time"], natural_key(row["path"]))):
+            yield (_file(row),)
+        return
+    unit: list[TableFile] = []
+    until: Any = None
+    for row in sorted(rows, key=lambda row: (row[least], natural_key(row["path"]))):
+        if unit and (row[least] >= until or len(unit) == MOST_FILES):
+            yield tuple(unit)
+            unit = []
+        until = row[most] if not unit else max(until, row[most])
+        unit.append(_file(row))
+    if unit:
+        yield tuple(unit)
+
+
+def _file(row: Mapping[str, Any]) -> TableFile:
+    partition = {
+        name.removeprefix("partition."): _text(value) for name, value in row.items() if name.startswith("partition.")
+    }
+    return TableFile(unquote(row["path"]), row["size_bytes"], row["num_records"], partition)
+
+
+def _text(value: object) -> str | None:
+    """A partition's value as the log has it."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case datetime() | date():
+            return value.isoformat()
+        case _:
+            return str(value)

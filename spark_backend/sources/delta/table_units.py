@@ -1,0 +1,102 @@
+"""What a micro-batch reads of Delta tables, as manifests have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A data file.
+
+    path: below the table's folder, or in full
+    size: in bytes
+    rows: how many it has, if the log says so
+    partition: values by partition column, as the log has them; None = null
+    """
+
+    path: str
+    size: int
+    rows: int | None = None
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableUnit:
+    """Data files that are read together: those of a commit. Their records are ordered by arrival.
+
+    first: the number of its first file among those of its source, from 1
+    columns: types by column of the table, as JSON text
+    """
+
+    source: str
+    first: int
+    files: tuple[TableFile, ...]
+    columns: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(file.size for file in self.files)
+
+    @staticmethod
+    def of_plain(data: Mapping[str, Any]) -> TableUnit:
+        """The inverse of `asdict`."""
+        return TableUnit(**{**data, "files": tuple(TableFile(**file) for file in data["files"])})
+
+
+@dataclass(frozen=True, slots=True)
+class TablePosition:
+    """How far a table has been read.
+
+    identity: of the table: one that is made again has another
+    version: of its last commit that was read
+    units_read: how many units of the table at that version were read; None = all
+    columns: as in `TableUnit`
+    """
+
+    identity: str
+    version: int
+    units_read: int | None
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableReads:
+    """What a manifest has of Delta sources; `positions`: after it, by source."""
+
+    units: tuple[TableUnit, ...] = ()
+    positions: Mapping[str, TablePosition] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold them."""
+        return {"units": list(map(asdict, self.units)), "positions": table_positions_to_plain(self.positions)}
+
+    @staticmethod
+    def of_plain(data: Mapping[str, Any]) -> TableReads:
+        """The inverse of `to_plain`."""
+        units = tuple(map(TableUnit.of_plain, data["units"]))
+        return TableReads(units, table_positions_of_plain(data["positions"]))
+
+
+def table_positions_to_plain(positions: Mapping[str, TablePosition]) -> dict[str, Any]:
+    """Positions as JSON can hold them."""
+    return {source: asdict(position) for source, position in positions.items()}
+
+
+def table_positions_of_plain(data: Mapping[str, Any]) -> dict[str, TablePosition]:
+    """The inverse of `table_positions_to_plain`."""
+    return {source: TablePosition(**row) for source, row in data.items()}
+
+
+def unit_tasks(units: Sequence[TableUnit], tasks: int) -> list[tuple[TableUnit, ...]]:
+    """At most `tasks` lists, none empty, each in the order of `units`: equal sizes."""
+    shares: list[list[int]] = [[] for _ in range(min(tasks, len(units)))]
+    loads = [0] * len(shares)
+    for place in sorted(range(len(units)), key=lambda place: (-units[place].size, place)):
+        least = loads.index(min(loads))
+        shares[least].append(place)
+        loads[least] += units[place].size + 1
+    return [tuple(units[place] for place in sorted(share)) for share in shares]

@@ -1,0 +1,115 @@
+"""Read data files of Delta tables on a worker, as packed rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from querylang.errors import InputError
+from runtime.columns.arrivals import Arrivals, place_of
+from runtime.reading.column_names import needed_names
+from spark_backend.places.place import Place, local_copy
+from spark_backend.places.place import place_of as place_of_text
+from spark_backend.sources.delta.delta_source import DeltaSource
+from spark_backend.sources.delta.table_units import TableFile, TableUnit
+from spark_backend.sources.reading import Reading, pack_parts
+from spark_backend.wire.packed_rows import pack_lost, pack_reports
+from spark_backend.wire.program import Program
+from spark_backend.wire.reports import Report
+
+_TYPES = {
+    "string": pa.string(),
+    "byte": pa.int64(),
+    "short": pa.int64(),
+    "integer": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""Of partition columns, whose values the log has as text. Others stay text."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReader:
+    """Reads units of one source."""
+
+    program: Program
+    source: DeltaSource
+    reading: Reading
+    accepts_loss: bool
+
+    def packed(self, unit: TableUnit) -> Iterator[pa.RecordBatch]:
+        """The packed rows of a unit, all of it together: files of a commit have no order."""
+        parts: list[Arrivals] = []
+        for number, file in enumerate(unit.files, unit.first):
+            path = self._place(file)
+            if not path.is_file():
+                yield from self._lost(file, path)
+                continue
+            parts += self._arrivals(unit, file, number, path)
+        if parts:
+            together = Arrivals.concat(parts)
+            yield from pack_parts(iter([together]), self.program, self.reading, by_partition=True)
+
+    def _place(self, file: TableFile) -> Place:
+        """Where a data file is: in the folder of its table, or outside of it."""
+        if ":/" not in file.path:
+            return self.source.place / file.path
+        return place_of_text(file.path, options=self.source.store)
+
+    def _arrivals(self, unit: TableUnit, file: TableFile, number: int, path: Place) -> list[Arrivals]:
+        name = self.reading.prefix + file.path
+        reading = replace(self.reading, source=name, place=place_of(self.reading.rank, number))
+        with local_copy(path) as copy:
+            try:
+                table = self._table(unit, file, copy)
+                return list(reading.arrivals(table, self.program.plan()))
+            except (InputError, OSError, pa.ArrowException) as error:
+                reason = str(error).removeprefix(f"{name}: ").replace(str(copy), str(path))
+                raise InputError(f"{path}: {reason}") from error
+
+    def _table(self, unit: TableUnit, file: TableFile, path: Path) -> pa.Table:
+        """The columns that are needed, with those of partitions and those that came later."""
+        needed = {name.casefold() for name in needed_names(self.program.plan(), self.reading.columns)}
+        parquet = pq.ParquetFile(path)
+        present = [name for name in parquet.schema_arrow.names if name.casefold() in needed]
+        table = parquet.read(present)
+        folded = {name.casefold() for name in present}
+        for name, kind in unit.columns.items():
+            if name.casefold() in folded or name.casefold() not in needed:
+                continue
+            table = table.append_column(
+                name, _column(file.partition, name, json.loads(kind), parquet.metadata.num_rows)
+            )
+        return table
+
+    def _lost(self, file: TableFile, path: Place) -> Iterator[pa.RecordBatch]:
+        problem = "the data file no longer exists: it was removed by VACUUM, or by hand"
+        if not self.accepts_loss:
+            raise InputError(f"{path}: {problem}. To continue without what is lost: ensue run --accept-loss")
+        queries = [query.title for query in self.program.plan().queries]
+        yield pack_lost(self.reading.prefix + file.path, queries, max(1, file.rows or 1))
+        yield pack_reports([Report("lost", self.source.name, 0, f"{file.path}: {problem}")])
+
+
+def _column(partition: Mapping[str, str | None], name: str, kind: object, rows: int) -> pa.Array:
+    """The value of a partition in each row; null for a column that the file does not have."""
+    value = partition.get(name)
+    if value is None:
+        return pa.nulls(rows, _TYPES.get(kind, pa.null()) if isinstance(kind, str) else pa.null())
+    one = pa.array([value])
+    type_ = _TYPES.get(kind) if isinstance(kind, str) else None
+    if type_ is not None:
+        is_zoned = kind == "timestamp" and not value.endswith("Z") and "+" not in value
+        one = pc.cast(pa.array([value + "Z"]) if is_zoned else one, type_)
+    return pa.repeat(one[0], rows)

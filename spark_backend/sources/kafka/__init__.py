@@ -1,0 +1,1 @@
+"""Topics of Kafka as sources: the lister plans ranges of offsets, workers read exactly these."""

@@ -1,0 +1,175 @@
+"""Read messages of one partition on a worker, from an offset up to another."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_backend.retrying import USUAL, shown_length
+from spark_backend.sources.kafka.client import FORBIDDEN, PASSING, QUIET, broker_error, kafka_client, no_permission
+from spark_backend.sources.kafka.listing import BrokerError
+from spark_backend.sources.kafka.offsets import OffsetRange
+
+CHUNK_MESSAGES = 200_000
+CHUNK_BYTES = 32 << 20
+"""About how much is decoded at once."""
+
+_AT_ONCE = 10_000
+
+_WAIT = 0.05
+"""Seconds that the client waits for as many messages; where offsets have gaps, there are fewer."""
+
+_SETTINGS = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "true",
+    "auto.offset.reset": "error",
+    **QUIET,
+}
+
+_DEFAULTS = {"group.id": "ensue", "isolation.level": "read_committed", "fetch.wait.max.ms": "50"}
+"""No group is joined and no offset is committed; the client wants a name anyway."""
+
+_GONE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Messages in order of offset; `timestamps`: µs, negative = it has none."""
+
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    values: list[bytes | None]
+
+
+class GoneMessages(Exception):
+    """Messages of a range are not there any more; `first`: the least offset that is there."""
+
+    def __init__(self, message: str, first: int) -> None:
+        super().__init__(message, first)
+        self.first = first
+
+
+_consumers: dict[str, Any] = {}
+"""By settings. A worker keeps its connections from task to task."""
+
+
+def consumed(client: Mapping[str, str], wanted: OffsetRange, patience: float = USUAL) -> Iterator[Chunk]:
+    """The messages of a range. Gaps are normal; what is missing at the end is not.
+
+    patience: seconds without a message after which the micro-batch fails; it is then repeated
+
+    Raises GoneMessages and BrokerError.
+    """
+    key = json.dumps(client, sort_keys=True)
+    consumer = _consumers.pop(key, None) or _new_consumer(client)
+    try:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        try:
+            consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+            yield from _Reading(client, consumer, wanted, patience).chunks()
+            consumer.unassign()
+        except KafkaException as error:
+            raise broker_error(client, error.args[0]) from error
+    except BaseException:
+        consumer.close()
+        raise
+    _consumers[key] = consumer
+
+
+def _new_consumer(client: Mapping[str, str]) -> Any:
+    package = kafka_client()
+    try:
+        return package.Consumer({**_DEFAULTS, **client, **_SETTINGS})
+    except package.KafkaException as error:
+        raise broker_error(client, error.args[0]) from error
+
+
+class _Reading:
+    """One range that is being read; `next`: the offset up to which it was."""
+
+    def __init__(self, client: Mapping[str, str], consumer: Any, wanted: OffsetRange, patience: float) -> None:
+        self.client = client
+        self.consumer = consumer
+        self.wanted = wanted
+        self.patience = patience
+        self.next = wanted.start
+        self.problem: BrokerError | None = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        messages: list[Any] = []
+        size, deadline = 0, time.monotonic() + self.patience
+        while self.next < self.wanted.until:
+            before = self.next
+            count = min(_AT_ONCE, self.wanted.until - self.next)
+            for message in self.consumer.consume(count, timeout=_WAIT):
+                if self._is_wanted(message):
+                    messages.append(message)
+                    size += len(message)
+            if self.next > before:
+                deadline = time.monotonic() + self.patience
+            elif time.monotonic() > deadline:
+                raise self._too_late()
+            if len(messages) >= CHUNK_MESSAGES or size >= CHUNK_BYTES:
+                yield _chunk(messages)
+                messages, size = [], 0
+        if messages:
+            yield _chunk(messages)
+
+    def _is_wanted(self, message: Any) -> bool:
+        error = message.error()
+        if error is not None:
+            self._take(error, message)
+            return False
+        offset: int = message.offset()
+        is_wanted = self.next <= offset < self.wanted.until
+        self.next = max(self.next, offset + 1)
+        return is_wanted
+
+    def _take(self, error: Any, message: Any) -> None:
+        """What the client says beside messages: the end of the partition, and errors."""
+        name = error.name()
+        if name == "_PARTITION_EOF":
+            self.next = max(self.next, message.offset())
+        elif name in _GONE:
+            raise self._gone()
+        elif name == FORBIDDEN:
+            raise no_permission(self.client, self.wanted.topic, "read")
+        elif name in PASSING or name == "GROUP_AUTHORIZATION_FAILED":  # the group is only a name
+            self.problem = broker_error(self.client, error)
+        else:
+            raise broker_error(self.client, error)
+
+    def _gone(self) -> GoneMessages:
+        from confluent_kafka import TopicPartition
+
+        place = TopicPartition(self.wanted.topic, self.wanted.partition)
+        first, behind = self.consumer.get_watermark_offsets(place, timeout=10)
+        known = first if self.next < first else behind
+        there = f"the first one is {first}" if first < behind else f"there is no message before {behind}"
+        return GoneMessages(f"the offsets from {self.next} on no longer exist; {there}", known)
+
+    def _too_late(self) -> BrokerError:
+        wanted = self.wanted
+        reason = "no message came" if self.problem is None else str(self.problem)
+        return BrokerError(
+            f"{wanted.topic}/{wanted.partition}: cannot be read from offset {self.next} to {wanted.until - 1}:"
+            f" {reason} for {shown_length(self.patience)}. Run the job again: it continues where it stopped",
+            is_passing=True,
+        )
+
+
+def _chunk(messages: list[Any]) -> Chunk:
+    count = len(messages)
+    return Chunk(
+        np.fromiter((message.offset() for message in messages), np.int64, count),
+        np.fromiter((message.timestamp()[1] for message in messages), np.int64, count) * 1000,
+        [message.value() for message in messages],
+    )

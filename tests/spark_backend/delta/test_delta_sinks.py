@@ -1,0 +1,273 @@
+"""Delta tables as sinks: one commit per table and micro-batch, whatever is repeated; refused tables by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field, write_deltalake
+
+from querylang.errors import InputError
+from spark_backend.delta.commit_log import read_commit
+from spark_backend.delta.publishing import CHECKPOINT_EVERY, DataFile, Transaction, publish_files
+from spark_backend.sinks.delta_tables import DeltaTables
+from spark_backend.sinks.formats import Sink, sink_format
+from tests.spark_backend.delta.ours import DELTA, OTHERS, OURS, SCHEMA, drafts, names, rows, sink, table, write
+
+
+def refusal(sink: Sink, schema: pa.Schema = SCHEMA) -> str | None:
+    try:
+        DELTA.refuse_unwritable(sink, {"Q": schema})
+    except InputError as error:
+        return str(error).replace(str(sink.path), "")
+    return None
+
+
+def test_a_micro_batch_is_one_commit_per_table(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    for batch in range(3):
+        write(own, batch, rows(f"a{batch}"), rows(f"b{batch}"))
+    assert names(own) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    assert table(own).version() == 2
+    assert table(own).to_pyarrow_table().select(SCHEMA.names).slice(0, 1).to_pylist()[0]["low"]["by"] == [("k", 1)]
+
+
+def test_a_micro_batch_that_is_repeated_changes_nothing(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    for batch in (0, 1):
+        write(own, batch, rows(f"a{batch}"))
+    write(own, 1, rows("a1"))
+    assert names(own) == ["a0", "a1"]
+    assert table(own).version() == 1
+    assert len(list(own.path.rglob("*.parquet"))) == 2
+
+
+def test_files_of_a_killed_attempt_are_removed_and_committed_ones_stay(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    write(own, 0, rows("a0"))
+    drafts(own, 1, rows("lost"))
+    write(own, 1, rows("a1"), rows("b1"))
+    table(own).optimize.compact()
+    DELTA.remove_leftovers(own, f"{OURS}-00000001-", ())
+    assert names(own) == ["a0", "a1", "b1"]
+    assert len(list(own.path.rglob(f"{OURS}-00000001-*"))) == 2
+
+
+def test_files_stay_where_nothing_tells_whether_they_are_committed(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    write(own, 0, rows("a0"))
+    drafts(own, 1, rows("unknown"))
+    DELTA.remove_leftovers(own, f"{OURS}-00000001-", ())
+    assert len(list(own.path.rglob(f"{OURS}-00000001-*"))) == 1
+
+
+def test_a_commit_between_looking_and_writing_is_no_conflict(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    for batch in range(3):
+        write(own, batch, rows(f"a{batch}"))
+    table(own).optimize.compact()
+    write(own, 3, rows("a3"))
+    write(own, 0, rows("theirs"), identity=OTHERS)
+    assert names(own) == ["a0", "a1", "a2", "a3", "theirs"]
+
+
+def test_writers_that_meet_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = sink(tmp_path)
+    write(own, 0, rows("a0"))
+    commit = DeltaTable.create_write_transaction
+    others = [lambda: table(own).alter.add_columns([Field("note", "string")])]
+
+    def after_another(self: DeltaTable, **arguments: object) -> None:
+        if others:
+            others.pop()()
+        commit(self, **arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", after_another)
+    write(own, 1, rows("a1"))
+    assert not others
+    assert names(own) == ["a0", "a1"]
+
+
+def test_a_day_and_columns_of_results_can_be_partitions(tmp_path: Path) -> None:
+    own = sink(tmp_path, "day", "instance")
+    write(own, 0, pa.concat_tables([rows("a"), rows("b", hours=12), rows("c", hours=12, instance=None)]), rows("d"))
+    found = table(own).to_pyarrow_table().to_pylist()
+    assert sorted((row["match_id"], str(row["day"]), row["instance"]) for row in found) == [
+        ("a", "2024-01-01", "eu"),
+        ("b", "2024-01-02", "eu"),
+        ("c", "2024-01-02", None),
+        ("d", "2024-01-01", "eu"),
+    ]
+    assert table(own).version() == 0
+    assert refusal(own) is None
+    assert refusal(sink(tmp_path)) == "/Q: the Delta table is partitioned by day and instance, and the sink by nothing"
+
+
+def test_files_have_statistics_that_hold(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    late = rows("zz", "b" * 40).set_column(
+        2, "time", pa.array([1_700_000_000_000_001, None], SCHEMA.field("time").type)
+    )
+    write(own, 0, late)
+    (added,) = [action["add"] for action in read_commit(own.path / "Q", 0) or [] if "add" in action]
+    found = json.loads(added["stats"])
+    assert found["numRecords"] == 2
+    assert found["minValues"]["match_id"] == "b" * 32
+    assert found["maxValues"]["match_id"] == "zz"
+    assert found["minValues"]["time"] == "2023-11-14T22:13:20.000Z"
+    assert found["maxValues"]["time"] == "2023-11-14T22:13:20.001Z"
+    assert found["nullCount"]["time"] == 1
+    assert found["nullCount"]["low"] == {"v": 0}
+
+
+def test_new_columns_are_added(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    write(own, 0, rows("a").drop_columns(["low"]))
+    assert refusal(own) is None
+    write(own, 1, rows("b"))
+    assert names(own) == ["a", "b"]
+    assert "low" in table(own).to_pyarrow_table().column_names
+
+
+def other_type(path: Path) -> None:
+    write_deltalake(path, pa.table({"match_id": [1], "time": ["x"]}))
+
+
+def other_struct(path: Path) -> None:
+    write_deltalake(path, pa.table({"low": [{"v": 1.5}]}))
+
+
+def not_null(path: Path) -> None:
+    DeltaTable.create(
+        path, pa.schema([pa.field("match_id", pa.string()), pa.field("who", pa.string(), nullable=False)])
+    )
+
+
+def constraint(path: Path) -> None:
+    write_deltalake(path, pa.table({"n": [1]}))
+    DeltaTable(path).alter.add_constraint({"positive": "n > 0"})
+
+
+def other_case(path: Path) -> None:
+    write_deltalake(path, pa.table({"Match_ID": ["x"]}))
+
+
+def no_table(path: Path) -> None:
+    path.mkdir(parents=True)
+    (path / "notes.txt").write_text("")
+
+
+def column_mapping(path: Path) -> None:
+    DeltaTable.create(path, SCHEMA)
+    log = path / "_delta_log" / f"{0:020d}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] |= {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in line:
+            line["metaData"]["configuration"] = {"delta.columnMapping.mode": "name"}
+            line["metaData"]["schemaString"] = json.dumps(
+                {
+                    "type": "struct",
+                    "fields": [
+                        {
+                            "name": "match_id",
+                            "type": "string",
+                            "nullable": True,
+                            "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c1"},
+                        }
+                    ],
+                }
+            )
+    log.write_text("\n".join(map(json.dumps, lines)))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (
+            other_type,
+            (
+                "/Q: the Delta table has another schema: column 'match_id' is long, and would be string; column 'time' is"
+                " string, and would be timestamp. Choose another folder"
+            ),
+        ),
+        (
+            other_struct,
+            (
+                "/Q: the Delta table has another schema: column 'low' is struct<v: double>, and would be struct<v: double,"
+                " tags: array<string>, by: map<string, long>>. Choose another folder"
+            ),
+        ),
+        (not_null, "/Q: the Delta table has another schema: column 'who' must not be null. Choose another folder"),
+        (
+            constraint,
+            "/Q: the Delta table has the constraint 'positive', which a sink cannot write; choose another folder",
+        ),
+        (
+            other_case,
+            (
+                "/Q: the Delta table has another schema: column 'match_id' would be there beside 'Match_ID'. Choose another"
+                " folder"
+            ),
+        ),
+        (no_table, "/Q: holds files such as 'notes.txt', and is not a Delta table; choose another folder"),
+        (
+            column_mapping,
+            "/Q: the Delta table has column mapping (columnMapping), which a sink cannot write; choose another folder",
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_written_is_refused_before_the_start(tmp_path: Path, make: object, reason: str) -> None:
+    assert callable(make)
+    make(tmp_path / "matches" / "Q")
+    assert refusal(sink(tmp_path)) == reason
+
+
+def test_a_folder_of_a_delta_table_is_no_sink_of_files(tmp_path: Path) -> None:
+    write(sink(tmp_path), 0, rows("a"))
+    with pytest.raises(InputError, match="is a Delta table; set `format: delta`"):
+        sink_format("parquet").refuse_unwritable(Sink("parquet", tmp_path / "matches"), {"Q": SCHEMA})
+
+
+def test_the_log_tells_which_checkpoints_have_written(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    for batch in range(3):
+        write(own, batch, rows(f"a{batch}"))
+    table(own).create_checkpoint()
+    write(own, 7, rows("theirs"), identity=OTHERS)
+    assert [(result.identity, result.batch) for result in DELTA.results(own)] == [(OURS, 2), (OTHERS, 7)]
+
+
+def test_the_log_gets_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    schema = pa.schema([("a", pa.string())])
+    for version in range(CHECKPOINT_EVERY + 1):
+        publish_files(path, [DataFile("x", 1, {}, "{}")], Transaction("app", version), schema, ())
+    assert [file.name for file in (path / "_delta_log").glob("*.checkpoint.parquet")] == [
+        f"{CHECKPOINT_EVERY - 1:020d}.checkpoint.parquet"
+    ]
+    assert isinstance(DELTA, DeltaTables)
+
+
+def test_matches_with_other_columns_share_a_commit(tmp_path: Path) -> None:
+    own, others = sink(tmp_path), pa.schema([*SCHEMA, ("late", pa.int64())])
+    later = rows("b").append_column("late", pa.array([7]))
+    writer = DELTA.open(own, f"{OURS}-00000000-", 0, 0)
+    for part in (rows("a"), later.cast(others), rows("c")):
+        writer.write("Q", part)
+    DELTA.publish(f"{OURS}-00000000-", [(own, writer.finish())])
+    assert table(own).version() == 0
+    found = table(own).to_pyarrow_table().to_pylist()
+    assert sorted((row["match_id"], row["late"]) for row in found) == [("a", None), ("b", 7), ("c", None)]
+
+
+def test_columns_of_one_name_and_other_types_are_refused(tmp_path: Path) -> None:
+    own = sink(tmp_path)
+    writer = DELTA.open(own, f"{OURS}-00000000-", 0, 0)
+    for part in (rows("a"), pa.table({"match_id": ["b"], "low": ["text"]})):
+        writer.write("Q", part)
+    with pytest.raises(InputError, match=r"Q: matches of two texts of a query do not fit into one Delta table: .*low"):
+        DELTA.publish(f"{OURS}-00000000-", [(own, writer.finish())])

@@ -1,0 +1,46 @@
+"""Which messages a history reads again: all that the job has read, or those since a time; what is missing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from spark_backend.job.history.messages_again import message_pieces
+from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
+from spark_backend.sources.kafka.offsets import TopicPosition
+from tests.support.kafka.broker import Broker
+
+SECOND = 1_000_000
+
+
+def test_what_was_read_is_read_again_in_all_partitions(broker: Broker) -> None:
+    topic = broker.topic(2)
+    broker.produce(topic, [(number % 2, 1000 * number, json.dumps(number).encode()) for number in range(1, 41)])
+    source = KafkaSource("s", TopicChoice((topic,)), {"bootstrap.servers": broker.servers})
+    asked = replace(source)
+    identity = identity_of(source, topic)
+    read = {topic: TopicPosition(0, identity, {0: 18, 1: 20})}
+    pieces, gaps = message_pieces(asked, None, read, None)
+    assert not gaps
+    assert ranges(pieces) == {(0, 0, 18), (1, 0, 20)}
+    assert ranges(message_pieces(asked, None, read, 21 * SECOND)[0]) == {(0, 10, 18), (1, 10, 20)}
+    later = {topic: TopicPosition(0, identity, {0: 20, 1: 20})}
+    assert ranges(message_pieces(asked, read, later, None)[0]) == {(0, 18, 20)}
+    broker.delete_before(topic, {0: 5})
+    _, gaps = message_pieces(asked, None, read, None)
+    begins = "the messages before offset 5 no longer exist, from the beginning to 1970-01-01T00:00:12.000000Z"
+    assert gaps == [f"source 's': {topic}/0: {begins}"]
+    assert not message_pieces(asked, None, read, 21 * SECOND)[1]
+    _, gaps = message_pieces(asked, None, {topic: replace(read[topic], identity="other")}, None)
+    assert gaps == [f"source 's': the topic '{topic}' was removed or made again"]
+
+
+def identity_of(source: KafkaSource, topic: str) -> str:
+    from spark_backend.sources.kafka.asking import AskedBroker
+
+    return AskedBroker(source.client).listing(source.topics).topics[topic].identity
+
+
+def ranges(pieces: list[object]) -> set[tuple[int, int, int]]:
+    own = [item for piece in pieces for item in piece.task.ranges]  # type: ignore[attr-defined]
+    return {(item.partition, item.start, item.until) for item in own}

@@ -1,0 +1,253 @@
+"""Deploying queries with history: what the command reads, and what a start makes of it; without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from querylang.errors import InputError
+from spark_backend.job.changes import taking
+from spark_backend.job.changes.taking import changed_program
+from spark_backend.job.checkpoint_record import write_record
+from spark_backend.job.commands.control import send_change
+from spark_backend.job.history import sending
+from spark_backend.job.history.running import write_history
+from spark_backend.job.history.sending import send_with_history
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.listed_sources import listed_sources
+from spark_backend.job.preflight import checked
+from spark_backend.job.source_streams import source_readings
+from spark_backend.operator.step import run_step
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sources.file_reading import read_task
+from spark_backend.sources.file_stream import reading_options
+from spark_backend.sources.listing.file_tasks import tasks_of
+from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
+from spark_backend.wire.program import Program
+from spark_backend.wire.tagged_rows import Tag
+
+EVENT = "event Reading { float ts; string sensor; float value; }\n"
+RISING = EVENT + (
+    "query Rising { inputs { Reading() key sensor within 60.0; } find Reading:a -> Reading:b where b.value > a.value }"
+)
+FALLING = EVENT + (
+    "query Falling { inputs { Reading() key sensor within 60.0; } find Reading:a -> Reading:b where b.value < a.value }"
+)
+
+
+class JobWithoutSpark:
+    """A job on two folders whose micro-batches are run here, and logged as Spark does."""
+
+    def __init__(self, path: Path, text: str = RISING) -> None:
+        self.path = path
+        for name in ("slow", "swift"):
+            (path / name).mkdir()
+        (path / "q.query").write_text(text, "utf-8")
+        source = {"format": "csv", "event": "Reading", "arrival": "at", "source_time": "ts"}
+        deployment = {
+            "name": "readings",
+            "queries": "q.query",
+            "sources": {name: {**source, "path": name} for name in ("slow", "swift")},
+            "sinks": {"matches": {"path": "out", "format": "json"}},
+            "checkpoint": "state",
+            "buckets": 2,
+        }
+        (path / "job.yaml").write_text(json.dumps(deployment), "utf-8")
+        self.deployment = load_deployment(path / "job.yaml")
+        self.ready = checked(self.deployment)
+        write_record(self.deployment.checkpoint, self.ready.record)
+        self.program: Program = self.ready.program
+        self.states: dict[int, bytes] = {}
+        self.matches: list[dict[str, Any]] = []
+        self.batch = -1
+
+    @property
+    def folder(self) -> JobFolder:
+        return JobFolder(self.deployment.checkpoint)
+
+    def bring(self, source: str, number: int, moments: range) -> None:
+        rows = "".join(f"{at}.0,{at}.0,s{at % 3},{(at * 7 + at // 9) % 10}.0\n" for at in moments)
+        (self.path / source / f"{number}.csv").write_text(f"at,ts,sensor,value\n{rows}", "utf-8")
+
+    def start(self) -> None:
+        self.program = changed_program(self.ready)
+
+    def run(self) -> None:
+        """A micro-batch of what there is."""
+        self.batch += 1
+        sources = listed_sources(self.deployment.sources, None)
+        planner = InputPlanner(sources, RunSettings(str(self.deployment.checkpoint)))
+        manifest = planner.read(planner.latest(self.batch))
+        options = reading_options(sources, source_readings(self.deployment), self.program)
+        packed = [
+            part for task in tasks_of(manifest, 1, (), is_repeated=False) for part in read_task(options, task.to_text())
+        ]
+        tables = []
+        for bucket in range(2):
+            rows = [part.column(1)[bucket].as_py() for part in packed if len(part) > bucket]
+            step = run_step(self.program, bucket, self.states.get(bucket), rows, self.batch)
+            self.states[bucket] = step.state
+            tables += [(row.tag, row.table) for row in step.rows]
+            self.matches += [row for item in step.rows if item.tag is Tag.MATCH for row in item.table.to_pylist()]
+        measured = [item for item in tables if item[0] in (Tag.METRIC, Tag.SOURCE, Tag.TIMELINE)]
+        progress = self.folder.last_progress().after(measured, records=0, matches=0)
+        self.folder.progress.write(self.batch, {"queries": {}, "progress": progress.to_plain()})
+        for name, text in (("offsets", f'v1\n{{}}\n{{"manifest": {manifest.number}}}'), ("commits", "v1\n{}")):
+            (self.deployment.checkpoint / name).mkdir(exist_ok=True)
+            (self.deployment.checkpoint / name / str(self.batch)).write_text(text, "utf-8")
+
+    def found(self, query: str) -> list[tuple[str, Any]]:
+        return sorted((row["match_id"], row["emitted"]) for row in self.matches if row["query"] == query)
+
+    def refused(self, number: int) -> list[str]:
+        outcome = self.folder.commands.outcome(number)
+        assert outcome is not None
+        return outcome.errors
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobWithoutSpark:
+    """It has read one source to 160, and the other one, which comes first, to 100 only."""
+    job = JobWithoutSpark(tmp_path)
+    job.bring("slow", 1, range(10, 60, 2))
+    job.bring("swift", 1, range(11, 120, 3))
+    job.run()
+    job.bring("slow", 2, range(60, 102, 2))
+    job.bring("swift", 2, range(120, 161, 3))
+    job.run()
+    return job
+
+
+def at_the_end(job: JobWithoutSpark) -> None:
+    job.bring("slow", 3, range(102, 240, 2))
+    job.bring("swift", 3, range(161, 240, 3))
+    job.run()
+
+
+def always(path: Path) -> list[tuple[str, Any]]:
+    """What a job gives that has the query from its beginning, behind the place of the others."""
+    (path / "always").mkdir()
+    whole = JobWithoutSpark(path / "always", RISING + FALLING.removeprefix(EVENT))
+    whole.bring("slow", 1, range(10, 60, 2))
+    whole.bring("swift", 1, range(11, 120, 3))
+    whole.bring("slow", 2, range(60, 102, 2))
+    whole.bring("swift", 2, range(120, 161, 3))
+    at_the_end(whole)
+    return [row for row in whole.found("Falling") if row[1].timestamp() > 159]
+
+
+def test_a_query_answers_as_if_it_had_always_been_there(job: JobWithoutSpark, tmp_path: Path) -> None:
+    sent = send_with_history(job.deployment, FALLING, "start")
+    assert not sent.is_running
+    job.start()
+    at_the_end(job)
+    found = job.found("Falling")
+    assert found == always(tmp_path)
+    assert len(found) > 10
+    histories = job.deployment.checkpoint / "ensue" / "history"
+    assert len([*histories.iterdir()]) == 1
+    job.start()
+    assert not [*histories.iterdir()]
+
+
+def test_what_the_job_reads_after_the_command_is_history_too(
+    job: JobWithoutSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_before_it_is_sent(job, monkeypatch, range(102, 130, 2))
+    send_with_history(job.deployment, FALLING, "start")
+    job.start()
+    job.bring("slow", 5, range(130, 240, 2))
+    job.bring("swift", 3, range(161, 240, 3))
+    job.run()
+    moments = [sorted(moment for _, moment in rows) for rows in (job.found("Falling"), always(tmp_path))]
+    assert moments[0] == moments[1]
+
+
+def read_before_it_is_sent(job: JobWithoutSpark, monkeypatch: pytest.MonkeyPatch, moments: range) -> None:
+    """Let the job read more once the history was read, before the job knows of the command."""
+
+    def written(*given: Any) -> None:
+        write_history(*given)
+        job.bring("slow", 4, moments)
+        job.run()
+
+    monkeypatch.setattr(sending, "write_history", written)
+
+
+def test_records_before_the_time_are_left_out(job: JobWithoutSpark) -> None:
+    job.bring("slow", 3, range(102, 158, 2))
+    job.run()
+    send_with_history(job.deployment, FALLING, "150.0")
+    job.start()
+    job.bring("slow", 4, range(158, 240, 2))
+    job.bring("swift", 3, range(161, 240, 3))
+    job.run()
+    members = [row["members"]["a"]["arrival"].timestamp() for row in job.matches if row["query"] == "Falling"]
+    assert min(members) >= 150
+
+
+@pytest.mark.parametrize("place", ["write_journal", "_answer"])
+def test_a_killed_start_does_it_once(
+    job: JobWithoutSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    send_with_history(job.deployment, FALLING, "start")
+    with monkeypatch.context() as patch:
+        patch.setattr(taking, place, _killed)
+        with pytest.raises(KeyboardInterrupt):
+            job.start()
+    job.start()
+    at_the_end(job)
+    assert job.found("Falling") == always(tmp_path)
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_gap_is_refused_with_its_bounds(job: JobWithoutSpark) -> None:
+    (job.path / "slow" / "1.csv").unlink()
+    with pytest.raises(InputError, match=r"has a gap: source 'slow': 1 file .*'1.csv', written from 2"):
+        send_with_history(job.deployment, FALLING, "start")
+    assert not job.folder.commands.pending()
+    send_with_history(job.deployment, FALLING, "start", accepts_gap=True)
+    job.start()
+    at_the_end(job)
+    assert job.found("Falling")
+
+
+def test_a_file_that_goes_before_the_start_is_an_error(job: JobWithoutSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_before_it_is_sent(job, monkeypatch, range(102, 120, 2))
+    number = send_with_history(job.deployment, FALLING, "start").command.number
+    (job.path / "slow" / "4.csv").unlink()
+    job.start()
+    assert ["gap" in error for error in job.refused(number)] == [True]
+    assert [query.name for query in job.program.running().queries] == ["Rising"]
+
+
+def test_what_is_deployed_in_between_makes_it_an_error(job: JobWithoutSpark) -> None:
+    send_change(job.deployment, json.dumps({"DeployQuery": [FALLING]}), wait=False)
+    number = send_with_history(job.deployment, FALLING, "start").command.number
+    job.start()
+    assert ["runs already" in error for error in job.refused(number)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "message"),
+    [
+        (FALLING, "yesterday", "--from 'yesterday' is not"),
+        (FALLING, "2031-01-01", "lies behind all that the job has read"),
+        (RISING, "start", "'Rising' runs already"),
+        (FALLING.replace("b.value <", "b.level <"), "start", "level"),
+        (FALLING.replace("Reading", "Other"), "start", "no source of the job brings events of 'Other'"),
+        (FALLING.replace("float value;", "float value; float more;"), "start", "known with other fields"),
+        (FALLING.replace("{ inputs", "{ parameters { float x; } inputs"), "start", "values for all parameters"),
+    ],
+)
+def test_wrong_input_is_refused_at_once(job: JobWithoutSpark, text: str, since: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        send_with_history(job.deployment, text, since)
+    assert message in str(error.value)
+    assert not job.folder.commands.pending()

@@ -1,0 +1,207 @@
+"""Queries deployed with history, against queries that have always been there; without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import querylang
+from querylang.changes.applying import Moment
+from querylang.parameters.given_values import NOTHING
+from querylang.parameters.instances import with_instances
+from querylang.plan.model import Plan
+from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.engine.engine import Engine
+from runtime.replay.replay import read_records
+from runtime.results.ledger import ledger_table
+from spark_backend.job.changes.journal import Journal, place_of_change
+from spark_backend.job.history.history_command import HistoryCommand
+from spark_backend.operator.history.history_run import HistoryRun
+from spark_backend.wire.clock_sources import ClockSource
+from spark_backend.wire.epochs import Epoch
+from spark_backend.wire.packed_rows import Signal, pack_arrivals
+from spark_backend.wire.program import Program, load_program
+from spark_backend.wire.tagged_rows import Tag
+from tests.support.buckets import rows_of
+from tests.support.changing_job import (
+    FALLING,
+    OTHER,
+    OWN_TYPES,
+    READING,
+    SOURCES,
+    WAITING,
+    WHOLE,
+    ChangingJob,
+    by_themselves,
+    change_of,
+    read_unevenly,
+    refused_of,
+    tables,
+)
+from tests.support.embedded import ledger_of
+
+LATE = """query Late {
+  inputs { A() key k within 15 seconds; B() key k within 15 seconds; }
+  find A:a -> B:b -> wait(6.0) { print b.v.toString(); }
+}"""
+CLOCKED = """query Clocked {
+  inputs { A() key k within 12 seconds wait 3 seconds; }
+  find A:a -> A:b where b.v > a.v
+}"""
+HEIRS = {
+    "Falling": FALLING,
+    "Whole": WHOLE,
+    "Other": OTHER,
+    "Late": LATE,
+    "Clocked": CLOCKED,
+    "Waits": WAITING.replace("query Waiting", "query Waits"),
+}
+
+
+class HistoryJob(ChangingJob):
+    """A job that runs queries over all that it has read so far, and deploys them."""
+
+    def __init__(self, buckets: int, folder: Path, sources: tuple[ClockSource, ...]) -> None:
+        super().__init__(buckets, sources)
+        self.parts: list[dict[str, Arrivals]] = []
+        self.folder = folder
+
+    def step(self, parts: dict[str, Arrivals], signal: Signal | None = None) -> None:
+        self.parts.append(parts)
+        super().step(parts, signal)
+
+    def deploy(self, name: str, random: np.random.Generator) -> int:
+        """Deploy a query with its history; the place."""
+        program = Program.of(plan_of(name), buckets=self.base.buckets, sources=self.base.sources)
+        run = HistoryRun(program)
+        for number, parts in enumerate(self.together(random)):
+            packed = [
+                pack_arrivals(part, program.groups(), program.buckets, source=source)
+                for source, part in parts.items()
+                if len(part)
+            ]
+            run.step(packed, number)
+            if random.random() < 0.3:
+                run.write(self.folder / f"{name}{number}")
+                run = HistoryRun.read(program, str(self.folder / f"{name}{number}"))
+        run.write(self.folder / name)
+        place = place_of_change(self.progress.furthest, None)
+        journal = self.journal.settled(self.progress.epoch, self.batch)
+        moment = Moment(place, max(place, self.progress.newest or place))
+        text = HistoryCommand(load_text(HEIRS[name]), "").to_text()
+        journal = journal.joined(self.batch, text, str(self.folder / name), moment, self.batch, lambda plan: plan)
+        assert not journal.taken[-1].errors, journal.taken[-1].errors
+        self.journal = Journal.of_plain(json.loads(json.dumps(journal.to_plain())))
+        self.stream.program = load_program(self.ahead().program(self.base).to_text())
+        return place
+
+    def together(self, random: np.random.Generator) -> list[dict[str, Arrivals]]:
+        """What was read, in other micro-batches."""
+        found: list[dict[str, Arrivals]] = []
+        for parts in self.parts:
+            if found and random.random() < 0.8:
+                before = found[-1]
+                found[-1] = {
+                    name: Arrivals.concat([item[name] for item in (before, parts) if name in item])
+                    for name in {**before, **parts}
+                }
+            else:
+                found.append(parts)
+        return found
+
+
+def always_ledger(name: str, arrivals: Arrivals) -> dict[tuple[str, str, str], int]:
+    engine = Engine(plan_of(name))
+    engine.process(arrivals)
+    engine.flush()
+    return ledger_of(engine.ledger().to_pylist())
+
+
+def account(ledger: dict[tuple[str, str, str], int], name: str) -> dict[tuple[str, str], int]:
+    """The counts of a query. It does not matter when an event type becomes known."""
+    found: Counter[tuple[str, str]] = Counter()
+    for (title, source, word), count in ledger.items():
+        if title.partition("#")[0] == name:
+            found[source, "unrelated" if word == "unknown_type" else word] += count
+    return {key: count for key, count in found.items() if count}
+
+
+def malformed(arrivals: Arrivals) -> list[tuple[object, object]]:
+    """The coordinates of records that cannot be read."""
+    rows = arrivals.take(np.flatnonzero(arrivals.system("kind") == RecordKind.MALFORMED)).table
+    return list(zip(rows.column("_source").to_pylist(), rows.column("_offset").to_pylist(), strict=True))
+
+
+def plan_of(name: str) -> Plan:
+    """One of the queries, for the event types of all."""
+    plan = with_instances(querylang.compile_text(load_text(HEIRS[name])).plan, NOTHING)
+    return Plan(READING.events, plan.queries)
+
+
+def always(name: str, arrivals: Arrivals, place: int) -> list[dict[str, object]]:
+    """What a query that is there from the beginning gives behind a place."""
+    engine = Engine(plan_of(name))
+    results = [engine.process(arrivals), engine.flush()]
+    rows = [row for result in results for table in result.matches.values() for row in table.to_pylist()]
+    return [row for row in rows if row["emitted"].timestamp() * 1e6 > place]
+
+
+def load_text(text: str) -> str:
+    """With the event types as they are known."""
+    fields = "{ float ts; integer k; float v; }"
+    return (
+        "".join(f"event {name} {fields}\n" for name in "ABC") + text.partition("query")[1] + text.partition("query")[2]
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_from_its_place_on_a_query_answers_as_if_it_had_always_been_there(seed: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(seed)
+    job = HistoryJob(1 + 2 * (seed % 2), tmp_path, OWN_TYPES if seed % 4 == 3 else SOURCES)
+    arrivals = read_records(tables(random, 300, job.base.sources), READING).arrivals
+    sources = arrivals.system("place")
+    left = [np.flatnonzero(sources == place) for place in np.unique(sources)]
+    waiting = [str(name) for name in random.permutation(list(HEIRS))[:3]]
+    places: dict[str, int] = {}
+    epochs: dict[int, Epoch] = {}
+    for parts in read_unevenly(random, arrivals, left):
+        job.step(parts)
+        epochs = {**epochs, **{epoch.number: epoch for epoch in job.journal.epochs}}
+        if random.random() < 0.3:
+            job.change(change_of(random).replace("Falling", "Gone").replace("Whole", "Gone").replace("Other", "Gone"))
+        if waiting and random.random() < 0.3:
+            name = waiting.pop()
+            places[name] = job.deploy(name, random)
+        epochs = {**epochs, **{epoch.number: epoch for epoch in job.journal.epochs}}
+    job.step({}, Signal.FLUSH)
+    assert len(places) == 3 or seed
+    found = [row for row in rows_of(job.stream.tagged, Tag.MATCH) if row["query"] in places]
+    expected = Counter(
+        (name, row["match_id"], row["emitted"])
+        for name, place in places.items()
+        for row in always(name, arrivals, place)
+    )
+    assert Counter((row["query"], row["match_id"], row["emitted"]) for row in found) == expected
+    ledger = ledger_of(rows_of(job.stream.tagged, Tag.LEDGER))
+    for name in places:
+        assert account(ledger, name) == account(always_ledger(name, arrivals), name)
+    epochs = {**epochs, **{epoch.number: epoch for epoch in job.ahead().epochs}}
+    furthest = int(arrivals.system("arrival").max())
+    matches, counts, _ = by_themselves(arrivals, [item for item in epochs.values() if (item.begins or 0) <= furthest])
+    others = {"Rising", "Waiting"}
+    own = Counter((row["query"], row["match_id"]) for row in rows_of(job.stream.tagged, Tag.MATCH))
+    assert {key: count for key, count in own.items() if key[0] in others} == {
+        key: count for key, count in matches.items() if key[0] in others
+    }
+    discarded = [row for row in rows_of(job.stream.tagged, Tag.DISCARDED) if row["reason"] == "malformed"]
+    assert Counter(refused_of(discarded)) == Counter(malformed(arrivals))
+    for name in others:
+        assert account(ledger, name) == account(ledger_of(ledger_table(counts).to_pylist()), name)
+    prints = [
+        row for row in rows_of(job.stream.tagged, Tag.OUTPUT) if row["kind"] == "print" and row["query"] == "Late"
+    ]
+    assert len(prints) == len([row for row in found if row["query"] == "Late"])

@@ -1,0 +1,135 @@
+"""Pythons that fork from a server are what Spark asked for, and without a server it gets the usual ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spark_backend.launch import fork_server, jvm, worker_python
+from spark_backend.launch.session_settings import settings_of_start
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
+
+CHILD = """
+import subprocess, sys
+from spark_backend.launch.worker_python import worker_python
+program = worker_python()
+print(program, flush=True)
+sys.stdin.read()
+"""
+"""A process that starts a server and says where."""
+
+MODULE = "pyspark.find_spark_home"
+"""A module of Spark that prints a line."""
+
+AT_START = {"PYTHONPROFILEIMPORTTIME": "1"}
+"""What a Python heeds when it starts, and a forked one does not."""
+
+
+class Driver:
+    """The process whose server is tested."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"PYTHONPATH": str(worker_python.ROOT)}
+        environment.pop("SPARK_HOME", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stdout is not None
+        self.program = Path(self.process.stdout.readline().strip())
+
+    def ask(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the program as the JVM does."""
+        given = os.environ | AT_START | {"PYTHONPATH": str(worker_python.ROOT)} | environment
+        return subprocess.run(
+            [self.program, *arguments], capture_output=True, text=True, env=given, check=True, timeout=60
+        )
+
+
+@pytest.fixture(scope="module")
+def driver() -> Driver:
+    return Driver()
+
+
+def test_a_module_of_spark_runs_in_a_fork(driver: Driver) -> None:
+    found = driver.ask("-m", MODULE)
+    assert Path(found.stdout.strip()).joinpath("bin").is_dir()
+    assert "import time" not in found.stderr
+
+
+def test_all_else_runs_in_a_python_of_its_own(driver: Driver) -> None:
+    found = driver.ask("-c", "import sys; print(sys.executable)")
+    assert found.stdout.strip() == sys.executable
+    assert "import time" in found.stderr
+
+
+def test_variables_that_act_at_the_start_get_a_python_of_its_own(driver: Driver) -> None:
+    found = driver.ask("-m", MODULE, MALLOC_ARENA_MAX="7")
+    assert Path(found.stdout.strip()).joinpath("bin").is_dir()
+    assert "import time" in found.stderr
+
+
+def test_without_a_server_a_python_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_python.atexit, "register", lambda *_: None)
+    lost = Driver()
+    lost.process.kill()
+    place = lost.program.with_name("socket")
+    until = time.monotonic() + 30
+    while lost.program.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not lost.program.parent.exists()  # the server has ended with its driver, and left nothing
+    command = [sys.executable, "-I", "-S", worker_python.forked_python.__file__, str(place), sys.executable]
+    found = subprocess.run([*command, "-m", MODULE], capture_output=True, text=True, check=True, timeout=60)
+    assert Path(found.stdout.strip()).joinpath("bin").is_dir()
+
+
+def test_variables_of_spark_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert fork_server._is_alike({"OMP_NUM_THREADS": "1", "SPARK_REUSE_WORKER": "1", "PYTHONPATH": "/nowhere"})
+    assert not fork_server._is_alike({"OMP_NUM_THREADS": "2"})
+
+
+def test_a_folder_that_forbids_programs_gets_the_usual_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_python.os, "access", lambda *_: False)
+    assert worker_python._started() == sys.executable
+
+
+def test_a_jvm_that_ends_at_once_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "spark-submit"
+    script.write_text("#!/bin/sh\necho 'no Java here' >&2\nexit 1\n", encoding="utf-8")
+    script.chmod(0o700)
+    place = tmp_path / "connection"
+    started = jvm._Started(jvm._process(script, {}, place), place, settings_of_start("test"))
+    assert started.connection() is None
+    started.end()
+
+
+def test_a_mistake_of_the_user_is_all_that_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "a.query").write_text("event A { float v; } query Q { inputs { A() wait 1 } }", encoding="utf-8")
+    (tmp_path / "a.yaml").write_text(
+        "name: a\nqueries: [a.query]\nsources: {table: {format: json, path: in}}\n"
+        "sinks: {matches: {format: parquet, path: out}}\ncheckpoint: state\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "in").mkdir()
+    command = [sys.executable, "-m", "ensue", "run", "a.yaml"]
+    environment = os.environ | {"PYTHONPATH": str(worker_python.ROOT)}
+    found = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+    assert found.returncode == 1
+    assert found.stderr.startswith(f"{tmp_path}/a.query:1:41: ")
+    assert "WARNING" not in found.stderr
+
+
+def test_arguments_in_quotes_reach_the_jvm_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(jvm.subprocess, "Popen", lambda command, **_: commands.append(command))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf 'spark.app.name=two words' pyspark-shell")
+    jvm._process(Path("spark-submit"), {}, Path("place"))
+    assert commands[0][1:] == ["--conf", "spark.app.name=two words", "pyspark-shell"]

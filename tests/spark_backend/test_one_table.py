@@ -1,0 +1,116 @@
+"""`layout: one`: the matches of all queries in one table, with what only one query has as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+from deltalake import DeltaTable
+
+from querylang import compile_text
+from querylang.errors import FileErrors, InputError
+from runtime.engine.engine import Engine
+from runtime.replay.replay import read_records
+from spark_backend.job.upkeep.query_diff import compare_queries
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sinks.bucket_results import put_in_one, refuse_unwritable
+from spark_backend.sinks.formats import Layout, Sink
+from spark_backend.sinks.one_table import one_table, row_of_query
+from spark_backend.sinks.task_files import Attempt, TaskFiles, publish
+from spark_backend.wire.decode import user_table
+from spark_backend.wire.file_layouts import json_rows
+from spark_backend.wire.tagged_rows import Tag
+
+TEXT = """
+event A { string k; integer v; }
+query Rise { inputs { A() key k within 5.0; } find A as a -> A as b where b.v > a.v }
+query Sum { inputs { A() within 5.0; } find every A as a select sum(a.v) as total }
+query Any { inputs { A() key k within 5.0; } find A as a -> A as b }
+"""
+PLAN = compile_text(TEXT).plan
+ROWS = [{"at": float(at), "event": "A", "k": "é", "v": v} for at, v in enumerate((1, 2, 1, 5))]
+BATCH = "0123456789ab-00000000-"
+
+
+def matches() -> list[tuple[str, pa.Table]]:
+    found = Engine(PLAN).process(read_records([ROWS], PLAN).arrivals).matches
+    return [(title, user_table(table, Tag.MATCH, title, PLAN)) for title, table in found.items()]
+
+
+def written(sink: Sink) -> None:
+    sinks = {"matches": sink}
+    refuse_unwritable("matches", sink, PLAN)
+    files = TaskFiles.open(sinks, Attempt(BATCH, 0, 0))
+    tables = put_in_one(matches(), files)
+    publish(sinks, files.finish(), BATCH)
+    assert {table.query: table.rows for table in tables} == {"Rise": 2, "Sum": 4, "Any": 3}
+
+
+def test_a_row_has_all_that_the_querys_own_table_has() -> None:
+    for _, table in matches():
+        rows = one_table(table)
+        assert [row_of_query(row) for row in json_rows(rows)] == json_rows(table)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "csv", "delta"])
+def test_one_place_has_the_matches_of_all_queries(tmp_path: Path, kind: str) -> None:
+    sink = Sink(kind, tmp_path / "out", layout=Layout.ONE, partition_by=("query",) if kind == "delta" else ())
+    written(sink)
+    refuse_unwritable("matches", sink, PLAN)
+    if kind == "delta":
+        rows = DeltaTable(sink.path).to_pyarrow_table().to_pylist()
+    else:
+        rows = pa.dataset.dataset(sink.path, format=kind).to_table().to_pylist()
+    totals = [
+        json.loads(row["members"]) for row in sorted(rows, key=lambda row: str(row["time"])) if row["query"] == "Sum"
+    ]
+    assert totals == [{"total": 1}, {"total": 3}, {"total": 4}, {"total": 9}]
+    assert {row["key"] for row in rows} == {'{"k": "é"}', "{}"}
+    (tmp_path / "q.query").write_text(TEXT)
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        f"name: j\nqueries: q.query\nsources: {{main: {{format: csv, path: in}}}}\ncheckpoint: ck\n"
+        f"sinks: {{matches: {{format: {kind}, path: out, layout: one}}}}\n"
+    )
+    found = compare_queries(file, "Rise", "Any").found
+    assert (found.both, len(found.only_first), len(found.only_second)) == (2, 0, 1)
+    with pytest.raises(InputError, match=r"no matches of a query .Ris. .*; did you mean .Rise."):
+        compare_queries(file, "Ris", "Any")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_folder_of_the_other_layout_is_refused(tmp_path: Path, kind: str) -> None:
+    one = Sink(kind, tmp_path / "out", layout=Layout.ONE)
+    written(one)
+    with pytest.raises(InputError, match="out: has matches of all queries; choose another folder, or 'layout: one'"):
+        refuse_unwritable("matches", Sink(kind, tmp_path / "out"), PLAN)
+    written(Sink(kind, tmp_path / "each" / "Rise", layout=Layout.ONE))
+    with pytest.raises(InputError, match="each/Rise: has matches of one query; 'layout: one' needs another folder"):
+        refuse_unwritable("matches", Sink(kind, tmp_path / "each", layout=Layout.ONE), PLAN)
+
+
+@pytest.mark.parametrize(
+    ("sinks", "message"),
+    [
+        ("{matches: {format: json, path: out, layout: two}}", "must be query or one, not 'two'"),
+        ("{output: {format: json, path: out, layout: one}}", "'layout' is a setting of 'matches'; 'output' has one"),
+        (
+            "{matches: {format: kafka, topic: t, layout: one, options: {kafka.bootstrap.servers: 'h:1'}}}",
+            "a topic has the matches of all queries",
+        ),
+        ("{matches: {format: delta, path: out, partition_by: query}}", "query"),
+    ],
+)
+def test_a_wrong_layout_is_refused(tmp_path: Path, sinks: str, message: str) -> None:
+    (tmp_path / "q.query").write_text(TEXT)
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        f"name: j\nqueries: q.query\nsources: {{main: {{format: csv, path: in}}}}\ncheckpoint: ck\nsinks: {sinks}\n"
+    )
+    with pytest.raises(FileErrors) as caught:
+        load_deployment(file)
+    assert message in str(caught.value)

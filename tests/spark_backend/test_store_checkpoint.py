@@ -1,0 +1,28 @@
+"""A checkpoint in a store: Spark's files and Ensue's, after a run that was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.killed_runs import kill_when, start
+from tests.support.maven import ROOT, fetched_jars
+from tests.support.sensors import expected
+from tests.support.store_project import results, store_project
+from tests.support.stores import StoreServer
+
+POM = ROOT / "tests" / "support" / "hadoop_aws" / "pom.xml"
+
+
+def test_a_killed_run_is_continued_from_its_checkpoint_in_the_store(tmp_path: Path, store: StoreServer) -> None:
+    jars = sorted(map(str, fetched_jars(POM, ROOT / "build" / "hadoop-aws" / "jars").iterdir()))
+    path = store_project(tmp_path, store, files=3)
+    text = path.read_text().replace("checkpoint: state", "checkpoint: s3://bucket/state")
+    path.write_text(f"{text}spark: {{jars: [{', '.join(jars)}]}}\n")
+    killed = start(path)
+    kill_when(killed, lambda: any("-00000001-" in key for key in store.keys("out/")))
+    last = start(path, "-m", "ensue.cli", "run", "--once", "--flush")
+    _, errors = last.communicate(timeout=240)
+    assert last.returncode == 0, errors
+    assert results(tmp_path, store) == expected(tmp_path)
+    assert {"state/commits/0", "state/ensue.json", "state/offsets/0"} < set(store.keys("state/"))
+    assert not (tmp_path / "state").exists()

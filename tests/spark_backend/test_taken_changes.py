@@ -1,0 +1,166 @@
+"""Changes of the queries that users send to jobs: taken once, whatever is killed; without Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from querylang.errors import InputError
+from spark_backend.job.changes import taking
+from spark_backend.job.changes.journal_file import journal_file, read_journal
+from spark_backend.job.changes.taking import changed_program, has_change
+from spark_backend.job.checkpoint_record import write_record
+from spark_backend.job.commands.control import send_change, send_control
+from spark_backend.job.preflight import Checked, checked
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
+from spark_backend.wire.plan_text import load_plan
+from spark_backend.wire.program import Program
+from tests.support.readings_job import write_job
+
+EVENT = "event Reading { string sensor; float value; }\nevent Other { string sensor; }\n"
+RISING = "query Rising { parameters { float least := 1.0; } inputs { Reading() key sensor within 60 seconds; } find Reading:a -> Reading:b where b.value > a.value + least }"
+FALLING = RISING.replace("Rising", "Falling").replace("> a.value + least", "< a.value - least")
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Checked:
+    (tmp_path / "in").mkdir()
+    found = checked(load_deployment(write_job(tmp_path, EVENT + RISING)))
+    write_record(found.deployment.checkpoint, found.record)
+    return found
+
+
+def queries(program: Program) -> list[str]:
+    return [query.title for query in program.running().queries]
+
+
+def send(ready: Checked, name: str, *arguments: object) -> int:
+    return send_change(ready.deployment, json.dumps({name: arguments}), wait=False).command.number
+
+
+def folder(ready: Checked) -> CommandFolder:
+    return CommandFolder(ready.deployment.checkpoint)
+
+
+def test_changes_are_done_in_order_and_answered(ready: Checked) -> None:
+    sent = [
+        send(ready, "DeployQuery", FALLING),
+        send(ready, "SetParameters", "Falling", "", {"least": 3.0}),
+        send(ready, "UndeployQuery", "Rising"),
+    ]
+    program = changed_program(ready)
+    assert queries(program) == ["Falling"]
+    assert [epoch.number for epoch in program.epochs] == [0, 1, 2, 3]
+    outcomes = [folder(ready).outcome(number) for number in sent]
+    kinds = [next(iter(outcome.answers.values())).kind for outcome in outcomes if outcome is not None]
+    assert kinds == ["deployed", "set", "undeployed"]
+    assert not has_change(ready.deployment.checkpoint)
+    assert queries(changed_program(ready)) == ["Falling"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("DeployQuery", RISING), "'Rising' runs already; replace or undeploy first"),
+        (("ReplaceQuery", RISING), "'Rising' has this text already"),
+        (("DeployQuery", "query Q { inputs { Reading() within 1 s; } }"), "line 1"),
+        (
+            ("DeployQuery", "query Q { inputs { Other() within 1 seconds; } find Other:a -> Other:b }"),
+            "no source of the job brings events of 'Other'",
+        ),
+        (("DeployQuery", "query Q { inputs { Gone() within 1 seconds; } find Gone:a -> Gone:b }"), "Gone"),
+        (("SetParameters", "Rising", "", {"least": "much"}), "least"),
+        (("SetParameters", "Rising", "", {"leastt": 2.0}), "did you mean 'least'?"),
+        (("RemoveInstance", "Rising", "eu"), "query 'Rising' has no instance 'eu'"),
+        (("UndeployQuery", "Risin"), "there is no query 'Risin'; did you mean 'Rising'?"),
+        (("UndeployQuery", "Rising"), "no query would be left"),
+    ],
+)
+def test_wrong_changes_change_nothing_and_say_why(ready: Checked, change: tuple[object, ...], message: str) -> None:
+    number = send(ready, str(change[0]), *change[1:])
+    program = changed_program(ready)
+    assert queries(program) == ["Rising"]
+    outcome = folder(ready).outcome(number)
+    assert outcome is not None
+    assert [message in error for error in outcome.errors] == [True], outcome.errors
+    assert [item.kind for notice in program.notices for item in notice.outcomes] == ["error"]
+
+
+def test_a_change_is_refused_at_once_if_it_is_not_one(ready: Checked) -> None:
+    with pytest.raises(InputError, match="DeployQuery"):
+        send_change(ready.deployment, 'DeployQuery("")')
+
+
+def test_a_control_event_may_concern_a_query_that_was_deployed_later(ready: Checked) -> None:
+    control = "SetDelayedEventsLeeway(3.0, 1.0)"
+    with pytest.raises(InputError, match="no query heeds SetDelayedEventsLeeway"):
+        send_control(ready.deployment, control, wait=False)
+    send(ready, "DeployQuery", FALLING.replace("60 seconds", "60 seconds wait 2 seconds"))
+    changed_program(ready)
+    assert not send_control(ready.deployment, control, wait=False).is_running
+
+
+def test_a_killed_start_does_a_change_once(ready: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = send(ready, "DeployQuery", FALLING)
+    with monkeypatch.context() as patch:
+        patch.setattr(taking, "write_journal", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            changed_program(ready)
+    assert folder(ready).pending() == [number]
+    assert read_journal(ready.deployment.checkpoint) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(taking, "_answer", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            changed_program(ready)
+    assert folder(ready).pending() == [number]
+    program = changed_program(ready)
+    assert queries(program) == ["Rising", "Falling"]
+    assert len(program.notices) == 1
+    assert folder(ready).pending() == []
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_no_change_is_done_while_a_micro_batch_is_open(ready: Checked) -> None:
+    checkpoint = ready.deployment.checkpoint
+    for name in ("offsets/0", "commits/0", "offsets/1"):
+        (checkpoint / name).parent.mkdir(exist_ok=True)
+        (checkpoint / name).write_text("v1\n{}", "utf-8")
+    send(ready, "DeployQuery", FALLING)
+    assert queries(changed_program(ready)) == ["Rising"]
+    assert has_change(checkpoint)
+    (checkpoint / "commits" / "1").write_text("v1\n{}", "utf-8")
+    assert queries(changed_program(ready)) == ["Rising", "Falling"]
+
+
+def test_later_commands_wait_for_changes(ready: Checked) -> None:
+    own = folder(ready)
+    own.send("first", kind=CHANGE)
+    own.send("SetDelayedEventsLeeway(5, 20)")
+    assert has_change(ready.deployment.checkpoint)
+    changed_program(ready)
+    assert len(own.pending()) == 1
+    assert not has_change(ready.deployment.checkpoint)
+
+
+def test_a_damaged_journal_is_named(ready: Checked) -> None:
+    send(ready, "DeployQuery", FALLING)
+    changed_program(ready)
+    file = journal_file(ready.deployment.checkpoint)
+    file.write_text(file.read_text("utf-8")[:-20], "utf-8")
+    with pytest.raises(InputError, match=r"program.json: is damaged"):
+        changed_program(replace(ready))
+
+
+def test_the_plans_of_a_journal_are_read_back(ready: Checked) -> None:
+    send(ready, "DeployQuery", FALLING)
+    program = changed_program(ready)
+    journal = read_journal(ready.deployment.checkpoint)
+    assert journal is not None
+    assert journal.running.plan().queries == load_plan(program.epochs[-1].plan).queries
