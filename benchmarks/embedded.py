@@ -13,7 +13,7 @@ from benchmarks import events
 from querylang.plan.model import Plan
 from runtime.engine import query_runner
 from runtime.engine.engine import Engine
-from runtime.results.match_table import Matched
+from runtime.results.matched import Matched
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def measure(count: int, keys: int, batches: int, plan: Plan | None = None) -> Em
     whole: list[float] = []
     gathering: list[float] = []
     matches = 0
-    with _stopwatch(query_runner, "match_table", gathering), _stopwatch(Matched, "by_step", gathering):
+    with _stopwatch(query_runner, "gather", gathering), _stopwatch(Matched, "by_step", gathering):
         for batch in range(batches):
             arrivals = events.arrivals(plan, count, keys, batch * count)
             gathering.append(0.0)

@@ -19,7 +19,7 @@ from benchmarks import events
 from benchmarks.embedded import significant
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
-from runtime.engine import query_runner
+from runtime.engine import query_runner, shared_admission
 from runtime.engine.engine import Engine
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
 
@@ -100,7 +100,7 @@ def _pair(orderly: Stream, late: Stream, count: int, keys: int, batches: int) ->
             spent = _spent(engine, arrivals)
             times[stream].append(spent["all"])
             if stream is orderly:
-                shares.append(spent["admit"] / (spent["all"] - spent["match_table"]))
+                shares.append(spent["admit"] / (spent["all"] - spent["gather"]))
     first, second = (median(times[stream][2:]) * 1000 for stream in (orderly, late))
     return Ordered(orderly.name, count, first, second, significant(second / first), significant(median(shares[2:])))
 
@@ -114,10 +114,9 @@ def _aged(arrivals: Arrivals, age: int) -> Arrivals:
 
 def _spent(engine: Engine, arrivals: Arrivals) -> Mapping[str, float]:
     """Seconds of a call, in all and in two of its functions, which stopwatches are put around."""
-    module: Any = query_runner
-    names = ("admit", "match_table")
-    spent = dict.fromkeys((*names, "all"), 0.0)
-    functions = {name: getattr(module, name) for name in names}
+    modules: Mapping[str, Any] = {"admit": shared_admission, "gather": query_runner}
+    spent = dict.fromkeys((*modules, "all"), 0.0)
+    functions = {name: getattr(module, name) for name, module in modules.items()}
 
     def watched(name: str) -> Any:
         def call(*arguments: Any) -> Any:
@@ -129,14 +128,14 @@ def _spent(engine: Engine, arrivals: Arrivals) -> Mapping[str, float]:
         return call
 
     try:
-        for name in names:
+        for name, module in modules.items():
             setattr(module, name, watched(name))
         started = perf_counter()
         engine.process(arrivals)
         spent["all"] = perf_counter() - started
     finally:
         for name, function in functions.items():
-            setattr(module, name, function)
+            setattr(modules[name], name, function)
     return spent
 
 

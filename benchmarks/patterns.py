@@ -2,7 +2,7 @@
 
 The same stream as the other measurements; what differs is the query. Medians over the batches after the first two, by when
 all windows are full. `worst` is a pattern of six names whose condition never holds, over a window of 200 events: what a
-search costs that finds nothing.
+search costs that finds nothing; `worst repeats` is the same with six repeats.
 """
 
 from __future__ import annotations
@@ -68,6 +68,21 @@ PATTERNS = (
     Pattern(
         "worst: six names, nothing ever holds",
         "find A as a -> A as b -> A as c -> A as d -> A as e -> B as f where b.v > a.v + 2.0",
+        "retain 200",
+        keys=20,
+        most=20_000,
+    ),
+    Pattern("repeat of ten, then one", "find A as a+ -> B as b", "retain 10"),
+    Pattern("three steps, strictly next", "find A as a => B as b => A as c"),
+    Pattern(
+        "W: down, then up, by `prev`",
+        "find A as s => A as d+ consecutive => A as u+ consecutive where d.v < prev(d).v where u.v > prev(u).v",
+        "retain 20",
+    ),
+    Pattern("find all, about ten matches", "find all A as a -> B as b", "retain 10", most=200_000),
+    Pattern(
+        "worst repeats: six, nothing ever holds",
+        "find A as a+ -> A as b+ -> A as c+ -> A as d+ -> A as e+ -> A as f+ -> B as g where a.v > g.v + 2.0",
         "retain 200",
         keys=20,
         most=20_000,

@@ -9,9 +9,12 @@ from rich.table import Table
 
 from benchmarks.duckdb_compare import Compared
 from benchmarks.embedded import Embedded
+from benchmarks.latency import Delays
+from benchmarks.many import Many
 from benchmarks.ordering import Ordered, Resting
 from benchmarks.patterns import Measured
 from benchmarks.streaming import Streamed
+from benchmarks.topics import FromTopics
 
 
 def show_embedded(console: Console, items: Sequence[Embedded]) -> None:
@@ -21,6 +24,24 @@ def show_embedded(console: Console, items: Sequence[Embedded]) -> None:
     for item in items:
         rates = f"{item.to_matches:.3g}", f"{item.to_table:.3g}"
         table.add_row(f"{item.keys:,}", *rates, f"{item.matches:,}", *_state(item.state_bytes, item.kept_events))
+    console.print(table)
+
+
+def show_many(console: Console, items: Sequence[Many]) -> None:
+    """Conditions over one key and window, beside each other."""
+    table = Table(
+        "queries", "events per batch", "processor time", "of one query", "matches per batch", "state", "of one query"
+    )
+    table.title = "Many queries over one stream: one core, columns in memory"
+    for item in items:
+        times = f"{item.seconds:.3f} s", f"{item.times:.3g} x", f"{item.matches:,}"
+        table.add_row(
+            f"{item.queries:,}",
+            f"{item.events:,}",
+            *times,
+            f"{item.state_bytes / 1e6:.2f} MB",
+            f"{item.state_times:.2f} x",
+        )
     console.print(table)
 
 
@@ -76,6 +97,42 @@ def show_streaming(console: Console, items: Sequence[Streamed]) -> None:
         rates = (f"{job.ours_ms:.0f} ms", f"{job.nothing_ms:.0f} ms", f"{job.ratio:.2f}")
         sizes = (f"{job.state_bytes / 1e6:.1f} MB", f"{job.peak_memory_bytes / 2**30:.2f} GiB")
         table.add_row(job.name, f"{job.keys:,}", *rates, f"{job.operator_seconds:.2f} s", *sizes)
+    console.print(table)
+
+
+def show_latency(console: Console, items: Sequence[Delays]) -> None:
+    """Small micro-batches, and the way from a file to its matches."""
+    table = Table("measured", "ours", "does nothing", "ratio")
+    (found,) = items
+    table.title = f"Spark: files of {found.events_a_file:,} events, {found.buckets} buckets"
+    rows = (
+        ("a micro-batch of one file, median", found.batch_ms, found.nothing_batch_ms, found.batch_ratio),
+        ("the same, doing nothing behind our source", found.batch_ms, found.packed_batch_ms, found.packed_batch_ratio),
+        ("from file to match, 10,000 events/s, p50", found.p50_ms, found.nothing_p50_ms, found.p50_ratio),
+        ("from file to match, 10,000 events/s, p99", found.p99_ms, found.nothing_p99_ms, found.p99_ratio),
+    )
+    for name, own, nothing, ratio in rows:
+        table.add_row(name, f"{own:,.0f} ms", f"{nothing:,.0f} ms", f"{ratio:.2f}")
+    console.print(table)
+
+
+def show_topics(console: Console, items: Sequence[FromTopics]) -> None:
+    """From messages to matches in a Delta table."""
+    table = Table("measured", "ours", "does nothing", "ratio")
+    (found,) = items
+    table.title = f"Kafka: JSON to matches in Delta, {found.buckets} buckets, the broker on this machine"
+    batch = f"messages/s, {found.messages_a_batch:,} per micro-batch, median"
+    table.add_row(batch, f"{found.rate:,.0f}", f"{found.nothing_rate:,.0f}", f"{found.ratio:.2f}")
+    for name, own, nothing, ratio in (
+        ("from produce to match, 10,000 messages/s, p50", found.p50_ms, found.nothing_p50_ms, found.p50_ratio),
+        ("from produce to match, 10,000 messages/s, p99", found.p99_ms, found.nothing_p99_ms, found.p99_ratio),
+    ):
+        table.add_row(name, f"{own:,.0f} ms", f"{nothing:,.0f} ms", f"{ratio:.2f}")
+    console.print(table)
+    table = Table("decoding by itself, one core", "messages/s")
+    table.add_row("to columns", f"{found.columns:,.0f}")
+    table.add_row("to columns, selected and packed for the shuffle", f"{found.packed:,.0f}")
+    table.add_row("json.loads, row by row", f"{found.by_row:,.0f}")
     console.print(table)
 
 

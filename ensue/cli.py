@@ -1,8 +1,8 @@
 """The command line: registers the commands, and turns errors into exit codes.
 
 Exit codes: 0 success; 1 the user's input is wrong, or a check found a difference; 2 wrong usage;
-3 a failure of Ensue itself. A command imports what it needs when it runs, so that `ensue check`,
-which needs the language only, starts fast.
+3 a failure of Ensue itself; 4 a broker or storage that does not answer. A command imports what it
+needs when it runs, so that `ensue check`, which needs the language only, starts fast.
 """
 
 from __future__ import annotations
@@ -14,25 +14,35 @@ from typing import Annotated, Any
 import typer
 
 from ensue.commands.check import check
-from ensue.commands.compile_ahead import compile_ahead
+from ensue.commands.compile_ahead import compile_ahead, package
 from ensue.commands.explain import explain
-from ensue.commands.fmt import fmt
+from ensue.commands.jobs.backup import backup, restore
+from ensue.commands.jobs.changes import deploy, remove, replace, set_, undeploy
+from ensue.commands.jobs.compact import compact
+from ensue.commands.jobs.control import control
+from ensue.commands.jobs.forget import forget
+from ensue.commands.jobs.plan import plan
+from ensue.commands.jobs.rebucket import rebucket
+from ensue.commands.jobs.reprocess import reprocess
+from ensue.commands.jobs.shadow import diff, shadow
+from ensue.commands.jobs.state import state
 from ensue.commands.match import match
-from ensue.commands.output import print_error, print_failure, print_line
+from ensue.commands.output import OUR_FAILURE, print_error, print_failure, print_line
 from ensue.commands.replay import replay
 from ensue.commands.run import run
+from ensue.commands.schema import schema
 from ensue.commands.status import status
+from ensue.commands.texts.fmt import fmt
+from ensue.commands.texts.import_sql import import_sql
 from ensue.commands.verify import verify
 from querylang.errors import EnsueError
 from querylang.printable import printable
-from runtime.compile_notice import tell_on
-
-OUR_FAILURE = 3
+from runtime.compiling.notice import tell_on
 
 _WrongUsage: Any = typer.BadParameter.__mro__[1]
 """`UsageError`, which versions of typer keep in different places."""
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="ensue",
     help="Pattern queries over event streams and tables.",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -59,9 +69,37 @@ def options(
     """Pattern queries over event streams and tables."""
 
 
-for command in (check, fmt, explain, replay, match, run, status, verify):
+for command in (
+    check,
+    fmt,
+    explain,
+    replay,
+    match,
+    run,
+    plan,
+    status,
+    compact,
+    control,
+    deploy,
+    replace,
+    undeploy,
+    shadow,
+    diff,
+    remove,
+    state,
+    forget,
+    backup,
+    restore,
+    rebucket,
+    reprocess,
+    schema,
+    verify,
+):
     app.command()(command)
+app.command("set")(set_)
+app.command("import")(import_sql)
 app.command("compile")(compile_ahead)
+app.command()(package)
 
 
 def main() -> None:
@@ -71,10 +109,13 @@ def main() -> None:
         sys.exit(app(prog_name="ensue", standalone_mode=False) or 0)
     except EnsueError as error:
         print_error(str(error))
-        sys.exit(1)
+        sys.exit(getattr(error, "exit_code", 1))
     except BrokenPipeError:  # the reader of our output has closed it: nothing is left to do
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except MemoryError:
+        print_error("not enough memory: give the process more, or divide the tables into smaller ones")
+        sys.exit(1)
     except Exception as error:  # noqa: BLE001  our own failure, whatever it is
         _refuse_wrong_usage(error)
         print_failure()

@@ -1,20 +1,19 @@
-"""What the process in the background runs: replays that need the kernels of most queries.
+"""What the process in the background runs: it compiles what replays of most queries need.
 
-`python -m ensue.compile_kernels` compiles with the lowest priority, and is the first process that
-the system ends if memory is short.
+The replays run as plain Python, which tells the kernels and the types of their arguments.
+`python -m ensue.compile_kernels` compiles with the lowest priority, and is the first
+process that the system ends if memory is short.
 """
 
 from __future__ import annotations
 
-import os
-import resource
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable
 
+from ensue.background.priority import give_way
 from ensue.data_options import DataOptions
-
-MOST_SECONDS = 900
-"""Of a processor: far more than all kernels need."""
+from runtime.compiling.ahead import compile_calls
+from runtime.compiling.compiled import recorded_calls
+from runtime.threads import thread_count
 
 PATTERNS = """
 query Plain { inputs { A() within 30 seconds; } find A as a -> A as b where b.v > a.v }
@@ -32,11 +31,18 @@ query Ends { inputs { A() key k within 30 seconds; B() key k within 30 seconds; 
 WAITING = "query Late { inputs { A() key k within 30 seconds wait 1 second; } find A as a -> A as b where b.v > a.v }"
 
 RARER = """
+event A { string k; float v; integer n; }
+event B { string k; float v; integer n; }
 query Whole {
     inputs { A() key k within 30 seconds with unique n; }
     find A as a -> A as b where b.n / 2 > a.n % 2 where b.v > a.v
 }
 query Kept { inputs { A() key k retain 2; } find A as a -> A as b where b.n = a.n }
+query Runs {
+    inputs { A() key k within 30 seconds; B() key k within 30 seconds; }
+    find A as a+ consecutive => B as b where a.v > prev(a).v where sum(a.v) > b.v
+}
+query All { inputs { A() key k within 30 seconds; } find all A as a -> A as b where b.v > a.v }
 """
 
 EVENTS = [
@@ -62,20 +68,17 @@ def main() -> None:
     compile_all()
 
 
-def compile_all() -> None:
-    """Run the replays; their kernels are compiled unless they are stored."""
+def compile_all(tell: Callable[[int, int], None] | None = None) -> None:
+    """Compile the kernels of the replays, unless they are stored; needs `ENSUE_COMPILE=never`.
+
+    tell: is called with the number of kernels that are done, and of all
+    """
     from ensue import embedded
 
-    for queries, events, ordering in REPLAYS:
-        embedded.replay(queries, events, DataOptions(ordering=ordering))
-
-
-def give_way() -> None:
-    """Let every other process go first, and end by itself."""
-    os.nice(19)
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
+    with recorded_calls() as calls:
+        for queries, events, ordering in REPLAYS:
+            embedded.replay(queries, events, DataOptions(ordering=ordering))
+    compile_calls(calls, thread_count(), tell)
 
 
 if __name__ == "__main__":

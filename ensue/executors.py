@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from querylang.plan.model import Plan
-from runtime.replay.replay import Records, replay_records
+from runtime.replay.epochs import Script, replay_epochs
+from runtime.replay.file_records import FileRecords
+from runtime.replay.records import Records
+from runtime.replay.replay import replay_records
 from runtime.results.schemas import Results
 
 
@@ -19,16 +22,21 @@ class Job:
 
     flush: advance time after the last record until no timer is left
     splits: rows before which a stream ends a micro-batch, stops and restarts
+    script: the plans that hold one after the other; None = the queries do not change
     """
 
     plan: Plan
-    records: Records
+    records: Records | FileRecords
     flush: bool
     splits: tuple[int, ...] = ()
+    script: Script | None = None
 
 
 def embedded(job: Job) -> Results:
     """Run in this process."""
+    if job.script is not None:
+        assert isinstance(job.records, Records), "records of changing queries are in memory"
+        return replay_epochs(job.script, job.records, flush=job.flush)[0]
     return replay_records(job.plan, job.records, flush=job.flush)
 
 
@@ -36,7 +44,7 @@ def batch(jobs: Sequence[Job]) -> list[Results]:
     """Run all records as bounded Spark DataFrames."""
     from spark_backend.frames import verify
 
-    cases = [verify.Case(job.plan, job.records.arrivals, (), job.flush) for job in jobs]
+    cases = [verify.Case(job.plan, job.records.arrivals, (), job.flush, job.script) for job in jobs]
     return verify.run_bounded(cases)
 
 
@@ -44,7 +52,7 @@ def stream(jobs: Sequence[Job]) -> list[Results]:
     """Run the records as micro-batches on Spark, in a new session after each."""
     from spark_backend.frames import verify
 
-    cases = [verify.Case(job.plan, job.records.arrivals, job.splits, job.flush) for job in jobs]
+    cases = [verify.Case(job.plan, job.records.arrivals, job.splits, job.flush, job.script) for job in jobs]
     return verify.run_streams(cases)
 
 

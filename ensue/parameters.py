@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from querylang.errors import InputError
 from querylang.parameters.given_values import NOTHING, Given
 
 Parameters = Mapping[str, Any] | str | Path | None
@@ -28,13 +29,17 @@ def read_parameters(given: Parameters) -> Given:
             return Given(given)
         case str() if not given.endswith(SUFFIXES) and not _is_file(given):
             return _read_text(given, NOTHING.origin)
+        case str() | Path():
+            pass
+        case _:
+            raise InputError(f"parameters: {type(given).__name__} is neither a mapping nor a path nor text")
     from runtime.yaml_reader import file_text
 
     return _read_text(file_text(Path(given)), str(given))
 
 
 def _read_text(text: str, origin: str) -> Given:
-    from spark_backend.job.yaml_document import Mistakes, read_document, read_given
+    from spark_backend.settings.yaml_document import Mistakes, read_document, read_given
 
     mistakes = Mistakes(origin, os.environ)
     found = read_given(read_document(text, mistakes, NOTHING.origin, "values are written like `{least: 10.0}`"))

@@ -6,28 +6,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ensue.data_options import DataOptions
+from ensue.event_tables.table_paths import table_paths
+from ensue.parameters import read_parameters
 from ensue.queries import Queries
-from ensue.table_paths import table_paths
-from querylang.errors import InputError
+from querylang.errors import InputError, QueryErrors
+from querylang.formatter.definition_text import definitions
+from querylang.logger import warn
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
+from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import ColumnNames
-from runtime.reading.schema_inference import infer_schemas
+from runtime.reading.formats.frames import held
+from runtime.reading.inference.remarks import truncating_divisions
+from runtime.reading.inference.schema import infer
+from runtime.reading.inference.types import with_nested
+from runtime.reading.tables import iter_arrivals
 
 
 def as_tables(events: Any) -> list[Any]:
     """One table or several: a list of mappings is one table, any other list holds tables.
 
-    Paths of folders and patterns become the files that they mean.
+    Paths of folders and patterns become the files that they mean. What can be read once is read.
     """
+    events = held(events)
     if not isinstance(events, list | tuple) or (events and isinstance(events[0], Mapping)):
         events = [events]
     return [table for item in events for table in _files_of(item)]
 
 
 def _files_of(table: Any) -> list[Any]:
-    return table_paths(Path(table)) if isinstance(table, str | Path) else [table]
+    return table_paths(table) if isinstance(table, str | Path) else [held(table)]
 
 
 def plan_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames, parameters: Given = NOTHING) -> Plan:
@@ -41,9 +51,32 @@ def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) 
         return queries.template()
     inputs = queries.input_types
     event = inputs[0] if len(inputs) == 1 else ""
-    schemas = infer_schemas(*tables, names=columns, event=event)
+    inferred = infer(*tables, names=columns, event=event)
+    schemas = inferred.schemas
     if not schemas and not event:
         raise InputError(
             f"no table has rows with {columns.type or 'event'!r}, and the queries need {', '.join(inputs)}"
         )
-    return queries.template({name: fields for name, fields in schemas.items() if name in queries.open_types})
+    for remark in inferred.remarks:
+        warn(remark)
+    try:
+        plan = queries.template(with_nested(schemas, queries.open_types))
+    except QueryErrors:
+        if schemas:
+            warn(f"by what the data shows: {definitions(schemas)}")
+        raise
+    for remark in truncating_divisions(plan, schemas):
+        warn(remark)
+    return plan
+
+
+def any_row_is_read(queries: Queries, paths: Sequence[Path], options: DataOptions) -> bool:
+    """Whether some row of these files can be read, or they have none."""
+    plan = plan_for(queries, paths, options.columns, read_parameters(options.parameters))
+    has_rows = False
+    for path in paths:
+        for part in iter_arrivals(path, plan, options.columns):
+            if (part.system("kind") != RecordKind.MALFORMED).any():
+                return True
+            has_rows = has_rows or bool(len(part))
+    return not has_rows

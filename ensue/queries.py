@@ -12,15 +12,12 @@ from pathlib import Path
 
 import querylang
 from querylang.checker.checked import Checked
-from querylang.errors import InputError, QueryError
-from querylang.load import Schemas
+from querylang.errors import InputError, QueryError, near_file
+from querylang.load import PATH_SUFFIXES, Schemas, is_query_text
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
 from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
-
-PATH_SUFFIXES = (".query", ".qry", ".mon", ".yaml")
-_NO_TEXT = frozenset("{<(\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,9 @@ def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:
         return source
     if isinstance(source, str) and not is_path(source):
         return Queries((), source, querylang.check_text(source))
-    given = [source] if isinstance(source, str | Path) else source
+    given: object = [source] if isinstance(source, str | Path) else source
+    if not isinstance(given, Sequence) or not all(isinstance(path, str | Path) for path in given):
+        raise InputError(f"{type(source).__name__} is not a query; give a path, a list of paths, or query text")
     paths = tuple(Path(path) for path in given)
     return Queries(paths, None, querylang.check_paths(paths))
 
@@ -97,8 +96,8 @@ def is_path(text: str) -> bool:
         return True
     if not text:
         raise InputError("neither query text nor a path: it is empty")
-    if not _NO_TEXT & set(text):
-        raise InputError(f"{text}: no such file or folder")
+    if not is_query_text(text):
+        raise InputError(f"{text}: no such file or folder{near_file(text)}")
     return False
 
 

@@ -10,23 +10,26 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from ensue.background import compile_for_next_time
-from ensue.data_options import DataOptions
+from ensue.background.processes import compile_for_next_time
+from ensue.changing import asks_for_changes
+from ensue.data_options import DataOptions, stop_time
 from ensue.embedded import idle_queries
 from ensue.parameters import read_parameters
 from ensue.plans import as_tables, template_for
-from ensue.queries import load
+from ensue.queries import Queries, load
+from ensue.rendering.left_over import held
 from ensue.rendering.match_files import match_file, refuse_bad_path, refuse_several_queries
+from querylang.errors import InputError
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
-from runtime.columns.timestamps import parse_time
 from runtime.engine.engine import Engine
 from runtime.matching.choose import slow_queries
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import parse_orderings
 from runtime.replay.loading import files_to_read, plan_for_files
+from runtime.replay.order import in_order
 from runtime.replay.pieces import FileToRead, NotSortedError, Reading, arrived_by
-from runtime.replay.replay import in_order, replay_calls
+from runtime.replay.replay import replay_calls
 from runtime.results.schemas import Results
 
 Progress = Callable[[int], None]
@@ -42,6 +45,8 @@ class Written:
     discarded: how many records were discarded, by reason
     unreadable: source and text of the first rows that could not be read
     ledger: the accounts
+    waiting: how many matches wait at the end
+    next_due: when the next of them is due, µs; None = none waits
     warnings: what is suspicious in the tables, a line each
     idle: queries without an instance
     slow: queries that run on the reference matcher, a line each
@@ -53,6 +58,8 @@ class Written:
     discarded: Counter[str] = field(default_factory=Counter)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     ledger: pa.Table | None = None
+    waiting: int = 0
+    next_due: int | None = None
     warnings: Sequence[str] = ()
     idle: Sequence[QueryPlan] = ()
     slow: Sequence[str] = ()
@@ -70,7 +77,7 @@ class Written:
 
 
 def replay_to_file(
-    queries: Path,
+    queries: Queries | Path,
     events: Sequence[Path],
     options: DataOptions,
     out: Path,
@@ -86,7 +93,7 @@ def replay_to_file(
     """
     refuse_bad_path(out)
     loaded, paths = load(queries), [Path(path) for path in as_tables(list(events))]
-    stop = None if until is None else parse_time(until)
+    stop = stop_time(until)
     template = template_for(loaded, paths, options.columns)
     orderings = parse_orderings(options.ordering)
     instances = with_instances(template, read_parameters(options.parameters))
@@ -98,7 +105,8 @@ def replay_to_file(
     try:
         written = run.with_pieces(Reading.sorted_pieces)
     except NotSortedError:
-        with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        parent, name = out.parent, f".{out.name}."
+        with TemporaryDirectory(".runs", name, parent) as folder, held(Path(folder)):
             written = run.with_pieces(lambda reading: reading.pieces_by_runs(Path(folder)))
     compile_for_next_time()
     written.idle, written.slow = idle_queries(template, plan), slow_queries(plan)
@@ -126,8 +134,11 @@ class _Run:
         with match_file(self.out, self.plan, reading.row_of) as file:
             pieces = arrived_by(pieces_of(reading), self.until)
             for results in replay_calls(engine, pieces, until=self.until, flush=self.flush, progress=report):
+                if asks_for_changes(results):
+                    raise InputError("control events change the queries in these tables; replay them without --out")
                 ordered = in_order(self.plan, results)
                 file.write(ordered)
                 written.add(ordered, self.most_shown)
+        written.waiting, written.next_due = engine.waiting()
         written.ledger, written.warnings = engine.ledger(), tuple(reading.warnings)
         return written

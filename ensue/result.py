@@ -1,38 +1,42 @@
-"""The result of a replay: matches, outputs, discards, accounts and steps.
-
-`Replay` holds the data. `ensue.rendering`, which is below this module, makes DataFrames and text
-of it on first use. Pandas is imported for DataFrames only: it takes longer to load than a small
-table to replay.
-"""
+"""The result of a replay: an answer, with the steps and the table for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ensue.rendering.account import account_text
+from ensue.answer import Answer
+from ensue.rendering.account import left_text
+from ensue.rendering.match_tables import matches_of
+from ensue.rendering.noteworthy import noteworthy
 from ensue.rendering.replay_table import match_steps, steps_table
 from ensue.rendering.summary import summary_text
 from querylang.plan.model import Plan, QueryPlan
-from runtime.replay.replay import Records, matches_in_order
-from runtime.replay.steps import Step, replay_steps, row_numbers
-from runtime.results.json_objects import Plain, plain_matches, plain_outputs
+from runtime.replay.epochs import Script, epoch_steps
+from runtime.replay.file_records import FileRecords
+from runtime.replay.records import Records
+from runtime.replay.replay import waiting_matches
+from runtime.replay.stepping import Step
+from runtime.replay.steps import are_quick, replay_steps
+from runtime.results.json_objects import Plain, RowOf
 from runtime.results.schemas import Results
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 2_000
-"""A longer table shows the rows with matches only: it is read by people."""
+"""Rows of a table that are all shown; of a longer one those around what happened."""
+MOST_STEPPED = 50_000
+"""A longer table shows its matches only: the steps of all its rows take seconds."""
 
 
-@dataclass(frozen=True)
-class Replay:
+@dataclass(frozen=True, repr=False)
+class Replay(Answer):
     """The result of a replay: Arrow tables, and what users read as properties.
 
     results: matches by query, outputs, discards and the ledger
@@ -40,15 +44,17 @@ class Replay:
     until: time at which the replay stopped, µs; None = not before the last row
     flush: whether time advanced after the last row until no timer was left
     idle: queries without an instance, because a parameter has no value
+    script: the plans that hold one after the other; None = the queries do not change
     """
 
     plan: Plan
-    records: Records
+    records: Records | FileRecords
     results: Results
     figures: pa.Table
     until: int | None
     flush: bool
     idle: tuple[QueryPlan, ...] = ()
+    script: Script | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -56,34 +62,8 @@ class Replay:
         return self.records.warnings
 
     @cached_property
-    def matches(self) -> pd.DataFrame:
-        """One row per match, in order.
-
-        `key`, `members`, `selected` and `points` are dictionaries as in `--format matches`.
-        """
-        from ensue.rendering.data_frames import matches_frame
-
-        return matches_frame(self.plan, self.results, row_numbers(self.records))
-
-    @cached_property
-    def outputs(self) -> pd.DataFrame:
-        """One row per print, send or error."""
-        from ensue.rendering.data_frames import outputs_frame
-
-        return outputs_frame(self.results.outputs)
-
-    @cached_property
-    def discarded(self) -> pd.DataFrame:
-        """One row per discarded record (and query, if a query discarded it), with the reason."""
-        from ensue.rendering.data_frames import discards_frame
-
-        assert self.results.discarded is not None, "a replay has the table"
-        return discards_frame(self.plan, self.results.discarded)
-
-    @cached_property
-    def ledger(self) -> pd.DataFrame:
-        """What became of all records: `query`, `source`, `what`, `count`."""
-        return self.results.ledger.to_pandas()
+    def _row_of(self) -> RowOf:
+        return self.records.row_of()
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
@@ -101,44 +81,65 @@ class Replay:
 
     @cached_property
     def _steps(self) -> list[Step]:
-        return list(replay_steps(self.plan, self.records, until=self.until, flush=self.flush))
+        return list(self._all_steps())
 
     def iter_steps(self) -> Iterator[Plain]:
         """The same as `steps`, one by one: the first ones are there before the last are known."""
-        for step in replay_steps(self.plan, self.records, until=self.until, flush=self.flush):
+        for step in self._all_steps():
             yield step.to_plain()
 
-    def match_objects(self) -> list[Plain]:
-        """The matches as `--format matches` prints them."""
-        row_of = row_numbers(self.records)
-        plain = {name: plain_matches(table, row_of) for name, table in self.results.matches.items()}
-        return [plain[name][row] for name, row in matches_in_order(self.plan, self.results)]
+    def _all_steps(self) -> Iterator[Step]:
+        if self.script is not None:
+            assert isinstance(self.records, Records), "records of changing queries are in memory"
+            return epoch_steps(self.script, self.records, until=self.until, flush=self.flush)
+        known = self.results if len(self.records) <= MOST_STEPPED else None
+        return replay_steps(self.plan, self.records, until=self.until, flush=self.flush, known=known)
 
-    def output_objects(self) -> list[Plain]:
-        """The outputs as `--format outputs` prints them."""
-        return plain_outputs(self.results.outputs)
+    def table(self, width: int | None = None) -> str:
+        """The replay as a table for people.
 
-    def table(self) -> str:
-        """The replay as a table for people; of a long one the rows with matches only."""
-        rows = len(self.records.rows)
+        Of a long one the rows around matches, discards and the end are shown.
+
+        width: columns of the terminal that it has to fit into; None = as wide as it is
+        """
+        rows = len(self.records)
         if rows <= MOST_ROWS:
-            return steps_table(self.plan, self._steps)
-        steps = match_steps(self.plan, self.results, self.match_objects(), self.output_objects())
-        remark = f"matches only, because the tables have {rows} rows; `--format steps` prints them all"
-        return f"{steps_table(self.plan, steps)}\n\n({remark})"
+            return steps_table(self.plan, self._steps, width)
+        if rows <= MOST_STEPPED and self.script is None and are_quick(self.plan, self.records):
+            steps, what = noteworthy(self._steps)
+        else:
+            steps = match_steps(self.plan, self.results, self.match_objects(), self.output_objects())
+            what = "matches only"
+        remark = f"{what}, because the tables have {rows} rows; `--format steps` prints them all"
+        return f"{steps_table(self.plan, steps, width)}\n\n({remark})"
+
+    def report(self, path: str | Path) -> Path:
+        """Write the replay as one HTML page: account, matches, discards, steps and queries.
+
+        path: a new file, or a report to be replaced; InputError for any other
+        """
+        from ensue.rendering.report import Page, write_page
+
+        matches = {name: matches_of(self.plan, self.results, self._row_of, name) for name in self.results.matches}
+        page = Page(
+            summary=f"{', '.join(self.records.sources)}: {self.summary()}",
+            account=self.account(),
+            warnings=self.warnings,
+            matches=matches,
+            objects=self.match_objects(),
+            tables=self._tables(),
+            steps=self.table(),
+            queries=self.plan.queries,
+        )
+        return write_page(page, Path(path))
 
     def account(self) -> str:
-        """What became of all records: a line, or a table for several queries or sources."""
-        return account_text(self.results.ledger)
+        """As of every answer; with what is left where the replay ends before all timers."""
+        if (self.until is None and self.flush) or self.script is not None:
+            return super().account()
+        left = left_text(*waiting_matches(self.plan, self.records, self.until), self.results.ledger)
+        return "\n".join([super().account(), *left])
 
     def summary(self) -> str:
         """One line: rows, matches, discards."""
-        return summary_text(len(self.records.until(self.until).rows), self.results, self.idle)
-
-    def __repr__(self) -> str:
-        return f"<Replay: {self.summary()}>"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the summary, the table and the account."""
-        text = f"{self.table()}\n\n{self.account()}"
-        return f"<p>{escape(self.summary())}</p><pre>{escape(text)}</pre>"
+        return summary_text(len(self.records.until(self.until)), self.results, self.idle)

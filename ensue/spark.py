@@ -6,66 +6,174 @@ The queries are compiled for the columns of DataFrames or files; `spark_backend.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark_types
-from pyspark.sql.pandas.types import to_arrow_type
 
+from ensue.changing import Finish, InferredTypes, script_of_changes
 from ensue.data_options import DataOptions
 from ensue.parameters import read_parameters
-from ensue.plans import plan_for
+from ensue.plans import plan_for, template_for
 from ensue.queries import Queries, load
-from querylang.errors import InputError
+from querylang.changes.texts import Infer
+from querylang.errors import InputError, QueryErrors
+from querylang.load import Schemas, check_text
+from querylang.logger import warn
 from querylang.plan.expression import Type
 from querylang.plan.model import Plan
+from runtime.columns.arrivals import Arrivals
 from runtime.policies.durations import parse_duration
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
-from runtime.reading.column_names import PLACES, ColumnNames
-from runtime.reading.schema_inference import type_of_kind
+from runtime.reading.column_names import ColumnNames
+from runtime.reading.inference.remarks import truncating_divisions
+from runtime.reading.inference.schema import is_field, not_fields, rounded_column, unread_column
+from runtime.reading.inference.types import EventsOfStructs, Fields, joined_fields, nested_name
 from runtime.replay.loading import plan_for_files, refuse_unknown
+from spark_backend.connect import refuse_connect
 from spark_backend.frames import bounded, streaming
+from spark_backend.frames.batches import Batch, Streams, batch_of, counted
 from spark_backend.session import get_session
+from spark_backend.sources.change_records import BoundedSource, changes_of
 from spark_backend.sources.reading import Reading
+from spark_backend.sources.spark_types import arrow_type
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import Idle
 from spark_backend.wire.decode import matches_frame
+from spark_backend.wire.program import Program
 
 Frames = DataFrame | Mapping[str, DataFrame]
 
 
-def match(frames: Frames, queries: Queries | str | Path, options: DataOptions) -> DataFrame:
+def match(frames: Frames, queries: Queries | str | Path, options: DataOptions, *, flat: bool) -> DataFrame:
     """See `ensue.match`."""
-    plan = _plan_for_frames(load(queries), frames, options)
+    tagged, plan = _bounded(frames, queries, options)
+    return matches_frame(tagged, plan, is_flat=flat)
+
+
+def batch(frames: Frames, queries: Queries | str | Path, options: DataOptions, *, flat: bool) -> Batch:
+    """See `ensue.batch`."""
+    return batch_of(*_bounded(frames, queries, options), is_flat=flat)
+
+
+def _bounded(frames: Frames, queries: Queries | str | Path, options: DataOptions) -> tuple[DataFrame, Plan]:
+    """The tagged rows of bounded DataFrames."""
+    _refuse_kind(frames, is_stream=False)
+    loaded = load(queries)
+    plan = _plan_for_frames(loaded, frames, options)
     source = "table" if isinstance(frames, DataFrame) else None
     columns = options.columns
-    return bounded.match(frames, plan, reading=None if columns == ColumnNames() else _reading(columns, source))
+    reading = None if columns == ColumnNames() else Reading.of_columns(columns, source)
+    named = _by_name(frames)
+
+    def infer(text: str) -> Schemas:
+        return _schemas_of(named, _open_types(text), columns)
+
+    def finish(own: Plan) -> Plan:
+        return _finished(own, named, options)
+
+    template = loaded.template(_schemas_of(named, loaded.open_types, columns)) if loaded.open_types else None
+    sources = bounded.frame_sources(frames, reading)
+    changing = _changing(template or loaded.template(), plan, sources, infer, finish)
+    plan = plan if changing is None else changing.script.plan
+    return bounded.match_tagged(frames, plan, reading=reading, changing=changing), plan
+
+
+def _changing(
+    template: Plan,
+    instances: Plan,
+    sources: Sequence[BoundedSource],
+    infer: Infer,
+    finish: Finish,
+) -> bounded.Changing | None:
+    """How control events among bounded records change the queries; None = they do not."""
+    changes = changes_of(sources, instances)
+
+    def furthest(record: int, plan: Plan) -> int:
+        return max(source.furthest(plan, changes.slice(record, 1)) for source in sources)
+
+    script = script_of_changes(template, instances, Arrivals(changes), finish, infer, furthest)
+    return None if script is None else bounded.Changing(script, changes)
+
+
+def _open_types(text: str) -> list[str]:
+    """The event types of a text that nothing defines; none if it has mistakes."""
+    try:
+        checked = check_text(text)
+    except QueryErrors:
+        return []
+    read = {item.event for query in checked.queries for item in query.inputs}
+    return [event.name for event in checked.events if not event.fields and event.name in read]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How time advances in a stream, as users give it; see `ensue.stream`."""
+
+    control: DataFrame | None
+    clock: str
+    idle: str | None
 
 
 def stream(
-    frames: Frames,
-    queries: Queries | str | Path,
-    options: DataOptions,
-    *,
-    control: DataFrame | None,
-    clock: str,
-    idle: str | None,
+    frames: Frames, queries: Queries | str | Path, options: DataOptions, how: StreamOptions, *, flat: bool
 ) -> DataFrame:
     """See `ensue.stream`."""
-    given = _idle(clock, idle)
+    tagged, program = _streaming(frames, queries, options, how)
+    return matches_frame(counted(tagged), program.plan(), is_flat=flat)
+
+
+def streams(
+    frames: Frames, queries: Queries | str | Path, options: DataOptions, how: StreamOptions, *, flat: bool
+) -> Streams:
+    """See `ensue.streams`."""
+    tagged, program = _streaming(frames, queries, options, how)
+    return Streams(tagged, program.plan(), not program.needs_timeouts, flat)
+
+
+def _streaming(
+    frames: Frames, queries: Queries | str | Path, options: DataOptions, how: StreamOptions
+) -> tuple[DataFrame, Program]:
+    """The tagged rows of streaming DataFrames."""
+    given = _idle(how.clock, how.idle)
+    _refuse_kind(frames, is_stream=True)
     plan = _plan_for_frames(load(queries), frames, options)
-    reading = {name: _reading(options.columns, name) for name in _by_name(frames)}
+    reading = {name: Reading.of_columns(options.columns, name) for name in _by_name(frames)}
     return streaming.stream(
         frames,
         plan,
-        control=control,
-        clock=clock,
+        control=how.control,
+        clock=how.clock,
         idle=given,
         orderings=parse_orderings(options.ordering),
         reading=reading,
     )
+
+
+def _refuse_kind(frames: Frames, *, is_stream: bool) -> None:
+    """Raise InputError for a bounded DataFrame in place of a streaming one, and the reverse."""
+    if not _by_name(frames):
+        raise InputError("there is no DataFrame; expected one, or a mapping of sources' names to DataFrames")
+    for name, frame in _by_name(frames).items():
+        refuse_connect(frame)
+        _refuse_other(frame)
+        if frame.isStreaming and not is_stream:
+            raise InputError(f"DataFrame {name!r} is streaming: use `ensue.stream`, or `ensue.streams` for all results")
+        if is_stream and not frame.isStreaming:
+            raise InputError(
+                f"DataFrame {name!r} is not streaming: use `ensue.match`, or `ensue.batch` for all results"
+            )
+
+
+def _refuse_other(frame: object) -> None:
+    """Raise InputError for what is not a Spark DataFrame."""
+    if not isinstance(frame, DataFrame):
+        is_query = isinstance(frame, str | Path | Queries)
+        way_out = "give DataFrames first, then queries" if is_query else "`ensue.replay` is for other tables"
+        raise InputError(f"a {type(frame).__name__} is not a DataFrame of Spark; {way_out}")
 
 
 def _idle(clock: str, idle: str | None) -> Idle | None:
@@ -86,41 +194,62 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
     """The matches in files of events, in batch; workers read the files."""
     columns = options.columns
     compiled = plan_for(queries, paths, columns, read_parameters(options.parameters))
-    plan = plan_for_files(paths, compiled, columns, parse_orderings(options.ordering))
-    plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
-    session = get_session("ensue match")
-    tagged = bounded.match_files(session, paths, plan, reading=_reading(columns, None))
-    return matches_frame(tagged, plan)
+    orderings, forget_keys = parse_orderings(options.ordering), parse_forget_keys(options.forget_keys)
 
+    def finish(own: Plan) -> Plan:
+        return with_forget_keys(plan_for_files(paths, own, columns, orderings), forget_keys)
 
-def _reading(columns: ColumnNames, source: str | None) -> Reading:
-    return Reading(None, columns.type, columns.source_time, columns.arrival, source, max_record=columns.max_record)
+    plan = finish(compiled)
+    session, reading = get_session("ensue match"), Reading.of_columns(columns, None)
+    source = bounded.file_source(session, paths, reading)
+    template = template_for(queries, paths, columns)
+    changing = _changing(template, plan, [source], InferredTypes(paths, columns).of_text, finish)
+    plan = plan if changing is None else changing.script.plan
+    return matches_frame(bounded.match_files(session, paths, plan, reading=reading, changing=changing), plan)
 
 
 def _by_name(frames: Frames) -> Mapping[str, DataFrame]:
-    return {"table": frames} if isinstance(frames, DataFrame) else frames
+    return frames if isinstance(frames, Mapping) else {"table": frames}
 
 
 def _plan_for_frames(queries: Queries, frames: Frames, options: DataOptions) -> Plan:
     """The plan for these DataFrames, with the policies of their sources."""
     named = _by_name(frames)
     parameters = read_parameters(options.parameters)
-    schemas = dict.fromkeys(queries.open_types, _fields_of(named, options.columns)) if queries.open_types else None
-    plan = _with_orderings(queries.plan(schemas, parameters), named, options)
-    return with_forget_keys(plan, parse_forget_keys(options.forget_keys))
+    schemas = _schemas_of(named, queries.open_types, options.columns)
+    compiled = queries.plan(schemas, parameters)
+    for remark in truncating_divisions(compiled, schemas):
+        warn(remark)
+    return _finished(compiled, named, options)
 
 
-def _fields_of(frames: Mapping[str, DataFrame], columns: ColumnNames) -> dict[str, Type]:
-    """The columns of all DataFrames that can be fields, with their types."""
-    standard = {"at": columns.arrival, "event": columns.type, "ts": columns.source_time}
-    reserved = {name for name, other in standard.items() if other is None} | set(PLACES)
-    fields: dict[str, Type] = {}
-    for frame in frames.values():
+def _finished(plan: Plan, named: Mapping[str, DataFrame], options: DataOptions) -> Plan:
+    """The plan with the policies of its sources, and when keys are forgotten."""
+    return with_forget_keys(_with_orderings(plan, named, options), parse_forget_keys(options.forget_keys))
+
+
+def _schemas_of(frames: Mapping[str, DataFrame], events: Sequence[str], columns: ColumnNames) -> Schemas:
+    """By event type: the columns of all DataFrames that can be fields; and the types of structs.
+
+    Warns of columns that cannot.
+    """
+    if not events:
+        return {}
+    reserved, structs = not_fields(columns), EventsOfStructs()
+    schemas: dict[str, Fields] = {event: {} for event in events}
+    for name, frame in frames.items():
         for column in frame.schema.fields:
-            type_ = type_of_column(column.dataType)
-            if type_ is not None and column.name not in reserved:
-                fields[column.name] = type_
-    return fields
+            if not is_field(column.name, reserved):
+                continue
+            for event in events:
+                type_ = type_of_column(column.dataType, nested_name(event, column.name), structs)
+                if type_ == Type.FLOAT and isinstance(column.dataType, spark_types.DecimalType) and event == events[0]:
+                    warn(rounded_column(name, column.name, column.dataType.simpleString()))
+                if type_ is not None:
+                    schemas[event] = joined_fields(schemas[event], {column.name: type_}, event, name)
+                elif event == events[0] and not isinstance(column.dataType, spark_types.NullType):
+                    warn(unread_column(name, column.name, column.dataType.simpleString()))
+    return {**schemas, **structs.found}
 
 
 def _with_orderings(plan: Plan, frames: Mapping[str, DataFrame], options: DataOptions) -> Plan:
@@ -142,9 +271,12 @@ def _with_orderings(plan: Plan, frames: Mapping[str, DataFrame], options: DataOp
     return with_ordering(plan, chosen)
 
 
-def type_of_column(type_: spark_types.DataType) -> Type | None:
-    """The type of the same column in an Arrow table; None = the language has no such type."""
+def type_of_column(type_: spark_types.DataType, name: str, structs: EventsOfStructs) -> Type | None:
+    """The type of the same column in an Arrow table; None = the language has no such type.
+
+    name: of the event type that a struct becomes, one of `structs`
+    """
     try:
-        return type_of_kind(to_arrow_type(type_, timezone="UTC"))
+        return structs.type_of(arrow_type(type_), name)
     except PySparkTypeError:  # Arrow has no such column either
         return None

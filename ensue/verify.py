@@ -83,13 +83,13 @@ def compare(replay: Replay, batches: int) -> Verdict:
     batches: micro-batches of the stream
     """
     splits = executors.even_splits(len(replay.records.rows), batches)
-    job = executors.Job(replay.plan, replay.records, replay.flush, splits)
+    job = executors.Job(replay.plan, replay.records, replay.flush, splits, replay.script)
     others = {"batch": executors.batch([job])[0], "stream": executors.stream([job])[0]}
-    expected = _contents(replay.results)
+    expected = contents(replay.results)
     differences = [
         Difference(executor, what, _sorted(counter - found[what]), _sorted(found[what] - counter))
         for executor, results in others.items()
-        for found in (_contents(results),)
+        for found in (contents(results),)
         for what, counter in expected.items()
         if counter != found[what]
     ]
@@ -97,8 +97,8 @@ def compare(replay: Replay, batches: int) -> Verdict:
     return Verdict(counts, len(splits) + 1, differences)
 
 
-def _contents(results: Results) -> dict[str, Counter[str]]:
-    """All results by kind, as JSON text."""
+def contents(results: Results) -> dict[str, Counter[str]]:
+    """All results by kind, as JSON text, with how often each is there."""
     matches = [match for table in results.matches.values() for match in plain_matches(table, _offset)]
     discards = [] if results.discarded is None else _rows(results.discarded)
     accounts = [row for row in results.ledger.to_pylist() if row["count"]]

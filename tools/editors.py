@@ -42,7 +42,7 @@ def keywords() -> list[str]:
 
 def methods() -> list[str]:
     """The methods of values and of types."""
-    return sorted({row.name for row in (*types.METHODS, *types.STATIC_METHODS)})
+    return sorted({row.name for row in (*types.METHODS, *types.STATIC_METHODS, *types.TIME_FORMAT_METHODS)})
 
 
 def type_constants() -> list[str]:
@@ -89,6 +89,15 @@ def _rules() -> dict[str, list[Rule]]:
                 *("keyword.declaration", "entity.name.namespace", "keyword.operator.wildcard"),
             ),
         ],
+        "phrases": [
+            _parts(
+                r"(?<![\w.#])(find)\s+(all)(?!\w)(?!\s*(?:as(?!\w)|[:.]|\(\s*\)))", "keyword.control", "keyword.control"
+            ),
+            _rule(
+                "keyword.control",
+                r"(?<![\w.#])after\s+match\s+skip\s+(?:past\s+last\s+event|to\s+(?:first|last))(?!\w)",
+            ),
+        ],
         "bindings": [
             _parts(rf"(?<![\w.#])(as)\s+({NAME})", "keyword.control", "variable.other.definition"),
             _parts(rf"(?<![\w.#])(for)\s+({NAME})(?=\s+in\b)", "keyword.control", "variable.other.definition"),
@@ -131,7 +140,7 @@ def _rules() -> dict[str, list[Rule]]:
             _rule("entity.name.function.call", rf"(?<![\w#]){NAME}(?=\s*\()"),
         ],
         "operators": [
-            _rule("keyword.operator.arrow", "->"),
+            _rule("keyword.operator.arrow", "->|=>"),
             _rule("keyword.operator.assignment", ":="),
             _rule("keyword.operator.comparison", "!=|<=|>=|=|<|>"),
             _rule("keyword.operator.arithmetic", r"[-+*/%]"),

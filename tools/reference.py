@@ -18,10 +18,12 @@ import yaml
 import querylang
 from querylang.errors import Mistake, QueryError, QueryErrors
 from querylang.plan import library as types
+from querylang.plan.time_patterns import LETTERS
 from querylang.plan.value_types import NUMBERS, Kind, Type
 from querylang.source import Source
 from querylang.syntax.tokens import KEYWORDS
 from runtime.interpreter.value_text import text_of
+from tools import command_line, deployment_keys, deployment_schema, pattern_catalogue
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EXAMPLE = "example.query"
@@ -197,6 +199,17 @@ def static_methods() -> str:
     return table(("method", "result", "of", ""), rows)
 
 
+def time_format_methods() -> str:
+    """The methods of TimeFormat."""
+    rows = [(f"`TimeFormat.{_call(row)[1:]}", _result(row), row.summary) for row in types.TIME_FORMAT_METHODS]
+    return table(("method", "result", ""), rows)
+
+
+def time_letters() -> str:
+    """The letters of TimeFormat's patterns."""
+    return table(("letter", "", "example"), [(f"`{item}`", row[0], row[1]) for item, row in LETTERS.items()])
+
+
 def constants() -> str:
     """The constants of types, with their values as `toString` writes them."""
     rows = [
@@ -245,6 +258,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "methods of numbers": methods_of_numbers,
     **{f"methods of {kind}": partial(methods, kind) for kind in KINDS},
     "static methods": static_methods,
+    "methods of TimeFormat": time_format_methods,
+    "letters of TimeFormat": time_letters,
     "constants": constants,
     "aggregates": aggregates,
     "units": units,
@@ -278,10 +293,18 @@ def _comma_separated(taken: Sequence[Type]) -> str:
 def pages() -> dict[Path, str]:
     """Each page that is made here, as it must be."""
     language = DOCS / "language.md"
-    return {DOCS / "errors.md": errors_page(), language: with_tables(language.read_text())}
+    return {
+        DOCS / "errors.md": errors_page(),
+        DOCS / "cli.md": command_line.page(),
+        DOCS / "deployment.md": deployment_keys.page(),
+        DOCS.parent / "spark_backend" / "settings" / "deployment.schema.json": deployment_schema.text(),
+        language: with_tables(language.read_text()),
+        **pattern_catalogue.pages(),
+    }
 
 
 if __name__ == "__main__":
     for path, text in pages().items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         print(f"wrote {path.relative_to(DOCS.parent)}")

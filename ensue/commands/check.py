@@ -11,8 +11,16 @@ from ensue.commands.options import Json
 from ensue.commands.output import print_error, print_json, print_text
 
 
-def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...")], as_json: Json = False) -> None:
-    """Check query and deployment files: all mistakes, each with its place."""
+def check(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files or folders; `-` is a query on standard input.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Check query and deployment files: all mistakes, each with its place.
+
+    Each query file is checked by itself, those that a deployment names together.
+    """
     from ensue.commands.findings import check_files
     from querylang.errors import counted
 

@@ -12,35 +12,60 @@ from typing import Annotated
 
 import typer
 
-from ensue.commands.output import print_line
+from ensue.commands.output import print_error, print_line
+from runtime.compiling.notice import ONCE
+from runtime.progress_line import ProgressLine
 
-_CODE = (
-    "import sys; from runtime.compile_notice import tell_on; tell_on(sys.stderr); "
-    "from ensue.compile_kernels import compile_all; compile_all()"
-)
+_CODE = "from ensue.commands.compile_ahead import compile_and_tell; compile_and_tell()"
 
 
 def compile_ahead(
-    out: Annotated[Path | None, typer.Option(help="write them to an archive, for `ENSUE_KERNELS` elsewhere")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Write them to an archive, for `ENSUE_KERNELS` on other machines."),
+    ] = None,
 ) -> None:
     """Compile the kernels that queries need, for this machine or for an archive."""
-    from runtime.shipped_kernels import VARIABLE, pack
-
     began = monotonic()
     if out is None:
         _compile({})
-        _run([sys.executable, "-m", "ensue.archive_classes"], {}, output=subprocess.DEVNULL)
+        code = _run([sys.executable, "-m", "ensue.background.archive_classes"], {}, output=subprocess.DEVNULL)
+        if code != 0:
+            print_error("the archive of Spark's classes was not made: jobs will start more slowly")
         print_line(f"compiled in {monotonic() - began:.0f} s")
         return
+    archive_kernels(out)
+    print_line(f"compiled in {monotonic() - began:.0f} s: {out}, {out.stat().st_size / 1e6:.1f} MB")
+
+
+def archive_kernels(out: Path) -> None:
+    """Compile all kernels, and write an archive of them. Raises InputError."""
+    from runtime.compiling.shipped import VARIABLE, pack
+
     with tempfile.TemporaryDirectory() as folder:
         _compile({VARIABLE: folder})
         pack(Path(folder), out)
-    print_line(f"compiled in {monotonic() - began:.0f} s: {out}, {out.stat().st_size / 1e6:.1f} MB")
+
+
+def compile_and_tell() -> None:
+    """Compile; on a terminal with a bar, elsewhere with one line before."""
+    from ensue.compile_kernels import compile_all
+
+    line = ProgressLine(sys.stderr, "compiling for this machine, once", "kernels")
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"{ONCE}\n")
+
+    def tell(done: int, total: int) -> None:
+        line.total = total
+        line.update(done)
+
+    compile_all(tell)
+    line.close()
 
 
 def _compile(settings: dict[str, str]) -> None:
     """In a process of its own, which has not chosen yet how it runs kernels."""
-    code = _run([sys.executable, "-c", _CODE], {"ENSUE_COMPILE": "always"} | settings)
+    code = _run([sys.executable, "-c", _CODE], {"ENSUE_COMPILE": "never"} | settings)
     if code != 0:
         raise typer.Exit(code)
 
@@ -48,3 +73,22 @@ def _compile(settings: dict[str, str]) -> None:
 def _run(command: list[str], settings: dict[str, str], output: int | None = None) -> int:
     done = subprocess.run(command, env=os.environ | settings, stdout=output, stderr=output, check=False)  # noqa: S603  our own code
     return done.returncode
+
+
+def package(
+    out: Annotated[Path, typer.Option(metavar="PATH", help="Where the archive is written.")],
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Compile the kernels for machines like this one, and add them.")
+    ] = False,
+) -> None:
+    """Write an archive of Ensue, for executors that have none. Jobs send one by themselves."""
+    from spark_backend.cluster.package import write_package
+
+    if kernels:
+        with tempfile.TemporaryDirectory() as folder:
+            compiled = Path(folder) / "kernels.zip"
+            archive_kernels(compiled)
+            write_package(out, compiled.read_bytes())
+    else:
+        write_package(out, None)
+    print_line(f"{out}, {out.stat().st_size / 1e6:.1f} MB")

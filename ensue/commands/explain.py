@@ -21,7 +21,7 @@ def explain(
     ordering: OrderingPolicies = None,
     dot: Annotated[bool, typer.Option("--dot", help="Print the automaton as a graph for graphviz.")] = False,
     svg: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Draw the automaton, with graphviz; of several queries each.")
+        Path | None, typer.Option(metavar="OUT", help="Draw the automaton as an SVG picture; of several queries each.")
     ] = None,
     program: Annotated[
         bool, typer.Option("--program", help="Print what the kernel interprets: tables, and each condition's program.")
@@ -36,7 +36,7 @@ def explain(
     from ensue.plans import template_for
     from ensue.rendering import explanation
     from querylang.parameters.instances import with_instances
-    from querylang.plan.describe import to_dot
+    from querylang.plan.graph import to_dot
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
     from runtime.reading.column_names import ColumnNames
 

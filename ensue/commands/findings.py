@@ -6,6 +6,7 @@ A finding as plain data has its place twice. `line` and `column` count from 1, i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import querylang
-from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors
-from querylang.paths import exists
+from querylang.checker.checked import Checked
+from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors, near_file
+from querylang.load import DEFINITION_SUFFIX, STANDARD_INPUT, query_files
+from querylang.paths import exists, is_folder
 from querylang.source import Span
 
 DEPLOYMENT_SUFFIXES = (".yaml", ".yml")
@@ -46,26 +49,96 @@ class Report:
 
 
 def check_files(files: Sequence[Path]) -> Report:
-    """Check query files and folders as one set, and each deployment file with its queries."""
-    deployments = [path for path in files if path.suffix in DEPLOYMENT_SUFFIXES]
-    missing = [path for path in files if path not in deployments and not exists(path)]
-    queries = [path for path in files if path not in deployments and path not in missing]
-    errors: list[EnsueError] = [FileErrors(str(path), [(None, "no such file or folder")]) for path in missing]
+    """Check each query file by itself, and each deployment file with its queries.
+
+    A folder stands for its query files and deployment files. A query file that a deployment names
+    is checked with the deployment. Definition files count for all query files.
+    """
+    errors: list[EnsueError] = []
     warnings: list[EnsueError] = []
-    count = len(deployments)
-    if queries:
+    found = _sorted_out(files, errors)
+    joined = [program for path in found.deployments if (program := _queries_of(path))]
+    given = {path.resolve(): path for path in found.queries}
+    programs = [
+        [given.get(path, path) for path in program] for program in joined if not given.keys().isdisjoint(program)
+    ]
+    for program in joined:
+        for path in program:
+            given.pop(path, None)
+    alone = [[*found.definitions, path] for path in given.values()]
+    if found.definitions and not programs and not alone:
+        programs = [found.definitions]
+    for program in [*programs, *alone]:
         try:
-            sources, definitions = querylang.read_sources(queries)
-            count += len(sources) or len(definitions)
-            warnings += querylang.check_paths(queries).warnings
-        except EnsueError as found:
-            errors += _single(found)
-    for path in deployments:
+            checked = querylang.check_paths(program)
+        except EnsueError as mistake:
+            errors += _single(mistake)
+        else:
+            warnings += [*checked.warnings, *(_lost_routes(checked, program[-1]) if program in alone else ())]
+    for path in found.deployments:
         try:
             warnings += _check_deployment(path)
-        except EnsueError as found:
-            errors += _single(found)
+        except EnsueError as mistake:
+            errors += _single(mistake)
+    count = len(found.deployments) + (len(found.queries) or len(found.definitions))
     return Report(count, _each_once(errors), _each_once(warnings))
+
+
+def _lost_routes(checked: Checked, path: Path) -> list[EnsueError]:
+    """The warnings of a file that is a program by itself."""
+    from querylang.plan.model import Plan
+    from spark_backend.job.checks.writing_statements import lost_routes
+
+    plan = Plan(checked.events, checked.queries)
+    return [FileErrors(str(path), [(None, warning)]) for warning in lost_routes(plan)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The files to check, by what they are."""
+
+    deployments: list[Path]
+    definitions: list[Path]
+    queries: list[Path]
+
+
+def _sorted_out(files: Sequence[Path], errors: list[EnsueError]) -> _Found:
+    """Each file once, those of folders too; adds to `errors` what does not exist."""
+    found: dict[Path, None] = {}
+    for path in files:
+        try:
+            found |= dict.fromkeys(_files_of(path))
+        except EnsueError as missing:
+            errors.append(missing)
+    deployments = [path for path in found if path.suffix in DEPLOYMENT_SUFFIXES]
+    definitions = [path for path in found if path.suffix == DEFINITION_SUFFIX]
+    return _Found(deployments, definitions, [path for path in found if path not in {*deployments, *definitions}])
+
+
+def _files_of(path: Path) -> list[Path]:
+    if is_folder(path):
+        yamls = [item for item in sorted(path.rglob("*")) if item.suffix in DEPLOYMENT_SUFFIXES and item.is_file()]
+        return [*query_files(path), *filter(_is_deployment, yamls)]
+    if str(path) != STANDARD_INPUT and not exists(path) and path.suffix not in DEPLOYMENT_SUFFIXES:
+        raise FileErrors(str(path), [(None, f"no such file or folder{near_file(path)}")])
+    return [path]
+
+
+def _is_deployment(path: Path) -> bool:
+    """Whether a file of a folder is a deployment: other tools write YAML too."""
+    keys = {line.partition(":")[0] for line in path.read_text("utf-8", errors="replace").splitlines() if ":" in line}
+    return {"queries", "sources"} <= keys
+
+
+def _queries_of(path: Path) -> list[Path]:
+    """The query files that a deployment names, resolved; none if it has mistakes."""
+    from spark_backend.settings.deployment_file import load_deployment
+
+    try:
+        given = [item for item in load_deployment(path).queries if isinstance(item, Path)]
+        return [file.resolve() for item in given for file in (query_files(item) if is_folder(item) else [item])]
+    except EnsueError:  # reported when the deployment is checked
+        return []
 
 
 def _each_once(found: Sequence[EnsueError]) -> tuple[EnsueError, ...]:
@@ -77,7 +150,8 @@ def _identity(error: EnsueError) -> tuple[object, ...]:
     if not isinstance(error, QueryError):
         return (str(error),)
     place = error.span
-    return Path(place.source.path).absolute(), place.start, place.end, error.code, error.message
+    message = error.message.replace(f"{Path.cwd()}{os.sep}", "")  # it may name another file
+    return Path(place.source.path).absolute(), place.start, place.end, error.code, message
 
 
 def _check_deployment(path: Path) -> list[EnsueError]:
@@ -85,11 +159,12 @@ def _check_deployment(path: Path) -> list[EnsueError]:
     from querylang.compiler import compile_checked
     from querylang.parameters.instances import with_instances
     from spark_backend.errors import in_plain_words
-    from spark_backend.job.checks.lost_outputs import lost_outputs
+    from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
     from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
     from spark_backend.job.checks.open_waits import open_waits
-    from spark_backend.job.settings import load_deployment
+    from spark_backend.job.checks.writing_statements import lost_routes
     from spark_backend.job.source_orderings import with_source_orderings
+    from spark_backend.settings.deployment_file import load_deployment
 
     deployment = load_deployment(path)
     with in_plain_words(deployment.environment):
@@ -98,7 +173,12 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         instances = with_instances(plan, deployment.parameters, is_check=True)
         refuse_name_conflicts(path, instances)
         with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
-    told = [*open_waits(instances, deployment), *lost_outputs(instances, deployment)]
+    told = [
+        *open_waits(instances, deployment),
+        *lost_outputs(instances, deployment),
+        *silent_channels(instances, deployment),
+        *lost_routes(instances),
+    ]
     own = [FileErrors(str(path), [(None, warning)]) for warning in told]
     is_kept = deployment.forget_keys is None
     kept = [item for item in checked.warnings if is_kept and item.code == Mistake.KEPT_KEYS.code]

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
-from ensue.commands.output import print_json, print_line
+from ensue.commands.output import exit_with_no_row_read, print_json, print_line
 from ensue.data_options import DataOptions
+from ensue.event_tables.store_tables import refuse_store
+from ensue.event_tables.table_paths import table_paths
 from ensue.queries import load
-from ensue.table_paths import table_paths
-from querylang.errors import InputError
+from querylang.errors import InputError, near_file
 from querylang.paths import exists
 
 
@@ -26,18 +27,25 @@ def match(
 ) -> None:
     """Find the matches in event tables on Spark, in batch, and write them as Parquet."""
     from ensue import spark
+    from ensue.plans import any_row_is_read
     from querylang.errors import counted
+    from spark_backend.errors import in_plain_words
 
+    refuse_store("--out", out)
     if exists(out):
         raise InputError(f"{out}: exists already; matches are written to a new folder")
     paths = [path for given in events for path in table_paths(given)]
     for path in paths:
         if not exists(path):
-            raise InputError(f"{path}: no such file or folder")
-    frame = spark.match_files(load(file), paths, data)
-    frame.write.parquet(str(out.resolve()))
-    count = frame.sparkSession.read.parquet(str(out.resolve())).count()
+            raise InputError(f"{path}: no such file or folder{near_file(path)}")
+    queries = load(file)
+    with in_plain_words({}):
+        frame = spark.match_files(queries, paths, data)
+        frame.write.parquet(str(out.resolve()))
+        count = frame.sparkSession.read.parquet(str(out.resolve())).count()
     if as_json:
         print_json({"matches": count, "path": str(out)})
     else:
         print_line(f"{counted(count, 'match', 'matches')} in {out}")
+    if not count and not any_row_is_read(queries, paths, data):
+        exit_with_no_row_read()

@@ -10,10 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from ensue.data_options import DataOptions
+from querylang.errors import InputError
 
-QueryFile = Annotated[Path, typer.Argument(metavar="FILE", help="A query file or a folder of them.")]
+QueryFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A query file or a folder of them; `-` is standard input.")
+]
 EventFiles = Annotated[
-    list[Path], typer.Argument(metavar="EVENTS", help="Event tables: CSV, JSON lines, Parquet, YAML.")
+    list[Path], typer.Argument(metavar="EVENTS", help="Event tables, also in stores: CSV, JSON lines, Parquet, YAML.")
 ]
 DeploymentFile = Annotated[Path, typer.Argument(metavar="DEPLOYMENT.yaml")]
 ParameterValues = Annotated[
@@ -46,6 +49,21 @@ LongestRecord = Annotated[
     str | None,
     typer.Option("--max-record", metavar="SIZE", help="The longest record that is read, else `16 MB`."),
 ]
+CsvForm = Annotated[
+    str | None,
+    typer.Option("--csv", metavar="FORM", help="How CSV files are written: `delimiter=; encoding=latin-1 decimal=,`."),
+]
+TimeUnit = Annotated[
+    str | None, typer.Option("--time-unit", metavar="UNIT", help="The unit of times that are numbers: s, ms, us, ns.")
+]
+TimeFormat = Annotated[
+    str | None,
+    typer.Option("--time-format", metavar="FORM", help="The form of times that are text: `%d.%m.%Y %H:%M:%S`."),
+]
+InputFormat = Annotated[
+    str | None,
+    typer.Option("--input-format", metavar="FORMAT", help="What standard input `-` holds: csv, tsv, json, parquet."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -57,8 +75,31 @@ def _data_options(
     ordering: OrderingPolicies = None,
     forget_keys: ForgetKeysAfter = None,
     max_record: LongestRecord = None,
+    csv: CsvForm = None,
+    time_unit: TimeUnit = None,
+    time_format: TimeFormat = None,
 ) -> DataOptions:
-    return DataOptions(arrival, type_, source_time, parameters, ordering, forget_keys, max_record)
+    return DataOptions(
+        arrival, type_, source_time, parameters, ordering, forget_keys, max_record, csv, time_unit, time_format
+    )
+
+
+def _input_format(input_format: InputFormat = None) -> None:
+    """The option that is about standard input alone."""
+
+
+def _with_standard_input(file: Path, events: list[Path], format_: str | None) -> list[Path]:
+    """The event tables, with a file in place of `-`. Raises InputError."""
+    from ensue.event_tables.standard_input import NAME, table_of_standard_input
+
+    if (file, *events).count(NAME) > 1:
+        raise InputError("-: standard input can be given once only")
+    if NAME not in events:
+        if format_ is not None:
+            raise InputError("--input-format: is for standard input, the event table `-`")
+        return events
+    table = table_of_standard_input(format_)
+    return [table if path == NAME else path for path in events]
 
 
 def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,14 +108,17 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
     The command gets their values as one `DataOptions`.
     """
     options = inspect.signature(_data_options, eval_str=True).parameters
+    input_format = inspect.signature(_input_format, eval_str=True).parameters
     signature = inspect.signature(command, eval_str=True)
 
     def run(**given: Any) -> None:
-        command(data=_data_options(**{name: given.pop(name) for name in options}), **given)
+        data = _data_options(**{name: given.pop(name) for name in options})
+        given["events"] = _with_standard_input(given["file"], given["events"], given.pop("input_format"))
+        command(data=data, **given)
 
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        parameters += options.values() if parameter.name == "data" else [parameter]
+        parameters += [*options.values(), *input_format.values()] if parameter.name == "data" else [parameter]
     by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     run.__name__, run.__doc__, run.__annotations__ = command.__name__, command.__doc__, {}
     run.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]  # what typer reads

@@ -6,22 +6,38 @@ This is the only way out: text of data and file names has nothing here that acts
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import typer
+
+from querylang.errors import Mistake
 from querylang.printable import json_text, one_line, printable
 
 if TYPE_CHECKING:
+    from ensue.queries import Queries
     from ensue.replay_to_file import Written
     from ensue.result import Replay
     from querylang.plan.model import QueryPlan
 
 
+OUR_FAILURE = 3
+"""Exit code of a failure of Ensue itself."""
+
+NO_ROW_READ = "no row could be read: all are malformed"
+
+
 def print_text(text: str) -> None:
     """A result as text."""
     sys.stdout.write(printable(text) + "\n")
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output is; None = it is something else."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_line(text: str) -> None:
@@ -47,10 +63,23 @@ def print_error(text: str) -> None:
     sys.stderr.write((coloured(shown) if wants_colour(sys.stderr, os.environ) else shown) + "\n")
 
 
+def print_log_line(entry: Mapping[str, Any]) -> None:
+    """A line of a log of JSON objects, to standard error."""
+    sys.stderr.write(json_text(entry) + "\n")
+    sys.stderr.flush()
+
+
 def print_failure() -> None:
     """The failure of Ensue itself that is being handled, with its traceback."""
     sys.stderr.write(printable(traceback.format_exc()))
     print_error("ensue: this is a failure of Ensue itself, not of your input")
+
+
+def print_query_warnings(queries: Queries) -> None:
+    """What is suspicious in the text of queries; what is kept for ever is a matter of jobs."""
+    for warning in queries.warnings:
+        if warning.code != Mistake.KEPT_KEYS.code:
+            print_error(f"warning: {warning}")
 
 
 def print_warnings(result: Replay | Written) -> None:
@@ -71,3 +100,9 @@ def print_slow_queries(queries: Iterable[str]) -> None:
     """Which queries run on the reference matcher."""
     for line in queries:
         print_error(one_line(line))
+
+
+def exit_with_no_row_read() -> NoReturn:
+    """End a command whose tables have rows, and none that can be read."""
+    print_error(NO_ROW_READ)
+    raise typer.Exit(1)

@@ -12,18 +12,23 @@ import typer
 
 from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
 from ensue.commands.output import (
+    exit_with_no_row_read,
     print_error,
     print_idle_queries,
     print_json,
+    print_query_warnings,
     print_slow_queries,
     print_text,
     print_warnings,
+    terminal_width,
 )
 from ensue.commands.replay_out import replay_to
+from ensue.commands.replay_progress import ReplayProgress
 from ensue.data_options import DataOptions
 
 if TYPE_CHECKING:
     from ensue.result import Replay
+    from querylang.plan.model import Plan
 
 MOST_LISTED = 5
 """Messages about discarded rows that are printed; the others are counted."""
@@ -50,37 +55,52 @@ def replay(
     no_flush: Annotated[
         bool, typer.Option("--no-flush", help="Stop at the last row, whatever timers are left.")
     ] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Cut nothing in the table, however narrow the terminal is.")
+    ] = False,
     as_json: Json = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="Write the matches to a new file instead: .parquet, .csv, .jsonl."),
     ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the replay as an HTML page, too.")] = None,
 ) -> None:
     """Run queries over event tables, in this process."""
     from ensue.commands.fast_start import load_arrow_alone
 
     load_arrow_alone()
+    from ensue.queries import load
+
+    queries = load(file)
+    print_query_warnings(queries)
     if out is not None:
         if format_ not in {Format.TABLE, Format.MATCHES}:
             raise typer.BadParameter(f"--out writes matches, not {format_.value}")
-        replay_to(file, events, data, out, until=until, flush=not no_flush, as_json=as_json)
+        if report is not None:
+            raise typer.BadParameter("--report and --out cannot be used together")
+        replay_to(queries, events, data, out, until=until, flush=not no_flush, as_json=as_json)
         return
     from ensue import embedded
     from runtime.matching.choose import slow_queries
 
-    result = embedded.replay(file, events, data, until=until, flush=not no_flush)
+    with ReplayProgress(events) as progress:
+        result = embedded.replay(queries, events, data, until=until, flush=not no_flush, progress=progress.update)
+    if report is not None:
+        result.report(report)
     print_warnings(result)
     print_slow_queries(slow_queries(result.plan))
     if as_json:
         print_json(_as_one_object(result))
     elif format_ is Format.TABLE:
-        print_text(f"{result.table()}\n\n{result.account()}")
+        print_text(f"{result.table(None if wide else terminal_width())}\n\n{result.account()}")
     else:
         for value in _objects(result, format_):
             print_json(value)
     if format_ in {Format.MATCHES, Format.OUTPUTS, Format.TABLE} and not as_json:
         print_idle_queries(result.idle)
         _print_discards(result, has_account=format_ is Format.TABLE)
+    if result.records.are_malformed:
+        exit_with_no_row_read()
 
 
 def _objects(result: Replay, format_: Format) -> Iterable[dict[str, Any]]:
@@ -109,7 +129,7 @@ def _print_discards(result: Replay, has_account: bool) -> None:
     if not has_account:
         print_error(result.summary())
     rows = discarded.select(["reason", "source", "text"]).to_pylist()
-    messages = [*_malformed_rows(rows, is_one=len(result.records.sources) == 1), *_unknown_types(rows)]
+    messages = [*_malformed_rows(rows, is_one=len(result.records.sources) == 1), *_unknown_types(rows, result.plan)]
     for message in messages[:MOST_LISTED]:
         print_error(f"  {message}")
     if len(messages) > MOST_LISTED:
@@ -125,9 +145,13 @@ def _malformed_rows(discarded: list[dict[str, Any]], *, is_one: bool) -> list[st
     return [shortened(one_line(row["text"] if is_one else f"{row['source']}: {row['text']}")) for row in malformed]
 
 
-def _unknown_types(discarded: list[dict[str, Any]]) -> list[str]:
+def _unknown_types(discarded: list[dict[str, Any]], plan: Plan) -> list[str]:
     """One line per event type that no query knows."""
-    from querylang.errors import counted
+    from querylang.errors import counted, did_you_mean
 
     counts = Counter(row["text"] for row in discarded if row["reason"] == "unknown_type")
-    return [f"unknown event type {name!r}: {counted(count, 'row')}" for name, count in counts.items()]
+    known = [event.name for event in plan.events]
+    return [
+        f"unknown event type {name!r} in {counted(count, 'row')}{did_you_mean(name, known)}"
+        for name, count in counts.items()
+    ]

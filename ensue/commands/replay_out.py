@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ensue.commands.output import (
+    exit_with_no_row_read,
     print_error,
     print_idle_queries,
     print_json,
@@ -16,15 +17,17 @@ from ensue.commands.output import (
     print_text,
     print_warnings,
 )
+from ensue.commands.replay_progress import ReplayProgress
 from ensue.data_options import DataOptions
-from ensue.table_paths import table_paths
+from ensue.event_tables.store_tables import refuse_store
 
 if TYPE_CHECKING:
+    from ensue.queries import Queries
     from ensue.replay_to_file import Written
 
 
 def replay_to(
-    file: Path,
+    queries: Queries,
     events: Sequence[Path],
     data: DataOptions,
     out: Path,
@@ -35,35 +38,25 @@ def replay_to(
 ) -> None:
     """Run queries over event tables and write the matches; print what became of the records."""
     from ensue.replay_to_file import replay_to_file
-    from runtime.progress_line import ProgressLine
 
-    line = ProgressLine(sys.stderr, "replay", "rows", _about_rows(events))
-    try:
-        written = replay_to_file(file, events, data, out, until=until, flush=flush, progress=line.update)
-    finally:
-        line.close()
+    refuse_store("--out", out)
+    with ReplayProgress(events) as progress:
+        report = partial(progress.update, "replay")
+        written = replay_to_file(queries, events, data, out, until=until, flush=flush, progress=report)
     print_warnings(written)
     print_slow_queries(written.slow)
     if as_json:
         ledger = [] if written.ledger is None else written.ledger.to_pylist()
         print_json({"matches": written.matches, "path": str(out), "rows": written.rows, "ledger": ledger})
-        return
-    _print_account(written, out)
-    print_idle_queries(written.idle)
-
-
-def _about_rows(events: Sequence[Path]) -> int | None:
-    """How many rows the files have together, about; None = unknown."""
-    if not sys.stderr.isatty():
-        return None
-    from runtime.reading.row_counts import about_rows
-
-    counts = [about_rows(path) for given in events for path in table_paths(given)]
-    return None if None in counts else sum(filter(None, counts))
+    else:
+        _print_account(written, out)
+        print_idle_queries(written.idle)
+    if written.rows and written.discarded["malformed"] == written.rows:
+        exit_with_no_row_read()
 
 
 def _print_account(written: Written, out: Path) -> None:
-    from ensue.rendering.account import account_text
+    from ensue.rendering.account import account_text, left_text
     from ensue.rendering.text_table import shortened
     from querylang.errors import counted
     from querylang.printable import one_line
@@ -71,6 +64,8 @@ def _print_account(written: Written, out: Path) -> None:
     print_line(f"{counted(written.rows, 'row')}, {counted(written.matches, 'match', 'matches')} in {out}")
     if written.ledger is not None:
         print_text(account_text(written.ledger))
+        for line in left_text(written.waiting, written.next_due, written.ledger):
+            print_line(line)
     if written.outputs:
         print_error(f"{counted(written.outputs, 'output')} not written; `--format outputs` prints them")
     for source, text in written.unreadable:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ensue.commands.options import DeploymentFile, Json
-from ensue.commands.output import print_error, print_idle_queries, print_json, print_line
+from ensue.commands.output import (
+    NO_ROW_READ,
+    OUR_FAILURE,
+    exit_with_no_row_read,
+    print_error,
+    print_idle_queries,
+    print_json,
+    print_line,
+)
+from querylang.logger import LogForm
 
 if TYPE_CHECKING:
-    from spark_backend.job.reports import BatchReport, RunReport
+    from spark_backend.job.reports import BatchReport, OnBatch, RunReport
+    from spark_backend.settings.deployment import Deployment
 
 SIGNAL_EXIT = 128
 """Exit code of a run that a signal ended, less the signal's number."""
+
+STOPPED = "stopped before all input was processed; the next run continues from here"
 
 
 def run(
@@ -28,30 +43,129 @@ def run(
             "--accept-loss", help="Continue without files that were removed or changed since a micro-batch read them."
         ),
     ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Take over what has changed in the files of queries and values.")
+    ] = False,
+    log: Annotated[
+        LogForm | None, typer.Option("--log", help="Write the log as lines of text or as JSON objects, a line each.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the Spark streaming job of a deployment file."""
-    from spark_backend.job.settings import load_deployment
+    settings = _Settings(once=once, flush=flush, accept_loss=accept_loss, apply=apply, as_json=as_json)
+    if log is LogForm.JSON:
+        _run_with_json_log(file, settings)
+        return
+    from spark_backend.settings.deployment_file import load_deployment
 
-    load_deployment(file)  # mistakes in the file are reported before Spark is imported
-    from ensue.background import archive_classes_for_next_time
-    from spark_backend.job import job
+    deployment = load_deployment(file)  # mistakes in the file are reported before Spark is imported
+    if log is None and deployment.log is LogForm.JSON:
+        _run_with_json_log(file, settings)
+    else:
+        _run_with_text(file, deployment, settings)
 
-    report = job.run(file, once=once, flush=flush, progress=_print_progress, accept_loss=accept_loss)
-    archive_classes_for_next_time()
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The options of the command."""
+
+    once: bool
+    flush: bool
+    accept_loss: bool
+    apply: bool
+    as_json: bool
+
+
+def _run_with_text(file: Path, deployment: Deployment, settings: _Settings) -> None:
+    report = _run(file, deployment, settings, _print_progress)
     print_idle_queries(report.idle)
-    if as_json:
+    if settings.as_json:
         print_json(_as_one_object(report))
     else:
         _print_report(report)
-    if once and report.stopped_by is not None:
-        print_error("stopped before all input was processed; the next run continues from here")
-        raise typer.Exit(SIGNAL_EXIT + report.stopped_by)
+    code = _exit_code(report, settings)
+    if settings.once and report.stopped_by is not None:
+        print_error(STOPPED)
+    elif code:
+        exit_with_no_row_read()
+    if code:
+        raise typer.Exit(code)
+
+
+def _run_with_json_log(file: Path, settings: _Settings) -> None:
+    """The same with a log of JSON objects, which also has errors and the end of the run."""
+    from ensue.commands.run_log import JsonLog
+    from querylang.errors import EnsueError
+    from querylang.logger import warn
+    from querylang.parameters.instances import missing
+    from spark_backend.settings.deployment_file import load_deployment
+
+    log = JsonLog()
+    log.install()
+    try:
+        deployment = load_deployment(file)
+        log.job, log.environment = deployment.name, deployment.environment
+        log.write("start", file=str(file), once=settings.once, flush=settings.flush)
+        report = _run(file, deployment, settings, log.batch)
+        for query in report.idle:
+            warn(missing(query))
+    except EnsueError as error:
+        code = int(getattr(error, "exit_code", 1))
+        log.failed(error, code, is_ours=False)
+        raise typer.Exit(code) from None
+    except Exception as error:  # noqa: BLE001 # our own failure, whatever it is
+        log.failed(error, OUR_FAILURE, is_ours=True)
+        raise typer.Exit(OUR_FAILURE) from None
+    code = _exit_code(report, settings)
+    if settings.once and report.stopped_by is not None:
+        warn(STOPPED)
+    elif code:
+        warn(NO_ROW_READ)
+    log.end(report, code)
+    if settings.as_json:
+        print_json(_as_one_object(report))
+    if code:
+        raise typer.Exit(code)
+
+
+def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBatch) -> RunReport:
+    from spark_backend.launch.jvm import start_early
+    from spark_backend.versions import refuse_jobs_of_old_spark
+
+    refuse_jobs_of_old_spark()
+    start_early(f"ensue {deployment.name}", deployment.spark)
+    from ensue.background.processes import archive_classes_for_next_time, compile_for_job
+    from spark_backend.job import job
+
+    def tell(batch: BatchReport) -> None:
+        if batch.batch == 0:  # not before: the first micro-batch needs the processor
+            compile_for_job()
+        progress(batch)
+
+    report = job.run(
+        file,
+        once=settings.once,
+        flush=settings.flush,
+        progress=tell,
+        accept_loss=settings.accept_loss,
+        apply=settings.apply,
+    )
+    archive_classes_for_next_time()
+    return report
+
+
+def _exit_code(report: RunReport, settings: _Settings) -> int:
+    if settings.once and report.stopped_by is not None:
+        return SIGNAL_EXIT + report.stopped_by
+    return 1 if settings.once and report.is_unreadable else 0
 
 
 def _print_progress(batch: BatchReport) -> None:
-    matches = sum(batch.matches.values())
-    print_error(f"batch {batch.batch}: {batch.records} records, {matches} matches, {batch.seconds:.1f} s")
+    from querylang.errors import counted
+
+    records = counted(batch.records, "record")
+    matches = counted(sum(batch.matches.values()), "match", "matches")
+    print_error(f"batch {batch.batch}: {records}, {matches}, {batch.seconds:.1f} s")
 
 
 def _as_one_object(report: RunReport) -> dict[str, object]:
@@ -64,10 +178,13 @@ def _as_one_object(report: RunReport) -> dict[str, object]:
 
 
 def _print_report(report: RunReport) -> None:
+    from ensue.rendering.account import left_text
     from querylang.errors import counted
+    from runtime.results.ledger import ledger_table
 
-    print_line(
-        f"{report.batches} batches, {report.records} records, {report.discarded} discarded, {report.seconds:.1f} s"
-    )
+    batches, records = counted(report.batches, "batch", "batches"), counted(report.records, "record")
+    print_line(f"{batches}, {records}, {report.discarded} discarded, {report.seconds:.1f} s")
     for query, count in report.matches.items():
         print_line(f"{query}: {counted(count, 'match', 'matches')}")
+    for line in left_text(report.waiting, report.next_due, ledger_table(Counter(report.ledger))):
+        print_line(line)

@@ -9,7 +9,8 @@ from ensue.commands.output import print_json, print_text
 def status(file: DeploymentFile, as_json: Json = False) -> None:
     """Show the state of a deployment's job.
 
-    The clock and the sources that hold it back, accounts, sizes, rates.
+    The clock and the sources that hold it back, what is not processed yet, accounts, sizes, rates,
+    memory.
     """
     from ensue.commands.fast_start import load_arrow_alone
 

@@ -113,7 +113,7 @@ def _print_ledger(totals: Totals) -> None:
 
 def _print_striking(replay: ensue.Replay) -> None:
     _heading("5  What was found")
-    found = {query.name: striking.matches_of(replay.matches, query.name) for query in replay.plan.queries}
+    found = {query.name: striking.matches_of(replay, query.name) for query in replay.plan.queries}
     _print_table(
         "Delays that an aircraft kept at its next departure", striking.carried_table(found["CarriedDelay"], MOST_ROWS)
     )
@@ -131,7 +131,7 @@ def _print_table(title: str, table: str) -> None:
 
 
 def _draw(replay: ensue.Replay, file: Path) -> None:
-    file.write_text(picture.draw(striking.worst_day(replay.matches, FOLDER / "events")))
+    file.write_text(picture.draw(striking.worst_day(striking.matches_of(replay, "Snowball"), FOLDER / "events")))
     print(f"The worst of these days, drawn: {file}")
 
 

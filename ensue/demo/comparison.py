@@ -6,7 +6,7 @@ Every column counts: members, times, when a match was definitive and why it had 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from runtime.results.schemas import Results
 
 Totals = Mapping[tuple[str, str], int]
 """Counts by query and word of the ledger."""
+ReadTable = Callable[[Path], pa.Table]
+"""Reads the table in a folder."""
 
 
 def replay_totals(results: Results) -> Totals:
@@ -34,10 +36,10 @@ def job_totals(ledger: Mapping[tuple[str, str, str], int]) -> Totals:
     return {place: count for place, count in totals.items() if count}
 
 
-def differences(results: Results, folder: Path) -> Iterator[str]:
+def differences(results: Results, folder: Path, read: ReadTable = pyarrow.parquet.read_table) -> Iterator[str]:
     """How the matches of a replay differ from those in the job's sink, a line per query."""
     for query, table in results.matches.items():
-        ours, theirs = _embedded(table), _written(folder / query, table.schema)
+        ours, theirs = _embedded(table), _written(folder / query, table.schema, read)
         if ours.equals(theirs):
             continue
         ids, other = set(ours["match_id"].to_pylist()), set(theirs["match_id"].to_pylist())
@@ -55,10 +57,8 @@ def _embedded(table: pa.Table) -> pa.Table:
     return plain.sort_by("match_id").combine_chunks()
 
 
-def _written(folder: Path, schema: pa.Schema) -> pa.Table:
+def _written(folder: Path, schema: pa.Schema, read: ReadTable) -> pa.Table:
     empty = _embedded(schema.empty_table())
     if not folder.exists():
         return empty
-    return (
-        pa.parquet.read_table(folder).select(empty.column_names).cast(empty.schema).sort_by("match_id").combine_chunks()
-    )
+    return read(folder).select(empty.column_names).cast(empty.schema).sort_by("match_id").combine_chunks()

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow.parquet
 
 from ensue.demo import picture
 from ensue.rendering.text_table import text_table
+from ensue.result import Replay
 
 HOUR = 3600.0
 TERMS = ("first", "second", "third")
@@ -32,13 +32,11 @@ class Match:
     emitted: float
 
 
-def matches_of(matches: pd.DataFrame, query: str) -> list[Match]:
+def matches_of(replay: Replay, query: str) -> list[Match]:
     """The matches of one query."""
-    rows = matches[matches["query"] == query]
-    return [
-        Match(query, {name: member["fields"] for name, member in row["members"].items()}, row["emitted"].timestamp())
-        for row in rows.to_dict("records")
-    ]
+    rows = replay.to_arrow(query).to_pylist()
+    terms = [term.name for term in replay.plan.query(query).terms]
+    return [Match(query, {term: row[term]["fields"] for term in terms}, row["emitted"].timestamp()) for row in rows]
 
 
 def carried_table(matches: Sequence[Match], rows: int) -> str:
@@ -83,13 +81,13 @@ def growth(match: Match) -> float:
     return float(match.members["third"]["delay"]) - float(match.members["first"]["delay"])
 
 
-def worst_day(matches: pd.DataFrame, events: Path) -> picture.Day:
+def worst_day(matches: Sequence[Match], events: Path) -> picture.Day:
     """The day on which delays grew the most, with all flights of that aircraft around it.
 
-    matches: as `ensue.replay` has them; those of the query Snowball are used
+    matches: those of the query Snowball
     events: the folder of event tables
     """
-    match = _top(matches_of(matches, "Snowball"), 1, growth)[0]
+    match = _top(matches, 1, growth)[0]
     departures = [match.members[term]["departure"] for term in TERMS]
     tail = str(match.members["first"]["tail"])
     flights = pyarrow.parquet.read_table(events, filters=[("tail", "==", tail)]).to_pandas()

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from ensue.rendering.text_table import text_table
+from querylang.errors import counted
 from runtime.admission.outcomes import Group, Outcome
-from runtime.results.ledger import BESIDE, RECEIVED, WORDS
+from runtime.columns.timestamps import format_time
+from runtime.results.ledger import BESIDE, RECEIVED, UNDEPLOYED, WORDS
 
 Counts = Mapping[str, int]
 
@@ -88,7 +90,7 @@ def _table(accounts: Mapping[tuple[str, str], Counts]) -> str:
 
 def label(word: str) -> str:
     """A word of the ledger as it is printed: `discarded: late`, `adjusted: late`, `used`."""
-    if word == RECEIVED or word in BESIDE:
+    if word in {RECEIVED, UNDEPLOYED} or word in BESIDE:
         return word
     match Outcome[word.upper()].group:
         case Group.DISCARDED:
@@ -97,3 +99,19 @@ def label(word: str) -> str:
             return f"adjusted: {word.removeprefix('adjusted_')}"
         case _:
             return word
+
+
+def left_text(waiting: int, next_due: int | None, ledger: pa.Table) -> list[str]:
+    """What is left to be done, a line each: matches that wait, events that are held.
+
+    waiting: the number of matches that wait
+    next_due: when the next of them is due, µs; None = none waits
+    """
+    held = sum(row["count"] for row in ledger.to_pylist() if row["what"] == Outcome.PENDING.word)
+    lines = []
+    if next_due is not None:
+        what = counted(waiting, "match waits", "matches wait")
+        lines.append(f"{what}; the next is due at {format_time(next_due)}")
+    if held:
+        lines.append(f"{counted(held, 'event is', 'events are')} held until time is definitive")
+    return lines

@@ -1,86 +1,60 @@
-"""Results as pandas DataFrames."""
+"""Arrow tables as pandas DataFrames, with types that have a missing value.
+
+pandas' own types have none for integers, truth values and text: a column would change its type
+with its first missing value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from querylang.plan.model import Plan
-from runtime.columns.arrivals import column_name
-from runtime.replay.replay import matches_in_order
-from runtime.results.json_objects import RowOf
-from runtime.results.schemas import Results
+from runtime.results.json_objects import cells
+from runtime.results.schemas import TIMESTAMP
 
-MATCH_COLUMNS = ("match_id", "query", "instance", "key", "time", "definitive", "emitted", "waited", "members")
-SOME_COLUMNS = ("selected", "points")
-"""Present if a query of the set is a `find every`, or names a wait."""
+_NULLABLE = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+    pa.string(): pd.StringDtype("pyarrow"),
+}
 
-_PLACE = ("source", "partition", "offset")
+_TYPES: dict[pa.DataType, Any] = _NULLABLE | {TIMESTAMP: pd.DatetimeTZDtype("us", "UTC")}
 
+_BY_NUMBER = {type_.id: type_ for type_ in _TYPES}
+"""By Arrow's number of a type: a type is slow to look up."""
 
-def matches_frame(plan: Plan, results: Results, row_of: RowOf) -> pd.DataFrame:
-    """The matches of all queries, in order.
-
-    `key`, `members` and `SOME_COLUMNS` hold dictionaries.
-    """
-    frames = {name: _members_by_row(table.to_pandas(), row_of) for name, table in results.matches.items()}
-    if not frames:
-        return pd.DataFrame(columns=list(MATCH_COLUMNS))
-    first = dict(zip(frames, _starts([len(frame) for frame in frames.values()]), strict=True))
-    columns = [*MATCH_COLUMNS, *(name for name in SOME_COLUMNS if any(name in frame for frame in frames.values()))]
-    both = pd.concat([_with_columns(frame, columns) for frame in frames.values()], ignore_index=True)
-    order = [first[name] + row for name, row in matches_in_order(plan, results)]
-    return both.iloc[order].reset_index(drop=True)[columns]
+_FEW = 100
+"""Rows. Of a smaller table, columns of one type are converted together: each conversion costs."""
 
 
-def outputs_frame(outputs: pa.Table) -> pd.DataFrame:
-    """The outputs, without the columns that order them."""
-    return _public(outputs).to_pandas()
+def frame_of(table: pa.Table) -> pd.DataFrame:
+    """A DataFrame with nullable types; lists, structs and dictionaries are Python's."""
+    frame = _small_frame(table) if 0 < len(table) <= _FEW else None
+    if frame is not None:
+        return frame
+    nested = {field.name for field in table.schema if pa.types.is_nested(field.type)}
+    frame = table.to_pandas(types_mapper=_NULLABLE.get)
+    return frame.assign(**{name: pd.Series(cells(table.column(name)), dtype=object) for name in nested})
 
 
-def discards_frame(plan: Plan, discarded: pa.Table) -> pd.DataFrame:
-    """The discarded records; `fields` holds those of the record's event type."""
-    frame = _public(discarded).to_pandas()
-    fields = [
-        None if event is None else _own_fields(plan, event, values)
-        for event, values in zip(frame["event"], frame["fields"], strict=True)
-    ]
-    return frame.assign(fields=_objects(fields))
-
-
-def _members_by_row(frame: pd.DataFrame, row_of: RowOf) -> pd.DataFrame:
-    """The matches with their members as in `--format matches`: the row's number, not its place."""
-
-    def member(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        if found is None:  # an unset name
+def _small_frame(table: pa.Table) -> pd.DataFrame | None:
+    """None = a column is of another type."""
+    types = table.schema.types
+    chunks: dict[int, list[pa.Array]] = {}
+    for type_, column in zip(types, table.itercolumns(), strict=True):
+        if type_ != _BY_NUMBER.get(type_.id):
             return None
-        place = [found[name] for name in _PLACE]
-        kept = {name: value for name, value in found.items() if name not in {*_PLACE, "fields"}}
-        return {**kept, "row": row_of(*place), "fields": found["fields"]}
-
-    members = [{name: member(found) for name, found in match.items()} for match in frame["members"]]
-    return frame.assign(members=_objects(members))
+        chunks.setdefault(type_.id, []).extend(column.chunks)
+    parts = {number: _converted(number, its_chunks, len(table)) for number, its_chunks in chunks.items()}
+    named = zip(table.column_names, types, strict=True)
+    return pd.DataFrame({name: next(parts[type_.id]) for name, type_ in named}, copy=False)
 
 
-def _own_fields(plan: Plan, event: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    definition = plan.event(event)
-    return {field.name: values[column_name(field.name, field.type)] for field in definition.fields}
-
-
-def _with_columns(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    return frame.assign(**{name: _objects([None] * len(frame)) for name in columns if name not in frame})
-
-
-def _objects(values: Sequence[Any]) -> pd.Series:
-    return pd.Series(values, dtype=object)
-
-
-def _starts(lengths: Sequence[int]) -> list[int]:
-    return [sum(lengths[:place]) for place in range(len(lengths))]
-
-
-def _public(table: pa.Table) -> pa.Table:
-    return table.select([name for name in table.column_names if not name.startswith("_")])
+def _converted(number: int, chunks: list[pa.Array], rows: int) -> Iterator[Any]:
+    """The columns of one type, one after another and each with so many rows, as pandas has them."""
+    values = _TYPES[_BY_NUMBER[number]].__from_arrow__(pa.concat_arrays(chunks))
+    return (values[start : start + rows] for start in range(0, len(values), rows))

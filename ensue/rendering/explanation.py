@@ -1,24 +1,20 @@
-"""What the queries of a plan compile to: as text, as data, as a drawing.
-
-The program `dot` of graphviz makes the drawing.
-"""
+"""What the queries of a plan compile to: as text, as data, as a picture."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import querylang
+from ensue.rendering.automaton_picture import automaton_svg
 from querylang.errors import InputError
 from querylang.parameters.binding import bind
 from querylang.parameters.instances import needed
-from querylang.plan.describe import to_dot
+from querylang.plan.graph import graph_of, to_dot
 from querylang.plan.model import Plan, QueryPlan, to_dict
 from querylang.printable import one_line, printable
-from runtime.matching.choose import why_enumerated, why_not_kernel
+from runtime.matching.choose import why_ended, why_enumerated, why_not_kernel
 from runtime.matching.kernel.listing import listing
 from spark_backend.sources.pushdown import describe_pushdown
 
@@ -33,6 +29,7 @@ class Explanation:
     matcher: `kernel`, or `reference` with the reason
     pushed: what Spark does before the shuffle, a line each
     aggregates: how a `find every` computes them; None = another query
+    limit: what ends a search that takes too many steps, and why; None = no search needs it
     """
 
     query: QueryPlan
@@ -40,12 +37,14 @@ class Explanation:
     matcher: str
     pushed: tuple[str, ...]
     aggregates: str | None
+    limit: str | None
 
     def text(self) -> str:
         """For people."""
         pushed = "".join(f"\n    {one_line(line)}" for line in self.pushed)
         aggregates = f"\n  aggregates\n    {self.aggregates}" if self.aggregates else ""
-        matcher = f"\n  matcher\n    {one_line(self.matcher)}{aggregates}"
+        limit = f"\n  limit\n    {self.limit}" if self.limit else ""
+        matcher = f"\n  matcher\n    {one_line(self.matcher)}{aggregates}{limit}"
         return f"{self.description}{matcher}\n  before the shuffle, on Spark{pushed}"
 
     def to_plain(self) -> dict[str, Any]:
@@ -67,7 +66,7 @@ def explain(plan: Plan) -> list[Explanation]:
 
 def _explanation(plan: Plan, query: QueryPlan) -> Explanation:
     pushed = tuple(describe_pushdown(plan, query))
-    return Explanation(query, querylang.describe(query), _matcher(query), pushed, _aggregates(query))
+    return Explanation(query, querylang.describe(query), _matcher(query), pushed, _aggregates(query), why_ended(query))
 
 
 def _matcher(query: QueryPlan) -> str:
@@ -112,13 +111,8 @@ def draw(plan: Plan, out: Path) -> list[Path]:
     targets = {title: out if len(titles) == 1 else _beside(out, query) for title, query in titles.items()}
     for target in targets.values():
         _refuse_other_files(target)
-    program = shutil.which("dot")
-    if program is None:
-        raise InputError(
-            "the program `dot` is not installed: it is in Debian's package `graphviz`; --dot prints the graph"
-        )
     for title, target in targets.items():
-        _draw(program, to_dot(titles[title]), target)
+        _write(target, automaton_svg(graph_of(titles[title])))
     return list(targets.values())
 
 
@@ -137,12 +131,8 @@ def _beside(out: Path, query: QueryPlan) -> Path:
     return out.with_stem("-".join(word for word in (out.stem, query.name, query.instance) if word))
 
 
-def _draw(program: str, graph: str, target: Path) -> None:
-    command = [program, "-Tsvg"]  # text of users is passed as standard input only
-    done = subprocess.run(command, input=graph.encode(), capture_output=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise InputError(f"`dot` failed: {' '.join(done.stderr.decode(errors='replace').split())}")
+def _write(target: Path, text: str) -> None:
     try:
-        target.write_bytes(done.stdout)
+        target.write_text(text, "utf-8")
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -12,14 +12,17 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ensue.rendering.flat_matches import flat_matches
+from ensue.rendering.csv_matches import csv_matches
+from ensue.rendering.left_over import held, remove_left_over
+from ensue.rendering.match_tables import own_matches
 from querylang.errors import InputError
 from querylang.paths import exists, is_folder
 from querylang.plan.model import Plan
 from querylang.printable import json_text
-from runtime.replay.replay import matches_in_order
+from runtime.replay.order import matches_in_order
 from runtime.results.json_objects import RowOf, plain_matches
 from runtime.results.schemas import Results, match_schema
+from runtime.results.spread import public
 
 
 class MatchFile(Protocol):
@@ -36,7 +39,7 @@ class _Parquet:
     """The matches as the engine has them: a struct for the key and for each event."""
 
     def __init__(self, file: BinaryIO, plan: Plan, _row_of: RowOf) -> None:
-        self._schema = _public(match_schema(plan, plan.queries[0]).empty_table()).schema
+        self._schema = public(match_schema(plan, plan.queries[0]).empty_table()).schema
         self._writer = pa.parquet.ParquetWriter(file, self._schema)
         self._plan = plan
 
@@ -54,13 +57,13 @@ class _Csv:
 
     def __init__(self, file: BinaryIO, plan: Plan, row_of: RowOf) -> None:
         self._plan, self._row_of = plan, row_of
-        nothing = flat_matches(_public(match_schema(plan, plan.queries[0]).empty_table()), row_of)
+        nothing = csv_matches(public(match_schema(plan, plan.queries[0]).empty_table()), row_of)
         self._writer = pa.csv.CSVWriter(file, nothing.schema)
 
     def write(self, results: Results) -> None:
         table = _in_one(self._plan, results)
         if table is not None:
-            self._writer.write_table(flat_matches(table, self._row_of))
+            self._writer.write_table(csv_matches(table, self._row_of))
 
     def close(self) -> None:
         self._writer.close()
@@ -115,7 +118,8 @@ def match_file(path: Path, plan: Plan, row_of: RowOf) -> Iterator[MatchFile]:
     """A new file of matches. It appears when it is complete, and not at all if something fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        with draft.open("wb") as file:
+        remove_left_over(path)
+        with draft.open("wb") as file, held(draft):
             writer = _FORMATS[path.suffix.lower()](file, plan, row_of)
             try:
                 yield writer
@@ -132,21 +136,4 @@ def match_file(path: Path, plan: Plan, row_of: RowOf) -> Iterator[MatchFile]:
 
 def _in_one(plan: Plan, results: Results) -> pa.Table | None:
     """The matches of all instances of a query, in order; None = there are none."""
-    tables = [results.matches[query.title] for query in plan.queries if query.title in results.matches]
-    if len(tables) < 2:
-        return _public(tables[0]) if tables else None
-    firsts = _firsts(plan, results)
-    order = [firsts[name] + row for name, row in matches_in_order(plan, results)]
-    return _public(pa.concat_tables(tables)).take(pa.array(order, pa.int64()))
-
-
-def _firsts(plan: Plan, results: Results) -> dict[str, int]:
-    """By query title, how many matches are before its own if all are concatenated."""
-    titles = [query.title for query in plan.queries if query.title in results.matches]
-    lengths = [len(results.matches[title]) for title in titles]
-    return {title: sum(lengths[:place]) for place, title in enumerate(titles)}
-
-
-def _public(table: pa.Table) -> pa.Table:
-    names: Sequence[str] = [name for name in table.column_names if not name.startswith("_")]
-    return table.select(names)
+    return own_matches(plan, results, plan.queries[0].name) if results.matches else None

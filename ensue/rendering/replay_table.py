@@ -9,25 +9,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.rendering.step_text import step_outputs
-from ensue.rendering.text_table import shortened, text_table
+from ensue.rendering.text_table import fitted, shortened, text_table
 from ensue.rendering.time_format import TimeFormat
 from querylang.plan.model import Plan
 from querylang.printable import one_line
 from runtime.interpreter.value_text import text_of
 from runtime.interpreter.values import Location
 from runtime.policies.per_input import adjusts
-from runtime.replay.replay import matches_in_order
-from runtime.replay.steps import Step
+from runtime.replay.order import matches_in_order
+from runtime.replay.stepping import Step
 from runtime.results.json_objects import Plain
 from runtime.results.schemas import Results
 
 WIDEST_EVENT = 100
 WIDEST_KEY = 40
+LESS_WANTED = ("source time", "adjusted time", "definitive time")
+"""The columns that are left out, in this order, where a terminal is too narrow."""
 """Longer cells are cut, so that the columns to their right stay in view."""
 
 
-def steps_table(plan: Plan, steps: Sequence[Step]) -> str:
+def steps_table(plan: Plan, steps: Sequence[Step], width: int | None = None) -> str:
     """One line per step, and one more per further output.
+
+    width: columns of the terminal that the table has to fit into; None = as wide as it is
 
     If all times are of one day, the day is written above the table. 1970-01-01, the day of times
     without a date, is not written.
@@ -41,7 +45,7 @@ def steps_table(plan: Plan, steps: Sequence[Step]) -> str:
         first, *further = _output_cells(plan, step, format_) or [""]
         rows.append([*(cell(step) for cell in columns.values()), first])
         rows += [[*("" for _ in columns), text] for text in further]
-    table = text_table([*columns, "output"], rows)
+    table = text_table(*fitted([*columns, "output"], rows, width, LESS_WANTED))
     return table if format_.day in {None, "1970-01-01"} else f"{format_.day} (UTC)\n\n{table}"
 
 
@@ -78,7 +82,7 @@ def _columns(plan: Plan, format_: TimeFormat) -> dict[str, Callable[[Step], str]
     columns: dict[str, Callable[[Step], str]] = {
         "correlator time": lambda step: format_.text(step.at),
         "event": lambda step: "" if _is_malformed(step) else shortened(one_line(step.text or ""), WIDEST_EVENT),
-        "key": lambda step: shortened(one_line(_key_text(step.key or {}, is_named)), WIDEST_KEY),
+        "key": lambda step: shortened(one_line(key_text(step.key or {}, is_named=is_named)), WIDEST_KEY),
         "source time": lambda step: format_.text(step.source_time) + _end_text(step, format_),
         "adjusted time": lambda step: format_.text(step.time),
         "definitive time": lambda step: format_.text(step.definitive),
@@ -125,7 +129,7 @@ def _is_malformed(step: Step) -> bool:
     return step.discarded == "malformed"
 
 
-def _key_text(key: Mapping[str, Any], is_named: bool) -> str:
+def key_text(key: Mapping[str, Any], *, is_named: bool) -> str:
     """The values as `toString()` prints them: `7`; of several `card=7, up=true`."""
     texts = {name: text_of(_location(value) if isinstance(value, dict) else value) for name, value in key.items()}
     return ", ".join(f"{name}={text}" if is_named else text for name, text in texts.items())

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ensue.rendering.account import account_text
+from ensue.rendering.account import account_text, left_text
 from ensue.rendering.text_table import text_table
 from ensue.rendering.time_format import TimeFormat
+from querylang.errors import counted
 from querylang.printable import one_line
 from runtime.results.ledger import Account, ledger_table
-from spark_backend.job.status import QueryStatus, Status, TimelineStatus
+from spark_backend.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from spark_backend.operator.job_clock import place_name
 
 SECOND = 1_000_000
@@ -28,14 +29,19 @@ def _parts(status: Status) -> Iterator[str]:
     if status.damaged:
         yield "\n".join(map(one_line, status.damaged))
     if status.batch is None:
+        yield from _backlog(status)
         return
     if status.sources:
         yield _sources(status)
+    yield from _backlog(status)
     yield _queries(status)
+    if status.running:
+        yield _running(status)
     for query in status.queries:
         if query.timelines:
             yield f"{one_line(f'{query.query}, {query.order}')}:\n{_timelines(query)}"
-    yield account_text(_by_query(status))
+    account = _by_query(status)
+    yield "\n".join([account_text(account), *left_text(status.waiting, status.next_due, account)])
     if status.reports:
         yield _reports(status)
     yield "\n".join(_sizes(status))
@@ -50,7 +56,17 @@ def _head(status: Status) -> Iterator[str]:
     slow = [place_name(item.source, item.partition) for item in status.sources if item.holds_back]
     holding = f", held back by {', '.join(slow)}" if slow else ""
     yield f"clock: {_time_format(status).text(status.clock) or 'has not begun'}{holding}"
+    yield from map(_holding, (item for item in status.sources if item.holds_back))
     yield from _waiting(status)
+
+
+def _holding(item: SourceStatus) -> str:
+    """Why a source partition holds time back."""
+    name = place_name(item.source, item.partition)
+    if item.behind is None:
+        return f"{name} holds time back: it has brought nothing yet"
+    silent = f", and has brought nothing for {length(item.silent)}" if item.silent else ""
+    return f"{name} holds time back: it is {length(item.behind)} behind the furthest{silent}"
 
 
 def _waiting(status: Status) -> Iterator[str]:
@@ -78,11 +94,29 @@ def _sources(status: Status) -> str:
             place_name(item.source, item.partition),
             format_.text(item.arrival),
             _seconds(item.behind),
+            length(item.lag),
             "holds time back" if item.holds_back else "" if item.arrival is not None else "nothing yet",
         ]
         for item in status.sources
     ]
-    return text_table(["source", "last arrival", "behind", ""], rows, right=frozenset({"behind"}))
+    return text_table(["source", "last arrival", "behind", "ago", ""], rows, right=frozenset({"behind", "ago"}))
+
+
+def _backlog(status: Status) -> Iterator[str]:
+    """What is not processed yet; of topics with a line for each partition."""
+    rows = []
+    for item in status.backlog:
+        if item.problem:
+            rows.append([item.source, "unknown", "", item.problem])
+        elif item.files is not None:
+            rows.append([item.source, counted(item.files, "file"), bytes_text(item.bytes or 0), ""])
+        else:
+            rows.append([item.source, counted(item.messages or 0, "message"), "", ""])
+        rows += [
+            [f"  {part.topic}/{part.partition}", counted(part.messages, "message"), "", ""] for part in item.partitions
+        ]
+    if rows:
+        yield text_table(["not processed yet", "", "size", ""], rows, right=frozenset({"size"}))
 
 
 def _queries(status: Status) -> str:
@@ -92,13 +126,32 @@ def _queries(status: Status) -> str:
             item.query,
             format_.text(item.definitive),
             _seconds(item.delay),
+            length(item.lag),
             str(item.pending),
             f"one task: {item.order}" if item.order else f"{status.buckets} buckets",
         ]
         for item in status.queries
     ]
-    header = ["query", "definitive time", "delay", "pending", "runs as"]
-    return text_table(header, rows, right=frozenset({"delay", "pending"}))
+    header = ["query", "definitive time", "delay", "ago", "pending", "runs as"]
+    return text_table(header, rows, right=frozenset({"delay", "ago", "pending"}))
+
+
+def _running(status: Status) -> str:
+    """Where texts and values come from, since queries were changed."""
+    times = [time for item in status.running for time in (item.since, item.handover) if time is not None]
+    format_ = _with_days(times)
+    rows = [
+        [
+            item.query,
+            item.instance,
+            item.origin,
+            "the beginning" if item.since is None else format_.text(item.since),
+            "" if item.values == "{}" else f"{item.values} ({item.values_from})",
+            "" if item.handover is None else f"at {format_.text(item.handover)}",
+        ]
+        for item in status.running
+    ]
+    return text_table(["query", "instance", "from", "since", "values (from)", "hands over"], rows)
 
 
 def _timelines(query: QueryStatus) -> str:
@@ -129,12 +182,40 @@ def _reports(status: Status) -> str:
 
 
 def _sizes(status: Status) -> Iterator[str]:
-    held = f", {status.held} records wait for slower sources" if status.held else ""
-    yield f"state: {status.state_bytes / 1e6:.1f} MB in {status.buckets} buckets, {status.kept} events kept{held}"
+    held = (
+        f", {counted(status.held, 'record')} {'waits' if status.held == 1 else 'wait'} for slower sources"
+        if status.held
+        else ""
+    )
+    keys = "" if status.keys is None else f", {counted(status.keys, 'key')}"
+    waits = f", {counted(status.waiting, 'wait')} pending" if status.waiting else ""
+    state = f"{bytes_text(status.state_bytes)} in {counted(status.buckets, 'bucket')}"
+    yield f"state: {state}{keys}, {counted(status.kept, 'event')} kept{waits}{held}"
     if status.rates is not None:
-        over = f"over {status.rates.batches} micro-batches"
-        yield f"rates: {status.rates.records:.0f} events/s, {status.rates.matches:.1f} matches/s {over}"
+        over = f"over {status.rates.seconds:.0f} s"
+        yield f"rates: {status.rates.records:.0f} records/s, {status.rates.matches:.1f} matches/s {over}"
+    if status.memory is not None:
+        processes = counted(status.memory.processes, "process", "processes")
+        yield f"memory: {bytes_text(status.memory.bytes)} in {processes} on this machine"
 
 
 def _seconds(micros: int | None) -> str:
     return "" if micros is None else f"{micros / SECOND:.1f} s"
+
+
+def length(micros: int | None) -> str:
+    """A length of time in the unit that fits it: `2.5 s`, `3.4 min`, `5.0 h`, `12.3 d`."""
+    if micros is None:
+        return ""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if micros >= 2 * size * SECOND:
+            return f"{micros / size / SECOND:.1f} {unit}"
+    return _seconds(micros)
+
+
+def bytes_text(size: int) -> str:
+    """A number of bytes in the unit that fits it."""
+    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= least:
+            return f"{size / least:.1f} {unit}"
+    return counted(size, "byte")

@@ -10,7 +10,7 @@ from querylang.plan.value_types import Type
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import text_of
 from runtime.reading.cell_parser import parse_cell
-from runtime.replay.steps import Step
+from runtime.replay.stepping import Step
 from runtime.results.json_objects import Plain
 
 
@@ -29,14 +29,27 @@ def step_outputs(plan: Plan, step: Step, *, is_named: bool = False) -> list[str]
 
 
 def match_text(plan: Plan, match: Plain) -> str:
-    """`a1=A(1), a2=A(3)`, without unset names; of a `find every` its values, `mean=4.0`."""
+    """`a1=A(1), a2=A(3)`, without unset names; what it selects instead, if it does: `mean=4.0`."""
     if "selected" in match:
-        every = plan.query(match["query"]).every
-        assert every is not None, "only a `find every` selects"
-        types = {select.name: type_of(select.value) for select in every.selects}
-        return ", ".join(f"{name}={_text(value, types[name], plan)}" for name, value in match["selected"].items())
+        named = (query for query in plan.queries if query.name == match["query"])
+        query = next(own for own in named if {item.name for item in own.selected} == match["selected"].keys())
+        types = {select.name: type_of(select.value) for select in query.selected}
+        texts = {
+            name: _member(value, plan)
+            if value is not None and name in query.selected_events
+            else _text(value, types[name], plan)
+            for name, value in match["selected"].items()
+        }
+        return ", ".join(f"{name}={text}" for name, text in texts.items())
     members = [(name, member) for name, member in match["members"].items() if member is not None]
-    return ", ".join(f"{name}={_text(item['fields'], Type.event(item['event']), plan)}" for name, item in members)
+    return ", ".join(f"{name}={_member(member, plan)}" for name, member in members)
+
+
+def _member(member: Any, plan: Plan) -> str:
+    """An event, or the events of a run."""
+    if isinstance(member, list):
+        return f"[{','.join(_member(event, plan) for event in member)}]"
+    return _text(member["fields"], Type.event(member["event"]), plan)
 
 
 def _text(value: Any, type_: Type, plan: Plan) -> str:

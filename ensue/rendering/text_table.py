@@ -1,7 +1,4 @@
-"""Aligned tables of text, and text that fits into their cells.
-
-The width and the colours of the terminal have no effect.
-"""
+"""Aligned tables of text, and text that fits into their cells."""
 
 from __future__ import annotations
 
@@ -48,3 +45,44 @@ def width_of(text: str) -> int:
 def shortened(text: str, most: int = 200) -> str:
     """Text for people, cut after `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+NARROWEST = 16
+"""Columns of the terminal that a cut cell should have; otherwise columns are left out first."""
+
+Rows = Sequence[Sequence[str]]
+
+
+def fitted(
+    header: Sequence[str], rows: Rows, width: int | None, less_wanted: Sequence[str] = ()
+) -> tuple[Sequence[str], Rows]:
+    """The header and the rows of a table that is at most `width` wide; None = as they are.
+
+    The widest columns are cut with an ellipsis. Where little of them would remain, columns are left
+    out first.
+    """
+    columns = [[*map(one_line, column)] for column in zip(header, *rows, strict=True)]
+    if width is None:
+        return header, rows
+    for name in less_wanted:
+        if sum(min(_widest(column), NARROWEST) + 2 for column in columns) - 2 > width:
+            columns = [column for column in columns if column[0] != name]
+    widths = [*map(_widest, columns)]
+    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    cut = [[_cut(cell, most) for cell in column] for column, most in zip(columns, widths, strict=True)]
+    first, *others = zip(*cut, strict=True)
+    return first, others
+
+
+def _widest(column: Sequence[str]) -> int:
+    return max(map(width_of, column))
+
+
+def _cut(text: str, most: int) -> str:
+    """Text that fills at most so many columns of a terminal."""
+    if width_of(text) <= most:
+        return text
+    while width_of(text) >= most:
+        text = text[:-1]
+    return f"{text}…"

@@ -7,21 +7,26 @@ has one), matches or outputs, and discards are compared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ensue.rendering.replay_table import WIDEST_EVENT, key_text
 from ensue.rendering.step_text import step_outputs
-from ensue.rendering.text_table import text_table
-from ensue.testing.cases import Case
+from ensue.rendering.text_table import shortened, text_table
+from ensue.testing.cases import Case, Row
+from querylang.plan.changes import DONE
 from querylang.plan.model import Plan
 from runtime.columns.timestamps import format_time, parse_time
-from runtime.replay.replay import Records, in_order, matches_in_order
-from runtime.replay.steps import Step, row_numbers
+from runtime.replay.file_records import FileRecords
+from runtime.replay.order import in_order, matches_in_order
+from runtime.replay.records import Records
+from runtime.replay.stepping import Step
 from runtime.results.json_objects import Plain, RowOf, plain_matches, plain_outputs
 from runtime.results.schemas import Results
 
-HEADER = ("", "at", "row", "definitive", "out", "discard")
+SHARED, COMPARED = ("at", "row", "event", "key"), ("definitive", "out", "discard")
+"""Columns of a failure: what both sides have, and what is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Line:
     definitive: definitive time after it, µs; None = not known or not expected
     out: matches as the identities of their members or selected values, or outputs as text
     discard: why the row's record was discarded; None = it was not
+    event, key: of the row's record, as text; for people, not compared
+    texts: the outputs, and the matches of queries without a block; for people, not compared
     """
 
     at: int
@@ -40,12 +47,14 @@ class Line:
     definitive: int | None
     out: tuple[Any, ...] = ()
     discard: str | None = None
+    event: str = field(default="", compare=False)
+    key: str = field(default="", compare=False)
+    texts: tuple[str, ...] = field(default=(), compare=False)
 
-    def cells(self) -> list[str]:
-        """As printed."""
+    def compared(self) -> list[str]:
+        """The cells of COMPARED."""
         definitive = "" if self.definitive is None else clock_text(self.definitive)
-        out = " ".join(map(_text, self.out))
-        return [clock_text(self.at), "" if self.row is None else str(self.row), definitive, out, self.discard or ""]
+        return [definitive, ", ".join(map(_text, self.out)), self.discard or ""]
 
 
 def expected_lines(case: Case) -> list[Line]:
@@ -57,28 +66,41 @@ def expected_lines(case: Case) -> list[Line]:
             definitive=None if row.given.get("dt") is None else _time(row.given["dt"]),
             out=tuple(_frozen(item) for item in row.given.get("out") or ()),
             discard=row.given.get("discard"),
+            event=_event_as_written(row),
         )
         for number, row in enumerate(case.rows, 1)
     ]
+
+
+def _event_as_written(row: Row) -> str:
+    """The row's event, for executors that do not give steps: `A(id: 1, x: 2.5)`."""
+    fields = ", ".join(f"{name}: {value}" for name, value in row.fields.items())
+    name = row.event or row.given.get("heartbeat") or ""
+    return name if "(" in name or not fields else f"{name}({fields})"
 
 
 def observed_by_step(case: Case, plan: Plan, steps: Sequence[Step]) -> list[Line]:
     """The lines of a replay: each row with the results of timers at the same time before it."""
     lines: list[Line] = []
     pending: list[Any] = []  # results of timers, not in a line yet
+    texts: list[str] = []
     time: int | None = None
-    for step in steps:
+    key = ""
+    for full in steps:
+        step = replace(full, outputs=[output for output in full.outputs if output["kind"] not in DONE])
         if pending and time is not None and time != step.at:
-            lines.append(Line(time, None, None, tuple(pending)))
-            pending = []
-        time = step.at
+            lines.append(Line(time, None, None, tuple(pending), key=key, texts=tuple(texts)))
+            pending, texts = [], []
+        time, key = step.at, key_text(step.key or {}, is_named=False)
         pending += _outs(case, plan, step.matches, step)
+        texts += step_outputs(plan, replace(step, discarded=None))
         number = None if step.row is None else step.row - case.rows_before
         if number is not None and number > 0:
-            lines.append(Line(step.at, number, step.definitive, tuple(pending), step.discarded))
-            pending = []
+            found = Line(step.at, number, step.definitive, tuple(pending), step.discarded)
+            lines.append(replace(found, event=step.text or "", key=key, texts=tuple(texts)))
+            pending, texts = [], []
     if pending and time is not None:
-        lines.append(Line(time, None, None, tuple(pending)))
+        lines.append(Line(time, None, None, tuple(pending), key=key, texts=tuple(texts)))
     return lines
 
 
@@ -93,13 +115,13 @@ def at_times(lines: Sequence[Line]) -> list[Line]:
     return [replace(line, out=tuple(outs.pop(line.at, ()))) for line in lines]
 
 
-def observed_by_time(case: Case, plan: Plan, records: Records, results: Results) -> list[Line]:
+def observed_by_time(case: Case, plan: Plan, records: Records | FileRecords, results: Results) -> list[Line]:
     """The lines of an executor that gives results without steps, as `at_times`.
 
     Definitive time is known if a match has it and the time has one row; else the case's is taken.
     """
     results = in_order(plan, results)
-    row_of = row_numbers(records)
+    row_of = records.row_of()
     outs: dict[int, list[Any]] = {}
     definitive: dict[int, int] = {}
     for match, outputs in _matches_with_outputs(plan, results, row_of):
@@ -137,24 +159,29 @@ def _discards(case: Case, results: Results, row_of: RowOf) -> dict[int, str]:
 
 
 def _outs(case: Case, plan: Plan, matches: Sequence[Plain], step: Step) -> list[Any]:
-    """Matches as identities of their members or as selected values.
+    """Outputs and matches as text.
 
-    If the case expects text somewhere: outputs instead.
+    If the case expects lists: matches as the identities of their members or as selected values. An
+    event that is selected counts as a member.
     """
-    if any(isinstance(item, str) for row in case.rows for item in row.given.get("out") or ()):
+    if not any(isinstance(item, list) for row in case.rows for item in row.given.get("out") or ()):
         return step_outputs(plan, replace(step, discarded=None))
-    return [_found(case, match) for match in matches]
+    return [_found(case, plan, match) for match in matches]
 
 
-def _found(case: Case, match: Plain) -> tuple[Any, ...]:
+def _found(case: Case, plan: Plan, match: Plain) -> tuple[Any, ...]:
     if "selected" in match:
-        return tuple(match["selected"].values())
+        events, selected = plan.query(match["query"]).selected_events, match["selected"]
+        return tuple(_identity(case, value) if name in events else value for name, value in selected.items())
     return tuple(_identity(case, member) for member in match["members"].values())
 
 
-def _identity(case: Case, member: Mapping[str, Any] | None) -> Any:
+def _identity(case: Case, member: Mapping[str, Any] | list[Any] | None) -> Any:
+    """The number of an event's row, or its `id`; of a run a list of them."""
     if member is None:
         return None
+    if isinstance(member, list):
+        return [_identity(case, event) for event in member]
     number = member["row"] - case.rows_before
     return case.rows[number - 1].given.get("id", number)
 
@@ -168,16 +195,39 @@ def first_difference(expected: Sequence[Line], observed: Sequence[Line]) -> int 
 
 
 def side_by_side(expected: Sequence[Line], observed: Sequence[Line], difference: int) -> str:
-    """The two tables, the first difference marked with `>`."""
-    blank = [""] * (len(HEADER) - 1)
+    """Each row with its event and key, what was expected and what was observed of it.
+
+    The first difference is marked with `>`.
+    """
+    blank = [""] * len(COMPARED)
+    has_texts = any(line.texts and line.texts != line.out for line in observed)
     rows = []
-    for place in range(max(len(expected), len(observed))):
+    for place, (wanted, found) in enumerate(_paired(expected, observed)):
         mark = ">" if place == difference else ""
-        left = expected[place].cells() if place < len(expected) else blank
-        right = observed[place].cells() if place < len(observed) else blank
-        rows.append([mark, *left, "|", mark, *right])
-    header = ["", *(f"expected {HEADER[1]}", *HEADER[2:]), "|", "", *(f"observed {HEADER[1]}", *HEADER[2:])]
-    return text_table(header, rows)
+        left, right = blank if wanted is None else wanted.compared(), blank if found is None else found.compared()
+        texts = [", ".join(found.texts) if found is not None else ""] if has_texts else []
+        rows.append([mark, *_shared(wanted, found), "|", mark, *left, "|", mark, *right, *texts])
+    texts = ["text"] if has_texts else []
+    first, *others = COMPARED
+    wanted_names, found_names = (f"expected {first}", *others), (f"observed {first}", *others)
+    return text_table(["", *SHARED, "|", "", *wanted_names, "|", "", *found_names, *texts], rows)
+
+
+def _paired(expected: Sequence[Line], observed: Sequence[Line]) -> Iterator[tuple[Line | None, Line | None]]:
+    """The lines of the same row side by side; those between rows stand alone."""
+    left = list(expected)
+    for found in observed:
+        yield (left.pop(0) if left and left[0].row == found.row else None), found
+    for wanted in left:
+        yield wanted, None
+
+
+def _shared(wanted: Line | None, found: Line | None) -> list[str]:
+    """The cells of SHARED."""
+    line = found or wanted
+    assert line is not None, "a pair has a line"
+    event = line.event or (wanted.event if wanted is not None else "")
+    return [clock_text(line.at), "" if line.row is None else str(line.row), shortened(event, WIDEST_EVENT), line.key]
 
 
 def _time(given: Any) -> int:

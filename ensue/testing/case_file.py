@@ -11,11 +11,12 @@ import yaml
 
 from ensue.testing.cases import Case, Row
 from querylang.errors import InputError
+from querylang.load import is_query_text
 from querylang.parameters.given_values import NOTHING
 from runtime.columns.timestamps import parse_time
 from runtime.policies.plan_policies import OrderingError, Orderings, parse_orderings
 from runtime.yaml_reader import file_text, value_of
-from spark_backend.job.yaml_document import Mistakes, Node, read_document, read_given
+from spark_backend.settings.yaml_document import Mistakes, Node, read_document, read_given
 
 CASE_KEYS = ("name", "provenance", "query", "parameters", "inputs", "within", "leeway", "ordering", "rows")
 INPUT_KEYS = ("wait", "out_of_order")
@@ -37,12 +38,12 @@ def _case(file: Path, node: Node) -> Case:
         node.wrong(f"'{node.name}' has no 'rows'")
     rows = _rows(found["rows"]) if "rows" in found else ()
     heartbeats = {str(row.given["heartbeat"]) for row in rows if "heartbeat" in row.given}
-    query = _query_file(file, found)
+    query = _given_query(file, found)
     return Case(
         name=found["name"].text() if "name" in found else file.name.removesuffix(".case.yaml"),
         file=file,
-        query=query,
-        text=None if query is not None or not found else _query_text(node, found, heartbeats),
+        query=query if isinstance(query, Path) else None,
+        text=_query_text(node, found, heartbeats) if query is None and found else _as_text(query),
         leeway=_leeway(found["leeway"]) if "leeway" in found else None,
         rows=rows,
         parameters=read_given(found["parameters"]) if "parameters" in found else NOTHING,
@@ -87,13 +88,19 @@ def _value(node: Node) -> Any:
     return value_of(node.raw, lambda line, message: node.mistakes.add(line, f"'{node.name}': {message}"))
 
 
-def _query_file(file: Path, found: Mapping[str, Node]) -> Path | None:
+def _given_query(file: Path, found: Mapping[str, Node]) -> Path | str | None:
+    """The query file that the case names, or the text that it has; None = neither."""
     if "query" not in found:
         return None
     for key in ("inputs", "within"):
         if key in found:
-            found[key].wrong(f"'{key}' belongs in the query file that the case names")
-    return file.parent / found["query"].text()
+            found[key].wrong(f"'{key}' belongs in the query that the case has or names")
+    given = found["query"].text()
+    return given if is_query_text(given) else file.parent / given
+
+
+def _as_text(query: Path | str | None) -> str | None:
+    return query if isinstance(query, str) else None
 
 
 def _query_text(node: Node, found: Mapping[str, Node], heartbeats: Collection[str]) -> str:

@@ -10,12 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ensue import executors
+from ensue.changing import script_of
 from ensue.executors import Job, even_splits
 from ensue.queries import load
 from ensue.testing.case_check import Line, at_times, expected_lines, observed_by_step, observed_by_time
 from ensue.testing.cases import Case
 from querylang.errors import EnsueError
+from querylang.parameters.instances import with_instances
+from runtime.reading.column_names import ColumnNames
+from runtime.replay.epochs import epoch_steps
 from runtime.replay.loading import read_ordered
+from runtime.replay.records import Records
 from runtime.replay.steps import replay_steps
 from runtime.results.schemas import Results
 
@@ -34,15 +39,26 @@ class Outcome:
 
 def prepare(case: Case) -> Job:
     """Compile the case's query and read its rows; raises QueryErrors, InputError."""
-    given = load(case.query if case.query is not None else case.text or "").plan(parameters=case.parameters)
-    plan, records = read_ordered([case.table(given)], given, None, case.orderings)
-    return Job(plan, records, flush=False)
+    template = load(case.query if case.query is not None else case.text or "").template()
+    given = with_instances(template, case.parameters)
+    tables = [case.table(given)]
+    plan, records = read_ordered(tables, given, None, case.orderings)
+    assert isinstance(records, Records), "the rows of a case are in memory"
+    changing = script_of(template, given, records, tables, ColumnNames(), case.orderings)
+    if changing is None:
+        return Job(plan, records, flush=False)
+    script, of_all = changing
+    return Job(script.plan, of_all, flush=False, script=script)
 
 
 def run_embedded(case: Case) -> Iterator[Outcome]:
     """Run the case row by row, and all rows at once."""
     job = prepare(case)
-    steps = list(replay_steps(job.plan, job.records, flush=job.flush))
+    if job.script is None:
+        steps = list(replay_steps(job.plan, job.records, flush=job.flush))
+    else:
+        assert isinstance(job.records, Records), "the rows of a case are in memory"
+        steps = list(epoch_steps(job.script, job.records, flush=job.flush))
     yield Outcome("embedded, row by row", expected_lines(case), observed_by_step(case, job.plan, steps))
     yield _outcome("embedded, all at once", case, job, executors.embedded(job))
 
@@ -87,7 +103,8 @@ class SparkRuns:
         count = len(job.records.rows)
         splits = dict.fromkeys(even_splits(count, number) for number in (*MICRO_BATCHES, count))
         return [
-            (f"stream, {len(cuts) + 1} micro-batches", Job(job.plan, job.records, job.flush, cuts)) for cuts in splits
+            (f"stream, {len(cuts) + 1} micro-batches", Job(job.plan, job.records, job.flush, cuts, job.script))
+            for cuts in splits
         ]
 
 

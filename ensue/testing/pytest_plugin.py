@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ensue.result import Replay
     from ensue.testing.case_run import Outcome, SparkRuns
     from ensue.testing.cases import Case
+    from querylang.errors import EnsueError
 
 EXECUTORS = ("embedded", "batch", "stream")
 SPARK_RUNS = pytest.StashKey[dict[str, "SparkRuns"]]()
@@ -48,7 +49,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """After cases: let kernels be compiled for the next run."""
     if session.config.stash.get(HAS_CASES, False):
-        from ensue.background import compile_for_next_time
+        from ensue.background.processes import compile_for_next_time
 
         compile_for_next_time()
 
@@ -88,7 +89,7 @@ class CaseFile(pytest.File):
         from ensue.testing.case_file import read_cases
         from querylang.errors import EnsueError
         from querylang.printable import one_line
-        from runtime.compile_notice import tell_on
+        from runtime.compiling.notice import tell_on
 
         chosen = [word.strip() for word in self.config.getoption("--ensue-executors").split(",")]
         unknown = [word for word in chosen if word not in EXECUTORS]
@@ -99,7 +100,8 @@ class CaseFile(pytest.File):
         try:
             cases = read_cases(self.path)
         except EnsueError as error:
-            raise self.CollectError(str(error)) from error
+            yield BrokenFile.from_parent(self, name="file", error=error)
+            return
         if not self.config.stash.get(HAS_CASES, False):
             tell_on(_Terminal(self.config))
             self.config.stash[HAS_CASES] = True
@@ -108,6 +110,28 @@ class CaseFile(pytest.File):
                 yield CaseItem.from_parent(
                     self, name=f"{one_line(case.name)}[{executor}]", case=case, executor=executor
                 )
+
+
+class BrokenFile(pytest.Item):
+    """A file of cases that cannot be read: it fails by itself, and the others run."""
+
+    def __init__(self, *, error: EnsueError, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.error = error
+
+    def runtest(self) -> None:
+        """Raise the mistakes of the file."""
+        raise self.error
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str | Any:
+        """The mistakes without a traceback."""
+        return str(self.error) if excinfo.value is self.error else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """The file."""
+        from querylang.printable import one_line
+
+        return self.path, None, one_line(self.path.name)
 
 
 class CaseItem(pytest.Item):

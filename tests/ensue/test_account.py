@@ -7,10 +7,11 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.rendering.account import account_text
+from ensue.rendering.account import account_text, left_text
 from runtime.results.ledger import ledger_table
 from tests.ensue.command import Run
 
@@ -74,7 +75,7 @@ def test_the_account_of_a_replay_adds_up(tmp_path: Path) -> None:
 )
 def test_the_account_adds_up_at_every_moment(tmp_path: Path, until: str, arrived: int) -> None:
     (tmp_path / "e.csv").write_text(TABLE)
-    account = ensue.replay(QUERY, tmp_path / "e.csv", until=until).account()
+    account = ensue.replay(QUERY, tmp_path / "e.csv", until=until).account().splitlines()[0]
     received, *parts = map(int, re.findall(r"\d+", account))
     assert (received, sum(parts)) == (arrived, arrived)
 
@@ -97,3 +98,20 @@ def test_the_table_ends_with_the_account(ensue: Run, tmp_path: Path) -> None:
         "5 received = 1 used + 1 filtered + 1 tick + 2 discarded (1 late, 1 malformed)",
     ]
     assert done.stderr == "  line 6: 'oops' in 'at' is not a time: oops,A,00:00:20,2\n"
+
+
+WAITS = "event A { string k; } query W { inputs { A() key k within 1 hour; } find A as a -> wait(1 minute) }"
+
+
+def test_matches_that_wait_are_told_where_a_replay_ends_early() -> None:
+    rows = [{"at": second, "k": key} for second, key in ((0, "a"), (5, "b"), (58, "c"))]
+    told = "; the next is due at 1970-01-01T00:01:0"
+    assert ensue.replay(WAITS, rows, flush=False).account() == f"3 received = 3 used\n3 matches wait{told}0.000000Z"
+    assert ensue.replay(WAITS, rows, until=62).account() == f"3 received = 3 used\n2 matches wait{told}5.000000Z"
+    assert ensue.replay(WAITS, rows).account() == "3 received = 3 used"
+
+
+def test_events_that_are_held_are_told() -> None:
+    ledger = pa.table({"query": ["Q"], "source": ["s"], "what": ["pending"], "count": [1]})
+    assert left_text(0, None, ledger) == ["1 event is held until time is definitive"]
+    assert left_text(0, None, ledger.slice(1)) == []

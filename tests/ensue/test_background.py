@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ensue import background, embedded
-from ensue.background import compile_for_next_time, is_wanted, start
+from ensue import embedded
+from ensue.background import processes
+from ensue.background.processes import compile_for_next_time, is_wanted, start
 from ensue.data_options import DataOptions
-from runtime import compiled
 from runtime.columns.keys import group_rows
-from runtime.compiled import Kernel, wants_compiling
-from runtime.kernel_choice import VARIABLE
+from runtime.compiling import compiled
+from runtime.compiling.choice import VARIABLE
+from runtime.compiling.compiled import Kernel, wants_compiling
 
 COMMAND = (
-    "import os, sys, time; from ensue.compile_kernels import give_way; give_way(); "
+    "import os, sys, time; from ensue.background.priority import give_way; give_way(); "
     "open(sys.argv[1] + '.part', 'w').write(f'{os.nice(0)} {os.getsid(0)} {os.getppid()}'); "
     "os.rename(sys.argv[1] + '.part', sys.argv[1]); time.sleep(float(sys.argv[2]))"
 )
@@ -82,18 +83,31 @@ def test_it_is_of_use_where_machine_code_is_missing_and_can_be_kept(monkeypatch:
 
 def test_a_replay_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
-    monkeypatch.setattr(background, "start", lambda *arguments: started.append(arguments))
-    monkeypatch.setattr(background, "wants_compiling", lambda: True)
-    monkeypatch.setattr(background, "is_wanted", lambda _: True)
+    monkeypatch.setattr(processes, "start", lambda *arguments: started.append(arguments))
+    monkeypatch.setattr(processes, "wants_compiling", lambda: True)
+    monkeypatch.setattr(processes, "is_wanted", lambda _: True)
     embedded.replay("inputs { A() within 1.0; } find A as a -> A as b", [{"at": 0.0}], DataOptions())
     assert len(started) == 1
-    monkeypatch.setattr(background, "start", lambda *_: (_ for _ in ()).throw(OSError("no more processes")))
+    monkeypatch.setattr(processes, "start", lambda *_: (_ for _ in ()).throw(OSError("no more processes")))
     compile_for_next_time()
+
+
+@pytest.mark.parametrize(("on_disk", "count"), [(False, 1), (True, 0)])
+def test_a_job_starts_it_where_machine_code_is_missing(
+    monkeypatch: pytest.MonkeyPatch, on_disk: bool, count: int
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(processes, "start", lambda *arguments: started.append(arguments))
+    monkeypatch.setattr(processes, "is_wanted", lambda _: True)
+    monkeypatch.setattr(processes, "is_on_disk", lambda _: on_disk)
+    monkeypatch.setattr(processes, "can_be_stored", lambda _: True)
+    processes.compile_for_job()
+    assert len(started) == count
 
 
 def test_what_it_compiles_are_most_kernels() -> None:
     code = (
-        "from ensue import compile_kernels, embedded\nfrom runtime import compiled\n"
+        "from ensue import embedded\nfrom ensue import compile_kernels\nfrom runtime.compiling import compiled\n"
         "compile_kernels.main()\nprint(len(compiled._RAN_PLAIN))"
     )
     environment = os.environ | {VARIABLE: "never"}

@@ -6,6 +6,7 @@ import json
 import resource
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -116,8 +117,21 @@ def test_of_several_tables_each_unreadable_row_names_its_own(ensue: Run, folder:
     assert done.stderr.splitlines()[1:] == [
         "  f.csv: line 4: 'x' is not a value of 'id' (integer): 10:00:21,A,,x",
         "  e.csv: line 4: 'oops' in 'at' is not a time: oops,A,10:00:12,2",
-        "  unknown event type 'B': 2 rows",
+        "  unknown event type 'B' in 2 rows",
     ]
+
+
+def test_replay_warns_of_what_a_query_probably_does_not_mean(ensue: Run, folder: Path) -> None:
+    (folder / "w.query").write_text(
+        "event B { integer n; }\ninputs { B() retain 3; }\nfind B as a -> B as b without B as c where a.n > 1\n"
+    )
+    (folder / "b.csv").write_text("at,n\n1,1\n")
+    told = ensue("replay", "w.query", "b.csv").stderr.splitlines()
+    assert (
+        told[0] == "warning: w.query:3:38: idle-where: this `where` belongs to the `without` before it and does not"
+        " mention its 'c'"
+    )
+    assert not any("kept-keys" in line for line in told)
 
 
 def test_replay_as_one_object(ensue: Run) -> None:
@@ -141,7 +155,19 @@ def test_explain_shows_the_automaton_and_the_matcher(ensue: Run) -> None:
         (("replay", "q.query", "e.csv", "--arrival", "att"), "e.csv: has no column 'att'; did you mean 'at'?"),
         (
             ("replay", "q.query", "e.csv", "--until", "noon"),
-            "'noon' is not a time: write ISO 8601, HH:MM:SS or seconds since 1970",
+            "until: 'noon' is not a time: write ISO 8601, HH:MM:SS or seconds since 1970",
+        ),
+        (
+            ("replay", "q.query", "e.csv", "--arrival", "when"),
+            "e.csv: has no column 'when'; it has 'at', 'event', 'ts' and 'id'",
+        ),
+        (
+            ("replay", "e.csv", "q.query"),
+            "e.csv: is a table of events, not a query file; expected one that ends in .query or .qry",
+        ),
+        (
+            ("run", "q.query"),
+            "q.query: is a query file; a deployment file, such as `job.yaml`, names it under `queries`",
         ),
         (("check", "none.yaml"), "none.yaml: no such file"),
         (("match", "q.query", "none.csv", "--out", "m"), "none.csv: no such file or folder"),
@@ -194,3 +220,32 @@ def test_the_package_is_the_command(tmp_path: Path) -> None:
 def test_shells_can_complete(ensue: Run, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
     monkeypatch.setenv("_ENSUE_COMPLETE", f"source_{shell}")
     assert f"_ENSUE_COMPLETE=complete_{shell}" in ensue().stdout
+
+
+def _piped(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    from querylang import load
+
+    load._standard_input.cache_clear()
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(text.encode())))
+
+
+def test_a_query_may_come_from_standard_input(ensue: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (folder / "q.query").read_text()
+    _piped(monkeypatch, text)
+    assert ensue("check", "-").stdout == "1 file, no mistakes\n"
+    _piped(monkeypatch, text)
+    of_file = ensue("replay", "q.query", "e.csv", "--format", "outputs")
+    assert ensue("replay", "-", "e.csv", "--format", "outputs").stdout == of_file.stdout
+    _piped(monkeypatch, "inputs { A() within 3; } find B as b")
+    done = ensue("check", "-")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        1,
+        "-:1:31: not-an-input: 'B' is not an input of this query",
+    )
+
+
+def test_an_unknown_event_type_gets_the_nearest_known_one(ensue: Run, folder: Path) -> None:
+    (folder / "w.query").write_text("inputs { Reading() within 3; } find Reading as r")
+    (folder / "w.csv").write_text("at,event\n10:00:20,Raeding\n")
+    done = ensue("replay", "w.query", "w.csv")
+    assert done.stderr == "  unknown event type 'Raeding' in 1 row; did you mean 'Reading'?\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -10,14 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from ensue.commands import compile_ahead
 from querylang.errors import InputError
-from runtime import shipped_kernels
-from runtime.shipped_kernels import VARIABLE, pack, shipped_folder
+from runtime.compiling import ahead, shipped
+from runtime.compiling.compiled import Call
+from runtime.compiling.shipped import VARIABLE, pack, shipped_folder
+from tests.ensue.command import Run
 
 EVERY_PLAN = {"_admit_all", "_identities", "_mixed", "_rows_to_keep", "by_place", "group_rows", "search"}
 """The kernels of a plan without anything special."""
 
-NAMES = "; from runtime import compiled; print(*sorted(item.function.__name__ for item in compiled._RAN_PLAIN))"
+NAMES = (
+    "; from runtime.compiling import compiled; print(*sorted(item.function.__name__ for item in compiled._RAN_PLAIN))"
+)
 ONE_PLAN = """
 from ensue import embedded
 from ensue.compile_kernels import EVENTS
@@ -65,6 +71,60 @@ def test_what_most_plans_need_is_compiled_ahead() -> None:
     assert ahead >= EVERY_PLAN | {"outlive", "run_records", "superseded_by", "advance_idle", "_gather_known"}
 
 
+COMPILE_SMALL = """
+from ensue.compile_kernels import REPLAYS
+from ensue import embedded
+from ensue.data_options import DataOptions
+from runtime.compiling.ahead import compile_calls
+from runtime.compiling.compiled import recorded_calls
+with recorded_calls() as calls:
+    embedded.replay(*REPLAYS[0][:2], DataOptions())
+small = [call for call in calls if call.kernel.function.__name__ in ("by_place", "_gather")]
+told = []
+compile_calls(small, 2, lambda done, total: told.append((done, total)))
+print(told)
+"""
+LOADED = """
+import sys
+from ensue.compile_kernels import REPLAYS
+from ensue import embedded
+from ensue.data_options import DataOptions
+from runtime.compiling.compiled import recorded_calls
+with recorded_calls() as calls:
+    embedded.replay(*REPLAYS[0][:2], DataOptions())
+names = ("by_place", "_gather")
+small = {call.kernel: call.arguments for call in calls if call.kernel.function.__name__ in names}
+for kernel, arguments in small.items():
+    kernel.machine_code(*arguments)
+    print(kernel.function.__name__, dict(kernel.machine_code.stats.cache_misses))
+"""
+
+
+def test_two_processes_store_what_the_next_process_loads(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    environment = os.environ | {"ENSUE_COMPILE": "never", "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def run(code: str) -> str:
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert run(COMPILE_SMALL).splitlines() == ["[(0, 3), (1, 3), (2, 3), (3, 3)]"]
+    assert sorted(run(LOADED).splitlines()) == ["_gather {}", "by_place {}"]
+
+
+def test_a_process_that_is_ended_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_versions", [])
+    monkeypatch.setattr(ahead, "_version", lambda call: call)
+    monkeypatch.setattr(ahead, "_size", lambda kernel: 0)
+    monkeypatch.setattr(ahead, "_compile", _ended)
+    with pytest.raises(InputError, match="is memory short"):
+        ahead.compile_calls([Call(None, ())], 2, None)  # type: ignore[arg-type]
+
+
+def _ended(number: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _folder(tmp_path: Path, names: list[str]) -> Path:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -84,7 +144,7 @@ def test_an_archive_is_unpacked_once_into_a_private_folder(tmp_path: Path, monke
         "search.search_0-1.py311.nbi",
     ]
     assert found.stat().st_mode & 0o777 == 0o700
-    shipped_kernels._unpacked.cache_clear()
+    shipped._unpacked.cache_clear()
     assert shipped_folder(of_user) == found
     assert [path.name for path in of_user.iterdir()] == [found.name]
 
@@ -106,3 +166,11 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_without_the_variable_nothing_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert shipped_folder(tmp_path) is None
+
+
+def test_an_archive_of_classes_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, ensue: Run) -> None:
+    codes = {"ensue.background.archive_classes": 1}
+    monkeypatch.setattr(compile_ahead, "_run", lambda command, *_, **__: codes.get(command[-1], 0))
+    done = ensue("compile")
+    assert done.returncode == 0
+    assert done.stderr == "the archive of Spark's classes was not made: jobs will start more slowly\n"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ensue.commands.findings import check_files, editor_range
+from querylang.errors import QueryError
 from querylang.source import Source
 
 DEPLOYMENT = """name: x
@@ -75,7 +76,7 @@ def test_each_mistake_of_a_deployment_has_its_line(tmp_path: Path) -> None:
     assert [(item["line"], item["message"]) for item in report["errors"]] == [
         (1, "'name' is missing"),
         (1, "unknown key 'nam' in 'the deployment'; did you mean 'name'?"),
-        (3, "'format' must be parquet, csv or json, not 'cvs'; did you mean 'csv'?"),
+        (3, "'format' must be parquet, csv, json, arrow, kafka or delta, not 'cvs'; did you mean 'csv'?"),
     ]
     assert report["errors"][2]["range"] == {"start": {"line": 2, "character": 0}, "end": {"line": 3, "character": 0}}
 
@@ -138,3 +139,23 @@ def test_outputs_that_nothing_keeps_are_told(tmp_path: Path, has_sink: bool) -> 
     report = found(tmp_path, DEPLOYMENT.replace("sinks: {", sinks), "run.yaml")
     told = "query Q: without a sink `output` nothing keeps what it writes with `print`, `send`"
     assert [item["message"] for item in report["warnings"]] == ([] if has_sink else [told])
+
+
+def test_each_file_of_a_folder_is_a_program_unless_a_deployment_joins_them(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.query").write_text("query Q { inputs { A() within 9.0; } find A as a }\n")
+    alone = check_files([tmp_path])
+    assert (alone.files, alone.errors) == (2, ())
+    (tmp_path / "in").mkdir()
+    (tmp_path / "run.yaml").write_text(DEPLOYMENT.replace("q.query", "a.query, b.query"))
+    joined = check_files([tmp_path])
+    assert (joined.files, [error.code for error in joined.errors if isinstance(error, QueryError)]) == (
+        3,
+        ["duplicate-query"],
+    )
+
+
+def test_other_yaml_of_a_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.query").write_text("inputs { A() within 9.0; } find A as a\n")
+    (tmp_path / "a.case.yaml").write_text("name: x\nquery: a.query\n")
+    assert (check_files([tmp_path]).files, check_files([tmp_path]).errors) == (1, ())

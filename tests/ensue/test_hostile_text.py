@@ -20,6 +20,7 @@ from querylang.printable import json_text, one_line, printable
 from runtime.policies.presets import OrderingError
 from spark_backend.errors import without_values
 from spark_backend.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
+from spark_backend.sources.backlog import PartitionBacklog, SourceBacklog
 from spark_backend.wire.reports import Report
 from tests.ensue.command import Done, Run
 from tests.project.modules import FILES
@@ -86,7 +87,13 @@ def test_warnings_are_lines(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_there_is_one_way_out_for_warnings_and_one_for_commands() -> None:
-    ways = {"getLogger(": {"querylang.logger"}, "sys.stdout.write": {"ensue.commands.output"}}
+    loggers = {
+        "querylang.logger",
+        "ensue.commands.run_log",  # takes what the logger says, and writes it as JSON
+        "spark_backend.sinks.kafka.publishing",  # silences the client's own
+        "spark_backend.job.checks.catalog_tables",  # silences PySpark's own
+    }
+    ways = {"getLogger(": loggers, "sys.stdout.write": {"ensue.commands.output"}}
     for call, expected in ways.items():
         assert {name for name, path in FILES.items() if call in path.read_text()} == expected
 
@@ -195,6 +202,7 @@ def test_a_status() -> None:
     )
     status = Status(
         name=f"{RED}\nforged",
+        at=1,
         is_active=True,
         batch=1,
         moment=1,
@@ -209,6 +217,11 @@ def test_a_status() -> None:
         ledger={(RED, RED, "received"): 1, (RED, RED, "used"): 1},
         reports=(Report("lost", RED, 1, f"{RED}\nforged"),),
         damaged=(f"{RED}\nforged",),
+        backlog=(
+            SourceBacklog(RED, files=1, bytes=1),
+            SourceBacklog(RED, messages=1, partitions=(PartitionBacklog(RED, 1, 1),)),
+            SourceBacklog(RED, problem=f"{RED}\nforged"),
+        ),
     )
     for text in (status_text(status), json_text(status.to_plain())):
         assert RED.strip() not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,26 @@ def test_a_loaded_set_can_be_run_again_and_again() -> None:
     queries = ensue.load(TEXT)
     for _ in range(2):
         assert len(ensue.replay(queries, [{"at": 1, "id": 1}, {"at": 2, "id": 2}]).matches) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: ensue.load(None),  # type: ignore[arg-type]
+            "NoneType is not a query; give a path, a list of paths, or query text",
+        ),
+        (
+            lambda: ensue.load([5]),  # type: ignore[list-item]
+            "list is not a query; give a path, a list of paths, or query text",
+        ),
+        (
+            lambda: ensue.replay("inputs { A() retain 1; } find A as a", [{"at": 1}], parameters=5),  # type: ignore[arg-type]
+            "parameters: int is neither a mapping nor a path nor text",
+        ),
+    ],
+)
+def test_values_of_other_types_are_refused_in_one_line(call: Callable[[], object], told: str) -> None:
+    with pytest.raises(ensue.InputError) as raised:
+        call()
+    assert str(raised.value) == told

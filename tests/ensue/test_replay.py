@@ -140,14 +140,14 @@ def test_a_whole_replay_gives_what_its_steps_give() -> None:
 
 def test_data_frames_and_accounts() -> None:
     result = ensue.replay(TABLE_1, pd.DataFrame(EVENTS))
-    assert [(m["a1"]["fields"]["id"], m["a2"]["row"]) for m in result.matches["members"]] == [(1, 3), (3, 2)]
+    assert result.matches[["a1.id", "a2.row"]].to_numpy().tolist() == [[1, 3], [3, 2]]
     assert result.outputs["text"].tolist() == ["a1=A(1); a2=A(3)", "a1=A(3); a2=A(4)"]
     assert result.discarded[["reason", "event", "offset"]].to_numpy().tolist() == [["late", "A", 5]]
-    assert result.discarded["fields"].tolist() == [{"id": 2}]
+    assert result.discarded["id"].tolist() == [2]
     account = dict(zip(result.ledger["what"], result.ledger["count"], strict=True))
     assert account == {"received": 6, "used": 3, "tick": 2, "late": 1}
     assert repr(result) == "<Replay: 6 rows, 2 matches, 1 discarded (1 late)>"
-    assert "<pre>correlator time" in result._repr_html_()
+    assert "<td " in result._repr_html_()
 
 
 def test_time_goes_on_after_the_last_row_until_nothing_is_due() -> None:
@@ -234,7 +234,7 @@ def test_types_without_a_definition_have_the_fields_of_the_table() -> None:
     result = ensue.replay(
         text, [{"at": 1, "v": 1.5, "name": "x"}, {"at": 2, "v": 2.5, "name": "x"}, {"at": 3, "v": 0.5, "name": "x"}]
     )
-    assert [member["b"]["fields"] for member in result.matches["members"]] == [{"v": 2.5, "name": "x"}]
+    assert result.matches[["b.v", "b.name"]].to_numpy().tolist() == [[2.5, "x"]]
 
 
 def test_numbers_that_json_cannot_hold_are_text() -> None:
@@ -274,6 +274,19 @@ def test_a_table_without_types_for_several_undefined_events_is_one_clear_line() 
     query = "inputs { A() key k retain 1; B() key k retain 1; }\nfind A as a -> B as b\n"
     with pytest.raises(ensue.InputError, match=r"^no table has rows with 'event', and the queries need A, B$"):
         ensue.replay(query, [{"at": 1, "k": 1}])
+
+
+def test_a_mistake_about_inferred_types_comes_with_what_the_data_shows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("at,k,v\n1,a,1\n2,a,oops\n")
+    with pytest.raises(ensue.QueryErrors, match="`-` does not take"), caplog.at_level("WARNING", "ensue"):
+        ensue.replay("inputs { A() key k retain 2; }\nfind A as a -> A as b where b.v - a.v > 1\n", file)
+    assert caplog.messages == [
+        'a.csv: v is text: line 3 has "oops"',
+        "by what the data shows: event A { string k; string v; }",
+    ]
 
 
 def test_the_summary_counts_the_rows_that_were_taken() -> None:

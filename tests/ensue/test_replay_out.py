@@ -115,3 +115,16 @@ def test_rows_that_cannot_be_read_are_told(ensue: Run) -> None:
 def test_out_is_for_matches_only(ensue: Run) -> None:
     done = ensue("replay", "q.query", "rows.jsonl", "--format", "steps", "--out", "found.jsonl")
     assert done.returncode == 2
+
+
+def test_what_is_left_is_told_as_without_a_file(ensue: Run) -> None:
+    waits = "query Q { inputs { W() key card within 1 hour; } find W as low -> wait(2.0) }"
+    Path("q.query").write_text(QUERY.partition("query")[0] + waits, "utf-8")
+    command = ["replay", "q.query", "rows.jsonl", "--no-flush"]
+    printed = ensue(*command).stdout.splitlines()[-2:]
+    done = ensue(*command, "--out", "found.jsonl")
+    assert done.stdout.splitlines()[1:] == printed
+    assert printed == [
+        "6 received = 6 used",
+        "2 matches wait; the next is due at 1970-01-01T00:00:07.000000Z",
+    ]

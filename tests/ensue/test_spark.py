@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession, types
 import ensue
 from ensue import cli
 from ensue.spark import type_of_column
+from runtime.reading.inference.types import EventsOfStructs
 from spark_backend.session import get_session
 
 TEXT = "inputs { A() key card within 30.0 wait 5.0; } find A as a -> A as b where b.v > a.v"
@@ -110,12 +112,12 @@ def test_match_writes_parquet_and_verify_compares(
         (types.StringType(), "string"),
         (types.ArrayType(types.ArrayType(types.LongType())), "sequence<sequence<integer>>"),
         (types.MapType(types.StringType(), types.DoubleType()), "dictionary<string,float>"),
-        (types.StructType([types.StructField("a", types.LongType())]), "None"),
+        (types.StructType([types.StructField("a", types.LongType())]), "A_x"),
         (types.VariantType(), "None"),
     ],
 )
 def test_a_column_of_a_data_frame_has_the_type_of_the_same_column_elsewhere(column: types.DataType, type_: str) -> None:
-    assert str(type_of_column(column)) == type_
+    assert str(type_of_column(column, "A_x", EventsOfStructs())) == type_
 
 
 PARAMETERS = "query Q { parameters { float least; } inputs { A(v >= least) within 30.0; } find A as a }"
@@ -128,3 +130,14 @@ def test_parameters_make_instances_on_spark_too(session: SparkSession) -> None:
     rows = [(row["instance"], row["match_id"]) for row in found.collect()]
     assert sorted(rows) == sorted(zip(wanted["instance"], wanted["match_id"], strict=True))
     assert sorted(instance for instance, _ in rows) == ["few", "few", "some", "some", "some"]
+
+
+@pytest.mark.parametrize("call", [ensue.match, ensue.batch, ensue.stream, ensue.streams])
+def test_what_is_not_a_data_frame_of_spark_is_refused(call: Callable[..., object]) -> None:
+    text = "inputs { A() retain 1; } find A as a"
+    with pytest.raises(
+        ensue.InputError, match=r"^a DataFrame is not a DataFrame of Spark; `ensue.replay` is for other"
+    ):
+        call(pd.DataFrame({"at": [1]}), text)
+    with pytest.raises(ensue.InputError, match=r"^a str is not a DataFrame of Spark; give DataFrames first"):
+        call(text, pd.DataFrame({"at": [1]}))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.table_paths import table_paths
+from ensue.event_tables.table_paths import table_paths
 from querylang.errors import InputError
 
 

@@ -25,7 +25,7 @@ STAGES = {
     "spark_backend.job.job": {
         "load_deployment": "read the deployment file",
         "checked": "check the deployment",
-        "own_session": "session",
+        "job_session": "session",
         "_start": "start the query",
     },
     "spark_backend.job.batch_writer": {
@@ -50,7 +50,7 @@ STAGES = {
     "spark_backend.sinks.bucket_results": {"write_results": "write results", "run_and_write": "bucket"},
     "spark_backend.sinks.task_files": {"TaskFiles.finish": "finish files"},
     "spark_backend.sources.file_stream": {
-        "FileStreamReader.latestOffset": "plan the input",
+        "FileStreamReader.end_of_next": "plan the input",
         "FileStreamReader.partitions": "divide the input",
         "FileStreamReader.prepareForTriggerAvailableNow": "list the input",
     },

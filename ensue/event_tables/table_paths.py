@@ -7,15 +7,24 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from ensue.event_tables.standard_input import NAME, table_of_standard_input
+from ensue.event_tables.store_tables import store_uri, tables_in_store
 from querylang.errors import InputError
 from querylang.paths import exists, is_folder
 
 
-def table_paths(path: Path) -> list[Path]:
+def table_paths(given: Path | str) -> list[Path]:
     """The files, in natural order of their names. InputError if a folder or pattern has none.
 
     A path that exists under exactly that name is that; otherwise `*`, `?` and `[` are a pattern.
+    `-` is standard input. Tables in stores are copied.
     """
+    uri = store_uri(given)
+    if uri is not None:
+        return in_natural_order(tables_in_store(uri))
+    path = Path(given)
+    if path == NAME:
+        return [table_of_standard_input(None)]
     if is_folder(path):
         return _tables_of(path)
     if exists(path) or not glob.has_magic(str(path)):
@@ -27,13 +36,19 @@ def table_paths(path: Path) -> list[Path]:
 
 
 def _tables_of(folder: Path) -> list[Path]:
-    from runtime.reading.tables import SUFFIXES
+    from runtime.reading.tables import SUFFIXES, is_table
 
-    files = [item for item in folder.iterdir() if item.suffix.lower() in SUFFIXES and item.name[0] not in "._"]
+    names = [item for item in folder.iterdir() if item.name[0] not in "._"]
+    files = [item for item in names if is_table(item.name) and not _is_settings(item)]
     tables = [item for item in files if item.is_file()]
     if not tables:
         raise InputError(f"{folder}: is a folder without tables; expected files that end in {' '.join(SUFFIXES)}")
     return in_natural_order(tables)
+
+
+def _is_settings(path: Path) -> bool:
+    """Whether it is YAML: in a folder, that is a deployment file or a test rather than a table."""
+    return path.suffix.lower() in (".yaml", ".yml")
 
 
 def in_natural_order(paths: Iterable[Path]) -> list[Path]:

@@ -1,6 +1,6 @@
 """Make the archive of Spark's classes, by a small job: later jobs start sooner.
 
-`python -m ensue.archive_classes` does so with the lowest priority.
+`python -m ensue.background.archive_classes` does so with the lowest priority.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from ensue.compile_kernels import give_way
-from runtime.kernel_choice import VARIABLE, Setting
+from ensue.background.priority import give_way
+from runtime.compiling.choice import VARIABLE, Setting
 
 QUERY = """
 event A { float v; }
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def archive_classes() -> Path | None:
-    """Make the archive anew; gives its file, None = there is no Java."""
+    """Make the archive anew; gives its file, None = there is no Java. Raises OSError."""
     from spark_backend.class_archive import archive_file, making
 
     file = archive_file()
@@ -69,7 +69,9 @@ def _run_job() -> None:
             process = gateway.proc
             context.stop()
             process.stdin.close()
-            process.wait()
+            code = process.wait()
+            if code != 0:
+                raise OSError(f"the JVM that wrote the archive failed with code {code}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import querylang
-from querylang.errors import EnsueError, FileErrors
+from querylang.errors import EnsueError, FileErrors, near_file
 from querylang.load import DEFINITION_SUFFIX, QUERY_SUFFIXES
 from querylang.paths import exists, is_folder
 
@@ -44,7 +44,7 @@ def layouts(paths: Sequence[Path]) -> Iterator[Layout]:
     seen: dict[Path, None] = {}
     for path in paths:
         if not exists(path):
-            yield _refused(path, "", FileErrors(str(path), [(None, "no such file or folder")]))
+            yield _refused(path, "", FileErrors(str(path), [(None, f"no such file or folder{near_file(path)}")]))
         seen.update(dict.fromkeys(_files(path)))
     for path in seen:
         yield _layout(path)

@@ -22,7 +22,7 @@ def fmt(
 
     Prints the names of the files that it changed.
     """
-    from ensue.commands import layout
+    from ensue.commands.texts import layout
 
     if files == [Path("-")]:
         raise typer.Exit(_format_standard_input(only_check=only_check))

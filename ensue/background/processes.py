@@ -1,5 +1,5 @@
-"""Processes in the background: one compiles kernels after an answer without them, one archives
-Spark's classes after a job without an archive.
+"""Processes in the background: one compiles kernels after an answer without them or beside a job,
+one archives Spark's classes after a job without an archive.
 
 Each has the lowest priority and no terminal, prints nothing, and is the first to go if memory is
 short. There is one of a kind per machine and user, by a lock that it holds until it ends. None is
@@ -19,15 +19,15 @@ from contextlib import suppress
 from pathlib import Path
 from time import time
 
-from runtime.compiled import wants_compiling
-from runtime.kernel_choice import Setting, setting
-from runtime.kernel_files import digest_of_kernels
+from runtime.compiling.choice import Setting, setting
+from runtime.compiling.compiled import Kernel, wants_compiling
+from runtime.compiling.files import can_be_stored, can_keep, digest_of_kernels, is_on_disk
 
 AGAIN_AFTER = 3600.0
 """Seconds after which a version is tried again that is still not compiled: it may have failed."""
 
 _COMMAND = (sys.executable, "-m", "ensue.compile_kernels")
-_CLASSES = (sys.executable, "-m", "ensue.archive_classes")
+_CLASSES = (sys.executable, "-m", "ensue.background.archive_classes")
 
 
 def compile_for_next_time() -> None:
@@ -37,13 +37,26 @@ def compile_for_next_time() -> None:
             start(_COMMAND, _lock_file("compile"), digest_of_kernels())
 
 
+def compile_for_job() -> None:
+    """Start the process beside a job, whose workers change to machine code once it is there.
+
+    The driver runs no kernels, so one that all queries need stands for them. Never raises.
+    """
+    from runtime.columns.keys import group_rows
+
+    assert isinstance(group_rows, Kernel)
+    with suppress(OSError):
+        if is_wanted(os.environ) and not is_on_disk(group_rows.function) and can_be_stored(group_rows.function):
+            start(_COMMAND, _lock_file("compile"), digest_of_kernels())
+
+
 def archive_classes_for_next_time() -> None:
     """Start a process that archives Spark's classes, if there is no archive; never raises."""
     from spark_backend.class_archive import archive_file
 
     with suppress(OSError):
         file = archive_file() if is_wanted(os.environ) else None
-        if file is not None and not file.exists():
+        if file is not None and not file.exists() and can_keep(file.parent):
             start(_CLASSES, _lock_file("classes"), file.name)
 
 
@@ -72,8 +85,8 @@ def start(command: Sequence[str], lock: Path, version: str) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"ENSUE_COMPILE": Setting.ALWAYS},
-            cwd=Path(__file__).parents[1],
+            env=os.environ | {"ENSUE_COMPILE": Setting.NEVER},
+            cwd=Path(__file__).parents[2],
             pass_fds=[handle],
             start_new_session=True,
             check=False,

@@ -1,0 +1,241 @@
+"""The plans of a replay whose control events change the queries: read ahead, before it runs.
+
+The texts of changes are compiled before the records are read, because they say which fields of the
+tables matter. Then the changes are done one after the other, in order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from querylang.changes.applying import Applied, Moment, apply
+from querylang.changes.running import Running
+from querylang.changes.texts import ChangeError, Infer, Schemas, compiled
+from querylang.errors import InputError, QueryErrors
+from querylang.load import check_text
+from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
+from querylang.plan.model import Plan, QueryPlan
+from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.instants import NO_TIME
+from runtime.policies.forget_keys import with_forget_keys
+from runtime.policies.plan_policies import Orderings, for_reading, policy_of
+from runtime.reading.column_names import ColumnNames
+from runtime.reading.control_events import NOT_HERE, ControlError, parse_change
+from runtime.reading.inference.schema import infer
+from runtime.reading.inference.types import with_nested
+from runtime.replay.epochs import Epoch, Notice, Script, furthest_time
+from runtime.replay.loading import events_by_source, ordered
+from runtime.replay.records import Records, source_names
+from runtime.replay.replay import read_all
+from runtime.results.schemas import Results
+
+Finish = Callable[[Plan], Plan]
+"""Gives a plan the settings of the run: ordering policies, when keys are forgotten."""
+
+
+Furthest = Callable[[int, Plan], int]
+"""Gives the furthest source time, µs, of the records before a number, as queries take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A change that a record asks for.
+
+    record: its number in order of arrival
+    """
+
+    record: int
+    place: int
+    change: Change
+
+
+def asked_changes(arrivals: Arrivals) -> list[Asked]:
+    """The changes in order of arrival; what is not well formed the engine answers."""
+    table = arrivals.table
+    rows = np.flatnonzero(table.column("_kind").to_numpy() == RecordKind.CONTROL)
+    arrival = arrivals.system("arrival")
+    found = []
+    for row in rows.tolist():
+        try:
+            change = parse_change(table.column("_text")[row].as_py() or "")
+        except ControlError:
+            continue
+        if change is not None:
+            found.append(Asked(row, int(arrival[row]), change))
+    return found
+
+
+def asks_for_changes(results: Results) -> bool:
+    """Whether an engine was asked for changes, which it cannot do."""
+    texts = results.outputs.filter(pc.equal(results.outputs.column("kind"), "error")).column("text").to_pylist()
+    return any(NOT_HERE in text for text in texts)
+
+
+def plan_for_reading(start: Plan, asked: Sequence[Asked], infer: Infer) -> Plan:
+    """The plan that says which columns of tables are needed: of all queries that may ever run."""
+    events, queries = start.events, list(start.queries)
+    for number, item in enumerate(asked, 1):
+        if not isinstance(item.change, DeployQuery | ReplaceQuery):
+            continue
+        try:
+            plan, events = compiled(item.change.text, events, infer)
+        except ChangeError:
+            continue
+        # no two titles are equal; the texts run with other ones
+        queries += [replace(query, edition=10_000 * number + place) for place, query in enumerate(plan.queries)]
+    return Plan(events, tuple(queries), start.stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class InferredTypes:
+    """The fields of event types that nothing defines, from the tables of a replay."""
+
+    tables: Sequence[Any]
+    columns: ColumnNames
+
+    def of_text(self, text: str) -> Schemas:
+        """Those that a text needs; none if it has mistakes."""
+        try:
+            checked = check_text(text)
+        except QueryErrors:
+            return {}
+        read = {item.event for query in checked.queries for item in query.inputs}
+        wanted = [event.name for event in checked.events if not event.fields and event.name in read]
+        if not wanted:
+            return {}
+        try:
+            inferred = infer(*self.tables, names=self.columns, event=wanted[0] if len(wanted) == 1 else "")
+        except InputError:
+            return {}
+        return with_nested(inferred.schemas, wanted)
+
+
+def script_of(
+    template: Plan,
+    instances: Plan,
+    records: Records,
+    tables: Sequence[Any],
+    columns: ColumnNames,
+    orderings: Orderings,
+    forget_keys: int | None = None,
+) -> tuple[Script, Records] | None:
+    """All plans of a replay, and its records, read for all of them; None = nothing changes.
+
+    template, instances: the queries of the start
+    records: as they were read for these
+    orderings: the policies that were chosen, by source
+
+    Raises InputError.
+    """
+    asked = asked_changes(records.arrivals)
+    if not asked:
+        return None
+    seen = InferredTypes(tables, columns).of_text
+    reading = plan_for_reading(template, asked, seen)
+    names = source_names(tables)
+    whole = read_all(tables, reading, columns, [for_reading(reading, policy_of(orderings, name)) for name in names])
+    brought = events_by_source([whole.arrivals], reading) if orderings else {}
+
+    def finish(plan: Plan) -> Plan:
+        own = ordered(plan, orderings, names, brought) if orderings else plan
+        return with_forget_keys(own, forget_keys)
+
+    def furthest(record: int, plan: Plan) -> int:
+        return furthest_time(whole.arrivals.table.slice(0, record), plan)
+
+    director = _Director(whole.arrivals, reading, finish, seen, furthest)
+    return director.script(Running.of(template, instances), asked), whole
+
+
+def script_of_changes(
+    template: Plan, instances: Plan, changes: Arrivals, finish: Finish, infer: Infer, furthest: Furthest
+) -> Script | None:
+    """As `script_of`, for records that are elsewhere; None = nothing changes.
+
+    changes: only the control events that change queries, in order of arrival
+    infer: finds the fields of types that nothing defines
+    furthest: the furthest source time, µs, of the records before one of these
+    """
+    asked = asked_changes(changes)
+    if not asked:
+        return None
+    director = _Director(changes, plan_for_reading(template, asked, infer), finish, infer, furthest)
+    return director.script(Running.of(template, instances), asked)
+
+
+@dataclass(slots=True)
+class _Director:
+    """Does changes in order.
+
+    infer: finds the fields of types that nothing defines
+    furthest: the furthest source time, µs, of the records before one
+    """
+
+    arrivals: Arrivals
+    reading: Plan
+    finish: Finish
+    infer: Infer
+    furthest: Furthest
+    epochs: list[Epoch] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+    def script(self, running: Running, asked: Sequence[Asked]) -> Script:
+        """All epochs, and the plan of all queries that run in one of them."""
+        self._begin(running, 0, None, {})
+        for item in asked:
+            running = self._settled(running, item.place)
+            moment = Moment(item.place, self._furthest(item))
+            done = self._done(item, running, moment)
+            self.notices.append(Notice(done.outcomes, item.place, item.record))
+            if not done.is_refused:
+                running = done.running
+                self._begin(running, item.record + 1, None, done.heirs)
+        self._settled(running, None)
+        whole = Plan(self.reading.events, _all_queries(self.epochs), self.epochs[0].plan.stopped)
+        return Script(whole, tuple(self.epochs), tuple(self.notices))
+
+    def _done(self, item: Asked, running: Running, moment: Moment) -> Applied:
+        return apply(item.change, running, moment, infer=self.infer, check=self._check)
+
+    def _furthest(self, item: Asked) -> int:
+        """The furthest source time before a change; only a handover depends on it."""
+        return self.furthest(item.record, self.epochs[-1].plan) if isinstance(item.change, ReplaceQuery) else NO_TIME
+
+    def _check(self, plan: Plan) -> None:
+        self.finish(replace(plan, events=self.reading.events))
+
+    def _begin(self, running: Running, first: int, begins: int | None, heirs: Mapping[str, str]) -> None:
+        plan = self.finish(replace(running.plan(), events=self.reading.events))
+        self.epochs.append(Epoch(plan, first, begins, heirs, frozenset(event.name for event in running.events)))
+
+    def _settled(self, running: Running, before: int | None) -> Running:
+        """What runs once the texts have ended that are done before a place; None = ever."""
+        while (done := running.next_done()) is not None and (before is None or done < before):
+            running, names = running.without_done(done)
+            outcomes = tuple(Outcome("handed_over", name, "", f"the old text of '{name}' has ended") for name in names)
+            arrival = self.arrivals.system("arrival")
+            first = int(np.searchsorted(arrival, done, side="right"))
+            self.notices.append(Notice(outcomes, done, None))
+            self._begin(running, first, done, {})
+        return running
+
+
+def _all_queries(epochs: Sequence[Epoch]) -> tuple[QueryPlan, ...]:
+    """The queries of all epochs, in the order that they have within each."""
+    queries: dict[str, QueryPlan] = {}
+    places: dict[str, tuple[int, int]] = {}
+    lives: dict[str, int] = {}
+    deployed = 0
+    for epoch in epochs:
+        names = dict.fromkeys(query.name for query in epoch.plan.queries)
+        lives = {name: lives[name] if name in lives else deployed + place for place, name in enumerate(names)}
+        deployed += len(names)
+        for query in epoch.plan.queries:
+            queries.setdefault(query.title, query)
+            places.setdefault(query.title, (lives[query.name], query.edition))
+    return tuple(sorted(queries.values(), key=lambda query: places[query.title]))

@@ -1,0 +1,1 @@
+"""Commands that ask something of a job, or care for its checkpoint."""

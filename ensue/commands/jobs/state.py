@@ -1,0 +1,48 @@
+"""`ensue state`: show what a job keeps."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ensue.commands.options import DeploymentFile, Json
+from ensue.commands.output import print_json, print_text
+
+Keys = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="KEY", help="A key: `7`; `card=7` for one part of several; or a JSON object."),
+]
+
+
+class Form(StrEnum):
+    """How the state is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def state(
+    file: DeploymentFile,
+    key: Keys = None,
+    form: Annotated[Form, typer.Option("--format", help="For people, or for programs.")] = Form.TABLE,
+    as_json: Json = False,
+) -> None:
+    """Show what a job keeps of a key, what waits, and until when; or how much of all keys.
+
+    It is the state after the last micro-batch. The job may run meanwhile.
+    """
+    from spark_backend.launch.jvm import start_early
+    from spark_backend.settings.deployment_file import load_deployment
+
+    deployment = load_deployment(file)  # mistakes in the file are reported before Spark is started
+    start_early(f"ensue {deployment.name}", deployment.spark)
+    from ensue.rendering.state_text import state_text
+    from spark_backend.job.upkeep.key_state import job_state
+
+    found = job_state(file, key or ())
+    if as_json or form is Form.JSON:
+        print_json(found.to_plain())
+    else:
+        print_text(state_text(found))

@@ -1,0 +1,15 @@
+"""`ensue schema`: print the JSON schema of deployment files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ensue.commands.output import print_content
+
+
+def schema() -> None:
+    """Print the JSON schema of deployment files, for editors."""
+    import spark_backend
+
+    folder = Path(spark_backend.__file__).parent
+    print_content((folder / "settings" / "deployment.schema.json").read_text("utf-8"))

@@ -1,0 +1,1 @@
+"""Which event tables a user means: files, folders, patterns, stores, standard input."""

@@ -1,0 +1,1 @@
+"""Patterns written for other engines to query files: only what means the same."""

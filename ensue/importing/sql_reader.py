@@ -1,0 +1,196 @@
+"""SQL text with a `MATCH_RECOGNIZE` clause to a row pattern; sqlglot reads the SQL around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.snowflake import Snowflake
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token
+
+from ensue.importing.pattern_text import MOST_DIGITS, elements_of
+from ensue.importing.row_patterns import NotTranslatedError, RowPattern, Skip
+from querylang.errors import InputError
+
+UNITS = {"DAY": "day", "HOUR": "hour", "MINUTE": "min", "SECOND": "sec"}
+
+
+class _Dialect(Snowflake):
+    """The clause as all engines write it; names may be in backticks, too, as in Flink."""
+
+    class Tokenizer(Snowflake.Tokenizer):
+        IDENTIFIERS: ClassVar = ['"', "`"]
+
+
+def read(text: str) -> RowPattern:
+    """The only `MATCH_RECOGNIZE` clause of a text; raises NotTranslatedError or InputError."""
+    tokens = _tokens(text)
+    start, end = _pattern_range(tokens)
+    if start == end:
+        raise NotTranslatedError(tokens[start].line, "the pattern is empty")
+    elements = elements_of(tokens[start:end])
+    within, text = _without_within(text, tokens, end + 1)
+    text = _with_last(text, tokens[:start])
+    try:
+        statements = sqlglot.parse(text, read=_Dialect)
+    except (SqlglotError, ValueError) as error:  # the parser raises ValueError for some empty names
+        raise InputError(_plain(error)) from None
+    clauses = [clause for statement in statements if statement for clause in statement.find_all(exp.MatchRecognize)]
+    if len(clauses) != 1:
+        raise InputError("this text has several MATCH_RECOGNIZE clauses: write each into a file of its own")
+    clause = clauses[0]
+    _refuse_around(clause)
+    return RowPattern(
+        table=_table(clause),
+        keys=tuple(_column(key, "PARTITION BY") for key in clause.args.get("partition_by") or ()),
+        order=_order(clause),
+        measures=tuple(_measure(item) for item in clause.args.get("measures") or ()),
+        elements=elements,
+        skip=_skip(clause, _line_of_skip(tokens[:start])),
+        within=within,
+        conditions={item.alias.upper(): item.this for item in clause.args.get("define") or ()},
+    )
+
+
+def line_of(node: exp.Expression) -> int:
+    """The line of the first name or number in an expression; 1 if it has none."""
+    lines = [part.meta["line"] for part in node.walk() if "line" in part.meta]
+    return min(lines, default=1)
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return _Dialect().tokenize(text)
+    except SqlglotError as error:
+        raise InputError(_plain(error)) from None
+
+
+def _plain(error: Exception) -> str:
+    errors = getattr(error, "errors", None)
+    if errors:
+        first: dict[str, Any] = errors[0]
+        return f"line {first['line']}: the SQL is not understood: {str(first['description']).rstrip('.')}"
+    return f"the SQL is not understood: {str(error).splitlines()[0]}"
+
+
+def _pattern_range(tokens: Sequence[Token]) -> tuple[int, int]:
+    """Where the tokens inside the brackets of `PATTERN` are."""
+    words = [token.text.upper() for token in tokens]
+    if "MATCH_RECOGNIZE" not in words:
+        raise InputError("this text has no MATCH_RECOGNIZE clause")
+    for number in range(words.index("MATCH_RECOGNIZE"), len(tokens) - 1):
+        if words[number] == "PATTERN" and words[number + 1] == "(":
+            depth = 1
+            for end in range(number + 2, len(tokens)):
+                depth += (words[end] == "(") - (words[end] == ")")
+                if words[end] == "DEFINE":
+                    break
+                if not depth:
+                    return number + 2, end
+            raise NotTranslatedError(tokens[number].line, "the bracket of PATTERN is not closed")
+    raise InputError("this MATCH_RECOGNIZE clause has no PATTERN")
+
+
+def _without_within(text: str, tokens: Sequence[Token], at: int) -> tuple[str, str]:
+    """The duration behind a pattern, and the text without it; SUBSET is refused."""
+    words = [token.text.upper() for token in tokens[at : at + 4]]
+    if words[:1] == ["SUBSET"]:
+        raise NotTranslatedError(tokens[at].line, "SUBSET is not translated")
+    if words[:1] != ["WITHIN"]:
+        return "", text
+    if len(words) < 4 or words[1] != "INTERVAL" or words[3].rstrip("S") not in UNITS or not _is_whole(words[2]):
+        raise NotTranslatedError(tokens[at].line, "this WITHIN is not understood; write INTERVAL '10' MINUTE")
+    first, last = tokens[at].start, tokens[at + 3].end
+    if at + 4 < len(tokens) and tokens[at + 4].text == "(":
+        raise NotTranslatedError(tokens[at].line, "an interval with a precision is not translated")
+    return f"{int(words[2])} {UNITS[words[3].rstrip('S')]}", text[:first] + " " * (last + 1 - first) + text[last + 1 :]
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and int(text) > 0
+
+
+def _refuse_around(clause: exp.Expression) -> None:
+    """What stands around the clause must only read its rows, and name its columns."""
+    select = clause.parent
+    if not isinstance(select, exp.Select) or select.find_ancestor(exp.Query) is not None:
+        raise NotTranslatedError(line_of(clause), "a query around that of MATCH_RECOGNIZE is not translated")
+    for name in ("where", "group", "having", "joins", "distinct", "laterals", "limit", "qualify", "windows"):
+        part = select.args.get(name)
+        if part:
+            node = part[0] if isinstance(part, list) else part
+            raise NotTranslatedError(line_of(node), f"{node.key.upper()} around MATCH_RECOGNIZE is not translated")
+    for item in select.expressions:
+        if not isinstance(item, exp.Column | exp.Star):
+            raise NotTranslatedError(line_of(item), f"`{item.sql()}` is more than a column: make it a measure")
+
+
+def _table(clause: exp.Expression) -> str:
+    source = clause.parent.args.get("from_") if clause.parent is not None else None
+    holder = source.this if source is not None else None
+    if not isinstance(holder, exp.Table) or not isinstance(holder.this, exp.Identifier):
+        raise NotTranslatedError(line_of(clause), "MATCH_RECOGNIZE reads something other than a table by its name")
+    return str(holder.this.name)
+
+
+def _column(node: exp.Expression, where: str) -> str:
+    if not isinstance(node, exp.Column):
+        raise NotTranslatedError(line_of(node), f"`{node.sql()}` in {where} is not a column")
+    return str(node.name)
+
+
+def _order(clause: exp.Expression) -> str:
+    order = clause.args.get("order")
+    columns = order.expressions if order is not None else []
+    if len(columns) != 1:
+        raise NotTranslatedError(
+            line_of(order if order is not None else clause), "ORDER BY must name one column, the time"
+        )
+    if columns[0].args.get("desc"):
+        raise NotTranslatedError(line_of(columns[0]), "ORDER BY … DESC is not translated: time runs forward")
+    return _column(columns[0].this, "ORDER BY")
+
+
+def _measure(item: exp.Expression) -> tuple[str, exp.Expression]:
+    named = item.this
+    if not isinstance(named, exp.Alias):
+        raise NotTranslatedError(line_of(item), f"the measure `{named.sql()}` has no name")
+    if str(item.args.get("window_frame") or "").upper().endswith("RUNNING"):
+        raise NotTranslatedError(line_of(item), "RUNNING is not translated: a match is given at its end")
+    return str(named.alias), named.this
+
+
+def _with_last(text: str, tokens: Sequence[Token]) -> str:
+    """The text with `SKIP TO LAST b` for `SKIP TO b`, which sqlglot does not read."""
+    words = [token.text.upper() for token in tokens]
+    for number in range(len(words) - 2):
+        if words[number : number + 2] == ["SKIP", "TO"] and words[number + 2] not in ("NEXT", "FIRST", "LAST"):
+            at = tokens[number + 2].start
+            return f"{text[:at]}LAST {text[at:]}"
+    return text
+
+
+def _line_of_skip(tokens: Sequence[Token]) -> int:
+    """The line of the rows per match, or of where the next begins; else of the pattern."""
+    words = [" ".join(token.text.upper() for token in tokens[at : at + 2]) for at in range(len(tokens))]
+    said = (number for number, pair in enumerate(words) if pair in ("ONE ROW", "ALL ROWS", "AFTER MATCH"))
+    return tokens[next(said, -1)].line
+
+
+def _skip(clause: exp.Expression, line: int) -> Skip:
+    rows = str(clause.args.get("rows") or "ONE ROW PER MATCH").upper()
+    if rows != "ONE ROW PER MATCH":
+        raise NotTranslatedError(line, f"{rows} is not translated: a match is one row")
+    said = clause.args.get("after")
+    words = str(said or "AFTER MATCH SKIP PAST LAST ROW").upper().split()[3:]
+    match words:
+        case ["PAST", "LAST", "ROW"]:
+            return Skip("past last row", line, is_default=not said)
+        case ["TO", "NEXT", "ROW"]:
+            return Skip("next row", line)
+        case ["TO", "FIRST" | "LAST" as end, variable]:
+            return Skip(end.lower(), line, variable)
+    raise NotTranslatedError(line, f"AFTER MATCH SKIP {' '.join(words)} is not translated")

@@ -1,0 +1,1 @@
+"""Queries that are open for rows that come bit by bit, without Spark."""

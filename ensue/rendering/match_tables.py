@@ -1,0 +1,97 @@
+"""The matches of a result as Arrow tables: flat, or nested as on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from querylang.errors import InputError, nearest
+from querylang.plan.model import Plan, QueryPlan
+from runtime.replay.order import matches_in_order
+from runtime.results.json_objects import RowOf
+from runtime.results.schemas import Results, match_schema
+from runtime.results.spread import COMMON, flat_matches, public, spread_matches
+
+
+def matches_table(plan: Plan, results: Results, row_of: RowOf) -> pa.Table:
+    """The matches of all queries, flat and in order.
+
+    Of several queries there are the columns that all have: the common ones and their keys.
+    """
+    names = list(dict.fromkeys(query.name for query in plan.queries))
+    if len(names) == 1:
+        return flat_matches(own_matches(plan, results, names[0]), row_of)
+    tables = [_in_common(plan, _own(plan, results, query)) for query in plan.queries]
+    return _in_order(plan, results, tables)
+
+
+def matches_of(plan: Plan, results: Results, row_of: RowOf, query: str) -> pa.Table:
+    """The matches of one query, of all its instances, flat and in order.
+
+    Raises InputError for a name that the plan does not have.
+    """
+    return flat_matches(own_matches(plan, results, query), row_of)
+
+
+def nested_matches(plan: Plan, results: Results, query: str | None) -> pa.Table:
+    """The matches as on Spark: a struct per name; of several queries the common columns."""
+    names = list(dict.fromkeys(item.name for item in plan.queries))
+    if query is None and len(names) != 1:
+        tables = [_own(plan, results, item).select(list(COMMON)) for item in plan.queries]
+        return _in_order(plan, results, tables)
+    chosen = _named(plan, names[0] if query is None else query)
+    return spread_matches(_joined(plan, results, chosen), chosen[0])
+
+
+def own_matches(plan: Plan, results: Results, query: str) -> pa.Table:
+    """The matches of a query by name, or of one instance by title, as the engine has them."""
+    return _joined(plan, results, _named(plan, query))
+
+
+def _named(plan: Plan, query: str) -> list[QueryPlan]:
+    """The queries of a name, or the one of a title; raises InputError."""
+    chosen = [item for item in plan.queries if query in (item.name, item.public_title)]
+    if not chosen:
+        names = list(dict.fromkeys(item.name for item in plan.queries))
+        meant = nearest(query, names)
+        hint = f"did you mean {meant!r}?" if meant is not None else f"there are {', '.join(names) or 'none'}"
+        raise InputError(f"there is no query {query!r}; {hint}")
+    return chosen
+
+
+def _own(plan: Plan, results: Results, query: QueryPlan) -> pa.Table:
+    """The matches of one instance; none if there are none."""
+    found = results.matches.get(query.title)
+    return public(match_schema(plan, query).empty_table() if found is None else found)
+
+
+def _joined(plan: Plan, results: Results, queries: Sequence[QueryPlan]) -> pa.Table:
+    """The matches of the instances of one query, in order."""
+    tables = [_own(plan, results, query) for query in queries]
+    return tables[0] if len(tables) == 1 else _in_order(plan, results, tables, queries)
+
+
+def _in_order(
+    plan: Plan, results: Results, tables: Sequence[pa.Table], queries: Sequence[QueryPlan] | None = None
+) -> pa.Table:
+    """The rows of tables of matches, by default of all queries, in the order of their steps."""
+    chosen = plan.queries if queries is None else queries
+    if not chosen:
+        return pa.table({name: pa.nulls(0, pa.string()) for name in COMMON})
+    first, starts = 0, {}
+    for query, table in zip(chosen, tables, strict=True):
+        starts[query.title] = first
+        first += len(table)
+    order = [starts[name] + row for name, row in matches_in_order(plan, results) if name in starts]
+    return pa.concat_tables(tables).take(pa.array(order, pa.int64()))
+
+
+def _in_common(plan: Plan, table: pa.Table) -> pa.Table:
+    """The columns of a query's matches that every query of the plan has."""
+    keys = [{(key.name, str(key.type)) for key in query.keys} for query in plan.queries]
+    shared = [key for key in plan.queries[0].keys if all((key.name, str(key.type)) in own for own in keys)]
+    parts = table.column("key").combine_chunks()
+    own = {f"{key.name}_" if key.name in COMMON else key.name: parts.field(key.name) for key in shared}
+    first, others = COMMON[:3], COMMON[3:]
+    return pa.table({name: table.column(name) for name in first} | own | {name: table.column(name) for name in others})

@@ -1,0 +1,224 @@
+"""What users call to run queries on Spark: DataFrames in, DataFrames out, and deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ensue.data_options import DataOptions
+from ensue.parameters import Parameters
+from ensue.queries import Queries
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from runtime.policies.forget_keys import ForgetKeys
+    from runtime.policies.plan_policies import GivenOrderings
+    from spark_backend.frames.batches import Batch, Streams
+    from spark_backend.job.handle import Handle
+
+
+def match(
+    frames: DataFrame | Mapping[str, DataFrame],
+    queries: Queries | str | Path,
+    *,
+    flat: bool = False,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    parameters: Parameters = None,
+    ordering: GivenOrderings = None,
+    forget_keys: ForgetKeys = None,
+    max_record: str | None = None,
+    time_unit: str | None = None,
+    time_format: str | None = None,
+) -> DataFrame:
+    """The matches in bounded Spark DataFrames, as a Spark DataFrame.
+
+    Of one query it has a struct per name of the pattern, as in Parquet sinks; of several queries
+    the columns that all have, and `batch` has the others.
+
+    frames: one DataFrame, or several by the names of their sources
+    flat: a column per field, in place of a struct per name: names are joined by `_`
+
+    The other arguments are as in `replay`. Raises QueryErrors and InputError.
+    """
+    from ensue import spark
+
+    options = DataOptions(
+        arrival,
+        type,
+        source_time,
+        parameters,
+        ordering,
+        forget_keys,
+        max_record,
+        time_unit=time_unit,
+        time_format=time_format,
+    )
+    return spark.match(frames, queries, options, flat=flat)
+
+
+def batch(
+    frames: DataFrame | Mapping[str, DataFrame],
+    queries: Queries | str | Path,
+    *,
+    flat: bool = False,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    parameters: Parameters = None,
+    ordering: GivenOrderings = None,
+    forget_keys: ForgetKeys = None,
+    max_record: str | None = None,
+    time_unit: str | None = None,
+    time_format: str | None = None,
+) -> Batch:
+    """All results of bounded Spark DataFrames: matches by query, outputs, discards, the ledger.
+
+    Spark keeps them after the first look, until `unpersist` of the batch.
+
+    The arguments are as in `match`. Raises QueryErrors and InputError.
+    """
+    from ensue import spark
+
+    options = DataOptions(
+        arrival,
+        type,
+        source_time,
+        parameters,
+        ordering,
+        forget_keys,
+        max_record,
+        time_unit=time_unit,
+        time_format=time_format,
+    )
+    return spark.batch(frames, queries, options, flat=flat)
+
+
+def stream(
+    frames: DataFrame | Mapping[str, DataFrame],
+    queries: Queries | str | Path,
+    *,
+    flat: bool = False,
+    control: DataFrame | None = None,
+    clock: str = "arrival",
+    idle: str | None = None,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    parameters: Parameters = None,
+    ordering: GivenOrderings = None,
+    forget_keys: ForgetKeys = None,
+    max_record: str | None = None,
+    time_unit: str | None = None,
+    time_format: str | None = None,
+) -> DataFrame:
+    """The matches in streaming DataFrames, as a streaming DataFrame with the columns of `match`.
+
+    It is ready for any `writeStream` with the output mode `append`. The `observedMetrics` of each
+    micro-batch have a row `ensue` that counts `matches`, `outputs`, `errors` and `discarded`;
+    workers log the first record that they discard for a reason. `streams` gives outputs and
+    discards as tables.
+
+    Without `idle` a bounded trigger (`availableNow`) ends when the input has been processed. Where
+    time advances without records (`idle`, the clock `processing`, policies that say so) it does not
+    end: Spark always sees one more micro-batch.
+
+    frames: one streaming DataFrame, or several by the names of their sources
+    control: a streaming DataFrame with `at` and `event`, control events as text; None = none
+    clock: `arrival` or `processing`
+    idle: with the clock `arrival`, how long a source is silent before time advances without it,
+        such as `1 minute`; `none` = never; None = as its ordering policy says, otherwise never
+    flat: a column per field, in place of a struct per name: names are joined by `_`
+
+    The other arguments are as in `replay`. Raises QueryErrors and InputError.
+    """
+    from ensue import spark
+
+    options = DataOptions(
+        arrival,
+        type,
+        source_time,
+        parameters,
+        ordering,
+        forget_keys,
+        max_record,
+        time_unit=time_unit,
+        time_format=time_format,
+    )
+    return spark.stream(frames, queries, options, spark.StreamOptions(control, clock, idle), flat=flat)
+
+
+def streams(
+    frames: DataFrame | Mapping[str, DataFrame],
+    queries: Queries | str | Path,
+    *,
+    flat: bool = False,
+    control: DataFrame | None = None,
+    clock: str = "arrival",
+    idle: str | None = None,
+    arrival: str | None = None,
+    type: str | None = None,  # noqa: A002  the word that users write
+    source_time: str | None = None,
+    parameters: Parameters = None,
+    ordering: GivenOrderings = None,
+    forget_keys: ForgetKeys = None,
+    max_record: str | None = None,
+    time_unit: str | None = None,
+    time_format: str | None = None,
+) -> Streams:
+    """All results of streaming DataFrames: `.write(function, checkpoint=...)` starts the query.
+
+    The function gets a `Batch` per micro-batch, with one state for all: `id`, `matches["Q"]`,
+    `outputs`, `discarded` and `ledger`, which are DataFrames.
+
+    The arguments are as in `stream`. Raises QueryErrors and InputError.
+    """
+    from ensue import spark
+
+    options = DataOptions(
+        arrival,
+        type,
+        source_time,
+        parameters,
+        ordering,
+        forget_keys,
+        max_record,
+        time_unit=time_unit,
+        time_format=time_format,
+    )
+    return spark.streams(frames, queries, options, spark.StreamOptions(control, clock, idle), flat=flat)
+
+
+def deploy(
+    deployment: str | Path | Mapping[str, Any],
+    session: SparkSession | None = None,
+    *,
+    accept_loss: bool = False,
+    apply: bool = False,
+) -> Handle:
+    """Start the streaming job of a deployment file, or of a mapping with the same keys.
+
+    Its handle has `await_termination`, `status`, `stop` and `is_active`.
+
+    deployment: paths of a mapping are relative to the working folder; its `queries` may be paths,
+        query texts, or what `load` gives
+    session: beside which the job runs, with settings of its own; None = the one that exists, or a
+        new one as `spark` of the deployment says
+    accept_loss: continue without files that an interrupted micro-batch read and that have changed
+    apply: take over what has changed in the files of queries and values since the last start
+
+    Raises QueryErrors and InputError before anything starts. What ends the job later is raised by
+    `await_termination` as an EnsueError, whose `__cause__` is Spark's error.
+    """
+    from spark_backend.versions import refuse_jobs_of_old_spark
+
+    refuse_jobs_of_old_spark()
+    from spark_backend.job.job import deploy as start
+
+    if isinstance(deployment, Mapping) and isinstance(deployment.get("queries"), Queries):
+        queries = deployment["queries"]
+        deployment = {**deployment, "queries": list(queries.paths) if queries.text is None else queries.text}
+    return start(deployment, session=session, accept_loss=accept_loss, apply=apply)

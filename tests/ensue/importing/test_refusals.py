@@ -1,0 +1,86 @@
+"""What a query cannot say is refused with the line and the reason."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from ensue.importing.translation import translate
+from querylang.errors import InputError
+
+SQL = """SELECT av FROM t MATCH_RECOGNIZE (
+  PARTITION BY k ORDER BY ts
+  MEASURES A.v AS av, LAST(B.v) AS bv
+  ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW
+  PATTERN (A B+ C)
+  DEFINE
+    A AS A.v > 10,
+    B AS B.v < PREV(B.v),
+    C AS C.v > PREV(C.v)
+)
+"""
+
+REFUSED = [
+    ("A.v AS av", "MATCH_NUMBER() AS av", "3: `MATCH_NUMBER()` is not translated"),
+    ("A.v AS av", "A.v", "3: the measure `A.v` has no name"),
+    ("(A B+ C)", "(A | B+ C)", "5: alternatives in the pattern are not translated"),
+    ("(A B+ C)", "(PERMUTE(A, B, C))", "5: PERMUTE is not translated"),
+    ("(A B+ C)", "(^ A B+ C)", "5: anchors in the pattern are not translated"),
+    ("(A B+ C)", "(A {- B+ -} C)", "5: exclusions in the pattern are not translated"),
+    ("(A B+ C)", "()", "5: the pattern is empty"),
+    ("(A B+ C)", "(A B+ C", "5: the bracket of PATTERN is not closed"),
+    ("(A B+ C)", "(A B{" + "9" * 5000 + "} C)", "5: this quantifier is not understood"),
+    ("ONE ROW PER MATCH", "ALL ROWS PER MATCH", "4: ALL ROWS PER MATCH is not translated: a match is one row"),
+    ("ORDER BY ts", "ORDER BY ts DESC", "2: ORDER BY … DESC is not translated: time runs forward"),
+    ("C.v > PREV(C.v)", "C.v > *", "9: `*` is not translated"),
+    ("C.v > PREV(C.v)", "C.v > PREV(C.v, 2)", "9: `PREV(C.v, 2)` looks further back than one row"),
+    ("C.v > PREV(C.v)", "C.v > PREV(A.v)", "9: `PREV(A.v)` is not translated: PREV is of the row itself"),
+    ("C.v > PREV(C.v)", "C.v > 1, D AS D.v > 1", "D is defined, but not in the pattern"),
+    ("FROM t", "FROM s JOIN t ON 1 = 1", "1: JOIN around MATCH_RECOGNIZE is not translated"),
+    (SQL, "SELECT 1", "this text has no MATCH_RECOGNIZE clause"),
+]
+
+
+def _said(text: str) -> str:
+    with pytest.raises(InputError) as raised:
+        translate(text, "p.sql", "Q")
+    return str(raised.value)
+
+
+def test_what_the_refusals_change_is_translated() -> None:
+    assert "find t as a => t as b+ consecutive => t as c" in translate(SQL, "p.sql", "Q").replace("\n", " ")
+
+
+def test_the_short_form_of_a_skip_is_that_of_the_last_row() -> None:
+    longer = SQL.replace("SKIP PAST LAST ROW", "SKIP TO LAST C")
+    assert translate(longer.replace("LAST C", "C"), "p.sql", "Q") == translate(longer, "p.sql", "Q")
+    assert "after match skip to last c" in translate(longer, "p.sql", "Q")
+
+
+def test_a_missing_skip_is_that_of_the_standard_and_said() -> None:
+    shorter = translate(SQL.replace("AFTER MATCH SKIP PAST LAST ROW", ""), "p.sql", "Q")
+    lines = [line for line in shorter.splitlines() if not line.startswith("//")]
+    assert lines == translate(SQL, "p.sql", "Q").splitlines()[1:]
+    assert "Flink's default is SKIP TO NEXT ROW" in shorter
+
+
+@pytest.mark.parametrize(("part", "other", "reason"), REFUSED, ids=lambda text: text[:20])
+def test_the_line_and_the_reason_are_named(part: str, other: str, reason: str) -> None:
+    assert part in SQL
+    assert reason in _said(SQL.replace(part, other))
+
+
+def test_broken_texts_are_refused_and_raise_nothing_else() -> None:
+    dice, words = random.Random(0), re.findall(r"\w+|\s+|.", SQL)
+    refused = 0
+    for _ in range(300):
+        text = list(words)
+        for _ in range(dice.choice((1, 2, 4))):
+            text[dice.randrange(len(text))] = dice.choice((*words, "'", "PREV(A.v)", "{2,", "*", "()", "CASE"))
+        try:
+            translate("".join(text), "p.sql", "Q")
+        except InputError:
+            refused += 1
+    assert refused > 100

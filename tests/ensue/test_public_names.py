@@ -1,0 +1,53 @@
+"""The public names: what `help` begins with, their documentation, their types."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ensue
+from tests.project.repository import ROOT
+
+FUNCTIONS = [name for name in ensue.__all__ if inspect.isfunction(getattr(ensue, name))]
+
+
+def test_help_begins_with_what_users_call() -> None:
+    lines = pydoc.plain(pydoc.render_doc(ensue)).splitlines()
+    begin = "\n".join(lines[:25])
+    for name in FUNCTIONS:
+        assert f"ensue.{name}(" in begin
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_argument_of_a_public_function_is_explained(name: str) -> None:
+    function = getattr(ensue, name)
+    text = inspect.getdoc(function) or ""
+    refers = "arguments are as in" in text
+    for argument in inspect.signature(function).parameters:
+        assert f"\n{argument}:" in text or refers or argument in ("path", "source"), argument
+    assert "Raises" in text
+    assert not text.startswith(" ")
+
+
+def test_every_public_name_has_an_example_on_its_page() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    missing = [name for name in ensue.__all__ if f"ensue.{name}" not in page]
+    assert missing == []
+
+
+def test_mypy_finds_the_types_of_what_users_write(tmp_path: Path) -> None:
+    """As for an installed package: the sources are on the path, and only `py.typed` says they have types."""
+    example = tmp_path / "example.py"
+    example.write_text((Path(__file__).parent / "typed_example.py").read_text() + "\nreveal_type(ensue.match)\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(ROOT / ".mypy_cache")]
+    silent = ["--follow-imports=silent", "--ignore-missing-imports", "--config-file", ""]
+    done = subprocess.run([*command, *silent, str(example)], cwd=ROOT, capture_output=True, text=True, check=False)
+    notes = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert notes == [], done.stdout
+    assert "pyspark.sql" in done.stdout
+    assert "DataFrame" in done.stdout

@@ -1,0 +1,60 @@
+"""Make `docs/deployment.md` from the reader's own tables of keys, with what `docs/deployment.yaml` says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from spark_backend.settings.setting_keys import CONTROL_KEYS, JOB_KEYS, SINK_KEYS, SOURCE_KEYS, SPARK_KEYS, Change
+
+SAID = Path(__file__).resolve().parent.parent / "docs" / "deployment.yaml"
+
+KEYS: Mapping[str, Mapping[str, Change]] = {
+    "job": JOB_KEYS,
+    "source": SOURCE_KEYS,
+    "sink": SINK_KEYS,
+    "spark": SPARK_KEYS,
+}
+
+ON_A_CHECKPOINT = {
+    Change.FREE: "may change",
+    Change.FIXED: "refused: begin with a new checkpoint",
+}
+
+ELSEWHERE = {("job", "buckets"): "refused: [`ensue rebucket`](care.md#another-number-of-buckets) moves it"}
+"""What is said of single keys instead."""
+
+HEAD = """\
+# Deployment files
+
+<!-- Written by tools/reference.py from the reader's table of keys and deployment.yaml; do not edit. -->
+
+Every key of the file that `ensue run` starts, with its type, its default and an example. The last column says what happens
+if it is another one when the job continues from its checkpoint. [Spark jobs](spark.md) explains how they work together.
+"""
+
+TITLES = {"job": "The file itself", "source": "A source", "sink": "A sink", "spark": "Spark itself"}
+
+
+def said() -> dict[str, dict[str, list[str]]]:
+    """By group and key: type, default, example, meaning."""
+    document: dict[str, dict[str, list[str]]] = yaml.safe_load(SAID.read_text())
+    return document
+
+
+def page() -> str:
+    """The whole page."""
+    control = ", ".join(f"`{key}`" for key in CONTROL_KEYS)
+    parts = [HEAD, *map(_section, KEYS), "## The control stream", f"`control` has these keys of a source: {control}."]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _section(group: str) -> str:
+    rows = ["| key | type | default | | example | on a checkpoint |", "|---|---|---|---|---|---|"]
+    for key, change in KEYS[group].items():
+        type_, default, example, meaning = said()[group][key]
+        kept = ELSEWHERE.get((group, key), ON_A_CHECKPOINT[change])
+        rows.append(f"| `{key}` | {type_} | {default} | {meaning} | `{example}` | {kept} |")
+    return f"## {TITLES[group]}\n\n" + "\n".join(rows)

@@ -1,0 +1,191 @@
+"""Make the JSON schema of deployment files from the reader's tables of keys, with what `docs/deployment.yaml` says of each.
+
+`tools/reference.py` writes it to where `ensue schema` finds it. A test compares its verdicts with the reader's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from runtime.policies.durations import LENGTHS
+from runtime.reading.formats.csv_form import CSV_KEYS
+from spark_backend.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
+from spark_backend.settings.kafka_settings import KEYS as KAFKA_KEYS
+from spark_backend.settings.setting_keys import CONTROL_KEYS
+from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
+from spark_backend.sinks.formats import SINKS
+from spark_backend.sources.formats import FILE_FORMATS, FORMATS
+from tools.deployment_keys import KEYS, said
+
+Schema = dict[str, Any]
+
+VARIABLE: Schema = {"type": "string", "pattern": r"\$\{[^}]*\}"}
+"""A value from the environment: nothing is known of it."""
+
+TEXT: Schema = {"type": ["string", "number", "boolean"], "minLength": 1}
+
+REQUIRED = {
+    "job": ["name", "queries", "sources", "sinks", "checkpoint"],
+    "source": ["format"],
+    "sink": ["format"],
+    "spark": [],
+}
+
+_NOT_OF_KAFKA = ("path", "order", "min_age", "after", "unreadable", "infer")
+
+
+def text() -> str:
+    """The schema as it is on disk."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def schema() -> Schema:
+    """The whole schema."""
+    job = _group("job")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A deployment file of Ensue",
+        **job,
+        "$defs": {
+            "source": _source(),
+            "control": _group("source", CONTROL_KEYS, ["format"]),
+            "sink": _sink(),
+            "spark": _group("spark"),
+        },
+    }
+
+
+def _group(name: str, keys: Iterable[str] | None = None, required: list[str] | None = None) -> Schema:
+    chosen = [*KEYS[name]] if keys is None else [*keys]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": REQUIRED[name] if required is None else required,
+        "properties": {key: _key(name, key) for key in chosen},
+    }
+
+
+_TABLE: Schema = {"oneOf": [{"required": ["path"]}, {"required": ["table"]}]}
+"""What says where a table of Delta is."""
+
+
+def _source() -> Schema:
+    """A source; which keys it may have depends on its format."""
+    is_kafka = {"required": ["format"], "properties": {"format": {"const": "kafka"}}}
+    is_files = {"required": ["format"], "properties": {"format": {"enum": [*FILE_FORMATS]}}}
+    is_table = {"required": ["format"], "properties": {"format": {"const": "delta"}}}
+    files = {"required": ["path"], "properties": dict.fromkeys(KAFKA_KEYS, False)}
+    names_itself = {"required": ["decode"], "properties": {"decode": {"not": {"const": "json"}}}}
+    topics = {
+        "required": ["options"],
+        "properties": dict.fromkeys(_NOT_OF_KAFKA, False),
+        "anyOf": [{"required": ["event"]}, {"required": ["type_field"]}, names_itself],
+    }
+    return {
+        **_group("source"),
+        "not": {"required": ["event", "type_field"]},
+        "allOf": [{"if": is_kafka, "then": topics}, {"if": is_files, "then": files}, {"if": is_table, "then": _TABLE}],
+    }
+
+
+def _sink() -> Schema:
+    """A sink; all but topics have a path, or a table's name."""
+    is_topic = {"required": ["format"], "properties": {"format": {"const": "kafka"}}}
+    return {
+        **_group("sink"),
+        "if": is_topic,
+        "then": {"properties": {"path": False}},
+        "else": {**_TABLE, "properties": {"topic": False}},
+    }
+
+
+_OWN: dict[tuple[str, str], Schema] = {
+    ("job", "sources"): {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/source"}},
+    ("job", "control"): {"$ref": "#/$defs/control"},
+    ("job", "sinks"): {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": False,
+        "properties": {name: {"$ref": "#/$defs/sink"} for name in SINKS},
+    },
+    ("job", "channels"): {"type": "object", "additionalProperties": {"$ref": "#/$defs/sink"}},
+    ("job", "spark"): {"$ref": "#/$defs/spark"},
+    ("job", "name"): {"type": ["string", "number", "boolean"], "pattern": r"^[\w.-]+$|\$\{"},
+    ("job", "buckets"): {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": MAX_BUCKETS},
+            {"type": "string", "pattern": r"^\d+$|\$\{"},
+        ],
+        "default": DEFAULT_BUCKETS,
+    },
+    ("source", "format"): {"enum": [*FORMATS]},
+    ("sink", "format"): {"enum": [*SINK_FORMATS]},
+    ("source", "csv"): {
+        "anyOf": [TEXT, {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(CSV_KEYS, TEXT)}]
+    },
+    ("source", "decode"): {"enum": ["columns", "json", "avro"]},
+}
+"""Keys whose values the tables of the reader tell better than the words of the documents."""
+
+
+def _key(group: str, key: str) -> Schema:
+    type_, default, example, meaning = said()[group][key]
+    own = _OWN.get((group, key))
+    values = _type(type_) if own is None else own
+    if own is not None and "enum" in own:
+        values = {"anyOf": [own, VARIABLE]}
+    told = f"{_plain(meaning)}. Default: {_plain(default)}. Example: {example}"
+    return {"description": told, **values}
+
+
+def _plain(text_: str) -> str:
+    return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text_).replace("`", "")
+
+
+def _type(words: str) -> Schema:
+    """What a type in the documents allows."""
+    if words.startswith("list of"):
+        return {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}
+    parts = [_part(part) for part in re.split(r",\s+", words)]
+    constants = [part["const"] for part in parts if "const" in part]
+    if {"true", "false"} <= {*constants}:
+        parts.append({"type": "boolean"})
+    choices = [{"enum": constants}] * bool(constants) + [part for part in parts if "const" not in part]
+    is_open = choices[0] == TEXT or choices[0].get("type") == "object"
+    return choices[0] if is_open and len(choices) == 1 else {"anyOf": [*choices, VARIABLE]}
+
+
+def _part(word: str) -> Schema:
+    match word:
+        case "mapping":
+            return {"type": "object"}
+        case "number":
+            return {"type": "integer"}
+        case "duration":
+            return {"type": "string", "pattern": _duration()}
+        case "size":
+            return {"type": "string", "pattern": r"^\s*\d"}
+        case "policy":
+            return {"anyOf": [{"type": "string", "minLength": 1}, {"type": "object"}]}
+        case "port":
+            return {"type": "integer", "minimum": 1, "maximum": 65_535}
+        case "`HOST:PORT`":
+            return {"type": "string", "pattern": r"^(.+:)?\d{1,5}$"}
+        case "time" | "version" | "version or time" | "time or version":
+            return {"type": ["string", "number"], "pattern": r"^\d"}
+        case _ if re.fullmatch(r"`[a-z_]+`", word):
+            return {"const": word.strip("`")}
+        case _ if word.startswith("`"):  # such as `archive FOLDER`
+            return {"type": "string", "pattern": f"^\\s*{word.strip('`').split()[0]}\\s+\\S"}
+        case _:
+            return TEXT
+
+
+def _duration() -> str:
+    """A pattern for lengths of time, in which letters may be large or small."""
+    units = sorted(LENGTHS, key=lambda unit: (-len(unit), unit))
+    any_case = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in unit) for unit in units)
+    return rf"^\s*((\d+(\.\d+)?|\.\d+)\s*({any_case})\s*)+$"

@@ -1,0 +1,98 @@
+"""Make `docs/patterns.md` and its pictures from `docs/patterns.yaml`: each pattern is replayed, and shown with its result.
+
+`tools/reference.py` writes them; a test holds that they are up to date.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.pattern_picture import draw, events_and_matches
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PICTURES = DOCS / "images" / "patterns"
+
+HEAD = """\
+# Patterns by name
+
+<!-- Written by tools/reference.py from patterns.yaml; do not edit. -->
+
+{count} patterns that people know by name, each with a query, some rows, its result and a picture. In the pictures each line is a
+key; the events of a match are red, and below them is what each match gives, at the moment of its answer.
+Write the two files of a pattern into a folder and run its command. The words are explained in [the language](language.md), and longer examples
+are the [recipes](recipes.md). For those who come from elsewhere: [Flink](from-flink.md), [MATCH_RECOGNIZE](from-match-recognize.md),
+[Siddhi](from-siddhi.md), [Esper](from-esper.md), [Apama](from-apama.md), [Azure Stream Analytics](from-stream-analytics.md).
+"""
+
+
+def catalogue() -> Mapping[str, list[dict[str, Any]]]:
+    """Patterns by section."""
+    found: Mapping[str, list[dict[str, Any]]] = yaml.safe_load((DOCS / "patterns.yaml").read_text())
+    return found
+
+
+def pages() -> dict[Path, str]:
+    """The page and its pictures."""
+    sections = catalogue()
+    parts = [HEAD.format(count=sum(map(len, sections.values())))]
+    for section, patterns in sections.items():
+        links = " · ".join(f"[{item['name']}](#{anchor(item['name'])})" for item in patterns)
+        parts.append(f"**{section}:** {links}\n")
+    written: dict[Path, str] = {}
+    for item in (item for patterns in sections.values() for item in patterns):
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            parts.append("\n".join(_section(item)))
+            written[PICTURES / f"{file_name(item)}.svg"] = _picture(item)
+    return {DOCS / "patterns.md": "\n".join(parts), **written}
+
+
+def anchor(title: str) -> str:
+    """How GitHub names the place of a title."""
+    return "".join(letter for letter in title.lower() if letter.isalnum() or letter in " -").replace(" ", "-")
+
+
+def file_name(item: Mapping[str, Any]) -> str:
+    """The files of a pattern, without suffix."""
+    return anchor(item["name"]).replace("-", "_")
+
+
+def _section(item: Mapping[str, Any]) -> Iterator[str]:
+    name = file_name(item)
+    command = f"ensue replay {name}.query {name}.csv"
+    Path(f"{name}.query").write_text(item["query"])
+    Path(f"{name}.csv").write_text(item["data"])
+    yield f"## {item['name']}\n\n{item['says']}\n"
+    yield f"```query {name}.query\n{item['query']}```\n"
+    yield f"```csv {name}.csv\n{item['data']}```\n"
+    yield f"```bash\n{command}\n```\n"
+    yield f"```text\n{_printed(command)}```\n"
+    yield f"![{item['name']}](images/patterns/{name}.svg)\n"
+
+
+def _picture(item: Mapping[str, Any]) -> str:
+    name = file_name(item)
+    found = json.loads(_printed(f"ensue replay {name}.query {name}.csv --json"))
+    rows = list(csv.DictReader(io.StringIO(item["data"])))
+    return draw(*events_and_matches(found, rows))
+
+
+def _printed(command: str) -> str:
+    """What a command prints, run in this process."""
+    from ensue.cli import app
+
+    out = io.StringIO()
+    environment = dict(os.environ)
+    with contextlib.redirect_stdout(out):
+        app(command.split()[1:], prog_name="ensue", standalone_mode=False)
+    assert dict(os.environ) == environment
+    return out.getvalue()
