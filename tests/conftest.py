@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from runtime.compile_notice import tell_on
+from runtime.compiling.notice import tell_on
 
 # Every JVM of the suite lives for minutes at most: the second compiler would take a third of the processors' time and
 # never give it back. It is said to Spark's launcher, which passes it on and prints nothing about it.
@@ -20,7 +20,10 @@ STARTED_FIRST = (
     "tests/differential/test_patterns.py",  # on one worker: compiles every kernel, once a machine
     "tests/querylang/test_fuzz.py",  # on the other meanwhile: needs no kernel
     "tests/querylang/test_limits.py",
+    "tests/spark_backend/test_standalone.py",
+    "tests/spark_backend/kafka/test_kafka_jobs.py",
     "tests/spark_backend/test_kill.py",
+    "tests/torture/test_torture.py",
     "tests/project/test_docs.py",
     "tests/spark_backend/test_deployment.py",
     "tests/spark_backend/",

@@ -258,3 +258,10 @@ def filled(body: str) -> str:
         defaults[found[1]] = re.sub(r"\$(\d+)", lambda name: defaults[name[1]], default)
         body = body[: found.start()] + defaults[found[1]] + body[found.end() :]
     return re.sub(r"\$(\d+)", lambda name: defaults[name[1]], body)
+
+
+def test_words_of_phrases_are_keywords_only_there() -> None:
+    assert scope_of("find all A as a", "all") == "keyword.control"
+    assert scope_of("find all as a", "all") is None
+    assert scope_of("  after match skip to last a", "after match skip to last") == "keyword.control"
+    assert scope_of("where after > match", "after") is None

@@ -88,30 +88,27 @@ def year(events: Path) -> ensue.Replay:
     return ensue.replay(ROOT / "queries" / "flights", sorted(events.glob("*.parquet")))
 
 
-def found(matches: pd.DataFrame, query: str, key: str, *columns: tuple[str, str]) -> list[tuple[object, ...]]:
-    """The matches of a query as rows of its key and of some members' fields, sorted."""
-    chosen = matches[matches["query"] == query]
-    return sorted(
-        (row.key[key], *(row.members[term]["fields"][field] for term, field in columns)) for row in chosen.itertuples()
-    )
+def found(matches: pd.DataFrame, *columns: str) -> list[tuple[object, ...]]:
+    """The matches of a query as rows of some columns, sorted."""
+    return sorted(matches[list(columns)].itertuples(index=False, name=None))
 
 
 def test_carried_delays(year: ensue.Replay, sql: duckdb.DuckDBPyConnection) -> None:
-    ours = found(year.matches, "CarriedDelay", "tail", ("first", "departure"), ("next", "departure"))
+    ours = found(year.matches_of("CarriedDelay"), "tail", "first.departure", "next.departure")
     assert ours == sorted(sql.execute(CARRIED).fetchall())
     assert len(ours) > 1000
 
 
 def test_snowballs(year: ensue.Replay, sql: duckdb.DuckDBPyConnection) -> None:
     terms = ("first", "second", "third")
-    ours = found(year.matches, "Snowball", "tail", *((term, "departure") for term in terms))
+    ours = found(year.matches_of("Snowball"), "tail", *(f"{term}.departure" for term in terms))
     assert ours == sorted(sql.execute(SNOWBALL).fetchall())
     assert len(ours) > 100
 
 
 def test_storms(year: ensue.Replay, sql: duckdb.DuckDBPyConnection) -> None:
-    fields = (("weather", "observed"), ("flight", "departure"), ("flight", "scheduled"))
-    ours = found(year.matches, "Storm", "origin", *fields)
+    fields = ("weather.observed", "flight.departure", "flight.scheduled")
+    ours = found(year.matches_of("Storm"), "origin", *fields)
     assert ours == sorted(sql.execute(STORM).fetchall())
     assert len(ours) > 100
 
@@ -124,7 +121,7 @@ def test_every_record_is_accounted_for(year: ensue.Replay) -> None:
 
 
 def test_the_picture_in_the_readme_is_the_demo_s(year: ensue.Replay, events: Path) -> None:
-    drawn = picture.draw(striking.worst_day(year.matches, events))
+    drawn = picture.draw(striking.worst_day(striking.matches_of(year, "Snowball"), events))
     assert drawn == (ROOT / "docs" / "images" / "aircraft-day.svg").read_text()
 
 

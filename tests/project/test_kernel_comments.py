@@ -59,7 +59,7 @@ KERNELS = [
     path
     for folder in FOLDERS
     for path in sorted((ROOT / folder).rglob("*.py"))
-    if "runtime.compiled import" in path.read_text(encoding="utf-8")
+    if "runtime.compiling.compiled import" in path.read_text(encoding="utf-8")
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import reference
+from tools import command_line, deployment_keys, reference
 from tools.reference import DOCS, Entry
 
 ENTRIES = reference.entries()
@@ -37,7 +37,11 @@ def test_a_way_out_is_a_sentence(entry: Entry) -> None:
     assert entry.way_out.strip().endswith((".", "`"))
 
 
-@pytest.mark.parametrize("path", [DOCS / "errors.md", DOCS / "language.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [DOCS / "errors.md", DOCS / "language.md", DOCS / "cli.md", DOCS / "deployment.md"],
+    ids=lambda path: path.name,
+)
 def test_a_page_is_what_the_tables_say(path: Path) -> None:
     assert path.read_text() == reference.pages()[path], "run `make docs`"
 
@@ -45,3 +49,37 @@ def test_a_page_is_what_the_tables_say(path: Path) -> None:
 def test_every_table_stands_in_the_reference() -> None:
     text = (DOCS / "language.md").read_text()
     assert [name for name in reference.TABLES if f"<!-- table: {name} -->" not in text] == []
+
+
+def test_every_command_and_option_has_an_example() -> None:
+    names = [
+        (name, item.opts[0])
+        for name, command in command_line.commands().items()
+        for item in command_line.options(command)
+    ]
+    missing = [(name, option) for name, option in names if option not in (command_line.example_of(name, option) or "")]
+    assert missing == []
+    assert [name for name in command_line.commands() if not command_line.example_of(name, "")] == []
+
+
+def test_every_example_is_of_an_option_that_there_is() -> None:
+    commands = command_line.commands()
+    known = {
+        name: {"", *(item.opts[0] for item in command_line.options(command))} for name, command in commands.items()
+    }
+    assert [
+        (name, option)
+        for name, given in command_line.examples().items()
+        for option in given
+        if option not in known[name]
+    ] == []
+
+
+def test_every_key_of_a_deployment_file_has_a_line_and_no_other() -> None:
+    said = {group: set(keys) for group, keys in deployment_keys.said().items()}
+    assert said == {group: set(keys) for group, keys in deployment_keys.KEYS.items()}
+
+
+def test_every_example_of_a_key_names_it() -> None:
+    lines = [(key, line) for keys in deployment_keys.said().values() for key, line in keys.items()]
+    assert [key for key, line in lines if len(line) != 4 or not line[2].startswith(f"{key}: ")] == []

@@ -97,7 +97,7 @@ def test_the_lock_file_names_every_dependency_exactly() -> None:
         *project["project"]["optional-dependencies"]["test"],
         *project["build-system"]["requires"],
     ]
-    names = {re.split(r"[<>=!~ ]", requirement)[0].lower() for requirement in wanted}
+    names = {re.split(r"[<>=!~ \[]", requirement)[0].lower() for requirement in wanted}
     assert names - locked.keys() == set()
     assert all(re.fullmatch(r"[\w.!+]+", version) for version in locked.values())
 

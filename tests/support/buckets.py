@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals
+from spark_backend.operator.moved_buckets import moved_buckets
 from spark_backend.operator.step import StepResult, run_step
 from spark_backend.wire.packed_rows import Signal, pack_arrivals
 from spark_backend.wire.program import Program
@@ -40,6 +43,11 @@ class Stream:
             self.tagged.extend(step.rows)
             steps.append(step)
         return steps
+
+    def move(self, buckets: int) -> None:
+        """The stream continues with so many buckets."""
+        self.states = dict(moved_buckets(self.program, self.states.items(), buckets))
+        self.program = replace(self.program, buckets=buckets)
 
     def summary(self) -> Summary:
         """The results of all micro-batches so far."""

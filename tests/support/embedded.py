@@ -10,7 +10,7 @@ import pyarrow as pa
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
-from runtime.replay.replay import in_order
+from runtime.replay.order import in_order
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 
 Ledger = dict[tuple[object, ...], int]

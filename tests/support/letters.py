@@ -19,7 +19,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.matching.kernel.program import NotForKernel
-from runtime.replay.replay import in_order
+from runtime.replay.order import in_order
 from runtime.results.schemas import Results
 
 SECOND = 1_000_000

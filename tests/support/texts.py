@@ -5,11 +5,13 @@ The parser must accept them without a mistake. They are legal for the grammar on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 from querylang.syntax.tokens import KEYWORDS
 
+T = TypeVar("T")
 Words = list[str]
 
 _NAMES = (
@@ -171,21 +173,32 @@ class Texts:
         """A pattern with its clauses and its end."""
         ending = self._pick(self.block, lambda: [";"], list)
         first = [*self._wait(), "->"] if self._maybe() else []
-        last = ["->", *self._wait()] if self._maybe() else []
+        last = ["->", *self._wait(), *self._of(([], [], ["{", "1", ",", "7", "}"]))] if self._maybe() else []
         pattern = [*first, *self.pattern(self._size), *last]
         grouped = ["{", *pattern, "}"] if self._random.random() < 0.05 else pattern
-        every = ["every"] if self._maybe() else []
-        return ["find", *every, *grouped, *self._some(self.clause, 0, 4), *ending]
+        every = self._of(([], ["every"], ["all"]))
+        return ["find", *every, *grouped, *self._some(self.clause, 0, 4), *self._skip(), *ending]
+
+    def _skip(self) -> Words:
+        target = ["past", "last", "event"] if self._maybe() else ["to", self._of(("first", "last")), self._name()]
+        return ["after", "match", "skip", *target] if self._maybe() else []
 
     def _wait(self) -> Words:
         return ["wait", "(", *self._duration(), ")", *(self._naming() if self._maybe() else [])]
 
     def pattern(self, depth: int) -> Words:
-        """A pattern without waits."""
+        """A pattern without a wait before and behind it."""
         if depth == 0 or self._maybe():
-            return [*self._event_type(), *(["(", ")"] if self._maybe() else []), *self._naming()]
-        joined = [*self.pattern(depth - 1), self._of(("->", "or", "and")), *self.pattern(depth - 1)]
-        return ["(", *joined, ")"] if self._maybe() else joined
+            return [*self._event_type(), *(["(", ")"] if self._maybe() else []), *self._naming(), *self._repeat()]
+        wait = ["->", *self._wait(), "->"]
+        link = self._of((["->"], ["=>"], ["or"], ["and"], wait))
+        joined = [*self.pattern(depth - 1), *link, *self.pattern(depth - 1)]
+        return ["(", *joined, ")", *self._repeat()] if self._maybe() else joined
+
+    def _repeat(self) -> Words:
+        signs = (["+"], ["*"], ["?"], ["{", "2", "}"], ["{", "0", ",", "}"], ["{", "1", ",", "3", "}"])
+        often = self._of(([], [], [], *signs))
+        return [*often, "consecutive"] if often and self._maybe() else often
 
     def clause(self) -> Words:
         """One clause of a `find`."""
@@ -372,7 +385,7 @@ class Texts:
     def _maybe(self) -> bool:
         return self._random.random() < 0.5
 
-    def _of(self, choices: tuple) -> str:
+    def _of(self, choices: Sequence[T]) -> T:
         return choices[self._random.randrange(len(choices))]
 
     def _pick(self, *makers: Callable[[], Words]) -> Words:

@@ -10,10 +10,15 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_backend.job.upkeep.compact_job import compact_job
 from tests.torture.answers import Control, replayed, written
+from tests.torture.changes import Changes
+from tests.torture.compaction import Compactor
 from tests.torture.project import write_project
 from tests.torture.readers import ConcurrentReader
 from tests.torture.streams import SECOND, START, Source, random_sources, write_next
@@ -42,6 +47,9 @@ class Figures:
     controls: int = 0
     matches: int = 0
     scans: int = 0
+    compactions: int = 0
+    compacted: int = 0
+    changes: int = 0
     problems: tuple[str, ...] = ()
 
     def line(self, seed: int, seconds: float) -> str:
@@ -49,6 +57,7 @@ class Figures:
         return (
             f"torture: seed {seed}: {self.kills} kills ({self.late_kills} in or behind a micro-batch) in {self.runs} runs, {self.records} records in {self.files} files,"
             f" {self.controls} control events, {self.matches} matches, {self.scans} reads of all sinks,"
+            f" {self.changes} changes of queries, {self.compactions} compactions killed, {self.compacted} files compacted,"
             f" {len(self.problems)} problems, {seconds:.0f} s"
         )
 
@@ -94,21 +103,39 @@ def _planned(state: Path) -> int:
     return max((int(path.name) + 1 for path in (state / "offsets").glob("[0-9]*")), default=0)
 
 
-def torture(folder: Path, *, kills: int, seed: int, rows: int, longest_life: float = 120.0) -> Figures:
-    """Kill a job `kills` times, let it end, and compare; every random choice comes from `seed`."""
+def torture(
+    folder: Path,
+    *,
+    kills: int,
+    seed: int,
+    rows: int,
+    longest_life: float = 120.0,
+    compacts: bool = False,
+    change_rate: float = 0.0,
+) -> Figures:
+    """Kill a job `kills` times, let it end, and compare; every random choice comes from `seed`.
+
+    compacts: files of sinks are compacted meanwhile, by processes that are killed, too
+    change_rate: changes of the queries per file that arrives
+    """
     chooser = random.Random(seed)
-    sources = random_sources(chooser, rows)
+    # a job takes over at the furthest time that it has read, a replay at the furthest of all that arrived before
+    sources = random_sources(chooser, rows, ahead=0 if change_rate else SECOND)
     deployment = write_project(chooser, folder, sources)
     controls: list[Control] = []
     figures = Figures(records=rows)
     longest = max(1, rows // (max(1, kills) * FILES_PER_KILL))
-    with ConcurrentReader(folder / "out") as reader:
+    compactor = Compactor(deployment, seed)
+    changes = Changes(deployment)
+    with ConcurrentReader(folder / "out", is_compacted=compacts) as reader, compactor if compacts else nullcontext():
         while figures.kills < kills:
             figures.runs += 1
             victim = Victim.start(deployment)
             while victim.is_running and figures.kills < kills:
                 moment = _Moment.random(chooser, folder / "state", longest_life)
-                _live(chooser, folder, sources, controls, victim, moment, longest)
+                for _ in _live(chooser, folder, sources, controls, victim, moment, longest):
+                    if chooser.random() < change_rate:
+                        changes.send(chooser)
                 if victim.is_running:
                     figures.kills += 1
                     figures.late_kills += moment.batches == 0
@@ -122,13 +149,20 @@ def torture(folder: Path, *, kills: int, seed: int, rows: int, longest_life: flo
         code = Victim.start(deployment, "--once", "--flush").finish(900)
     figures.files = sum(len(source.files) for source in sources)
     figures.controls, figures.scans = len(controls), reader.scans
-    found = list(reader.problems)
+    found = [*reader.problems, *compactor.problems]
+    figures.compactions = compactor.kills
+    figures.compacted = compactor.replaced
+    if compacts and not code:
+        compact_job(deployment)
     if code:
         found.append(f"the last run ended with exit code {code}: {(folder / 'run.log').read_text()[-2000:]}")
     else:
-        answer, expected = written(folder / "out"), replayed(folder / "torture.query", sources, controls)
+        changed, wrong = changes.controls()
+        figures.changes = len(changes.sent)
+        answer = written(folder / "out")
+        expected = replayed(folder / "torture.query", sources, [*controls, *changed])
         figures.matches = expected.matches.total()
-        found += answer.differences(expected)
+        found += [*wrong, *answer.differences(expected)]
     figures.problems = tuple(found)
     return figures
 
@@ -141,8 +175,8 @@ def _live(
     victim: Victim,
     moment: _Moment,
     longest: int,
-) -> None:
-    """Write files and control events at random moments while a job runs, until a moment comes."""
+) -> Iterator[None]:
+    """Write files and control events at random moments while a job runs, until a moment comes; yields behind each."""
     while victim.is_running and not moment.has_come():
         moment.wait(chooser.uniform(0, 2))
         waiting = [source for source in sources if source.is_waiting]
@@ -153,6 +187,7 @@ def _live(
         write_next(chooser, folder / source.name, source, longest)
         if chooser.random() < 0.05:
             _write_control(chooser, folder / "control", sources, controls)
+        yield
 
 
 def _write_control(chooser: random.Random, folder: Path, sources: list[Source], controls: list[Control]) -> None:
@@ -173,12 +208,21 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="keep everything there")
+    parser.add_argument("--compact", action="store_true", help="compact the sinks meanwhile")
+    parser.add_argument("--changes", type=float, default=0.0, help="changes of the queries per file that arrives")
     given = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = given.folder or Path(temporary) / "job [x] a*b"
         folder.mkdir(parents=True)
-        figures = torture(folder, kills=given.kills, seed=given.seed, rows=given.rows)
+        figures = torture(
+            folder,
+            kills=given.kills,
+            seed=given.seed,
+            rows=given.rows,
+            compacts=given.compact,
+            change_rate=given.changes,
+        )
     print(figures.line(given.seed, time.monotonic() - started))
     for problem in figures.problems:
         print(f"  {problem}")

@@ -17,9 +17,9 @@ import pyarrow.parquet
 import ensue
 from querylang.load import compile_text
 from runtime.reading.tables import read_arrivals
-from spark_backend.job.settings import load_deployment
 from spark_backend.operator.bucket_state import open_state
 from spark_backend.operator.step import run_step
+from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.wire.packed_rows import pack_arrivals
 from spark_backend.wire.program import Program
 

@@ -1,4 +1,7 @@
-"""Read all sinks again and again while a job runs and is killed: whole files only, and no match twice."""
+"""Read all sinks again and again while a job runs and is killed: whole files only, and no match twice.
+
+Where files are compacted, it reads as `docs/operations.md` advises.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,20 @@ class _File:
     ids: tuple[str, ...]
 
 
+class _Removed(Exception):
+    """A file was listed, and was removed before it was read."""
+
+
 class ConcurrentReader:
     """A thread that reads; `problems`: what it has seen that may not be; `scans`: how often it read everything."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_compacted: bool = False) -> None:
         self.problems: list[str] = []
         self.scans = 0
         self._folder = folder
+        self._is_compacted = is_compacted
         self._seen: dict[Path, _File] = {}
+        self._ids: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -50,12 +59,27 @@ class ConcurrentReader:
 
     def _scan(self) -> None:
         ids: Counter[str] = Counter()
-        for path in sorted(self._folder.rglob("*.parquet")):
-            if path.name[0] not in "._":
+        try:
+            for path in self._files():
                 ids.update(self._read(path))
+        except _Removed as removed:
+            if not self._is_compacted:
+                self.problems.append(f"{removed} was visible and is gone")
+            return
+        missing = self._ids - set(ids)
+        if missing:
+            self.problems.append(f"{len(missing)} matches were there and are gone")
+        self._ids |= set(ids)
         twice = [match for match, count in ids.items() if count > 1]
         if twice:
             self.problems.append(f"{len(twice)} matches were there twice")
+
+    def _files(self) -> list[Path]:
+        """Files in which each row is once."""
+        while True:
+            found, again = (set(self._folder.rglob("*")) for _ in range(2))
+            if not self._is_compacted or (found == again and not any(path.suffix == ".plan" for path in found)):
+                return sorted(path for path in found if path.suffix == ".parquet" and path.name[0] not in "._")
 
     def _read(self, path: Path) -> tuple[str, ...]:
         """The matches of a file, which is read again if it has changed."""
@@ -66,9 +90,8 @@ class ConcurrentReader:
             if known is not None and known.stamp == stamp:
                 return known.ids
             table = pa.parquet.ParquetFile(path).read()
-        except FileNotFoundError:
-            self.problems.append(f"{path.name} was visible and is gone")
-            return ()
+        except FileNotFoundError as error:
+            raise _Removed(path.name) from error
         except pa.ArrowInvalid as error:
             self.problems.append(f"{path.name} is not a whole file: {error}")
             return ()

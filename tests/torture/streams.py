@@ -53,8 +53,11 @@ class Source:
         return sum(len(rows) for _, rows in self.files) < len(self.rows)
 
 
-def random_sources(chooser: random.Random, rows: int) -> list[Source]:
-    """Two sources of A and B, and one of C alone, which is slower."""
+def random_sources(chooser: random.Random, rows: int, *, ahead: int = SECOND) -> list[Source]:
+    """Two sources of A and B, and one of C alone, which is slower.
+
+    ahead: µs that some records have happened later than they arrived
+    """
     moments = list(_moments(chooser, rows))
     sources = [
         Source("east", "csv", None, []),
@@ -63,7 +66,7 @@ def random_sources(chooser: random.Random, rows: int) -> list[Source]:
     ]
     for number, at in enumerate(moments):
         source = chooser.choices(sources, (5, 4, 1))[0]
-        source.rows.append(Row(number, at, _cells(chooser, source, number, at)))
+        source.rows.append(Row(number, at, _cells(chooser, source, number, at, ahead)))
     return sources
 
 
@@ -75,8 +78,8 @@ def _moments(chooser: random.Random, rows: int) -> Iterator[int]:
         at += chooser.choice((0, 0, 0, 1, 1_000, 100_000, 250_000, SECOND, SECOND, chooser.choice((0, 0, 8 * SECOND))))
 
 
-def _cells(chooser: random.Random, source: Source, number: int, at: int) -> dict[str, Any]:
-    late = chooser.choice((0, 0, 0, 1, SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND, 12 * SECOND, -SECOND))
+def _cells(chooser: random.Random, source: Source, number: int, at: int, ahead: int) -> dict[str, Any]:
+    late = chooser.choice((0, 0, 0, 1, SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND, 12 * SECOND, -ahead))
     ts = (at - late) / SECOND
     event = source.event or chooser.choice("AAB")
     cells = {

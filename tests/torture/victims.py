@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+
+_PYTHON_OF_SPARK = re.compile(r"pyspark|fork_server")
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ class Victim:
 
     def _python_workers(self) -> list[int]:
         """Process numbers of Spark's Python workers."""
-        return [process for process in members(self.process.pid) if "pyspark" in _command(process)]
+        return [process for process in members(self.process.pid) if _PYTHON_OF_SPARK.search(_command(process))]
 
 
 def members(session: int) -> list[int]:

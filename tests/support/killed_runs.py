@@ -1,0 +1,47 @@
+"""Runs of jobs in processes of their own, which a test kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+RUN = """
+import json, sys
+from spark_backend.job.job import run
+report = run(sys.argv[1], once=True, flush=True, progress=lambda batch: print("batch", batch.batch, flush=True))
+print(json.dumps([[*key, count] for key, count in report.ledger.items()]), flush=True)
+"""
+
+
+def start(path: Path, *command: str) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *(command or ("-c", RUN)), str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if command else subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def wait_until(process: subprocess.Popen[str], is_time: object) -> None:
+    assert callable(is_time)
+    limit = time.monotonic() + 300
+    while not is_time():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def kill_when(process: subprocess.Popen[str], is_time: object) -> None:
+    """Kill the whole group, JVM and workers included."""
+    wait_until(process, is_time)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

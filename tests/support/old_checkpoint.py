@@ -1,0 +1,71 @@
+"""Jobs with checkpoints that older versions wrote, from `tests/snapshots`."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import ensue
+from runtime.admission.outcomes import Outcome
+from runtime.results.ledger import RECEIVED
+from spark_backend.job.job import run
+from spark_backend.job.status import status_of
+
+LAST = "at,k,v,ts\n12,a,5,11\n13,b,4,1\n14,b,9,12.5\n"
+"""What comes after the stream of the samples."""
+
+
+def unpacked(sample: Path, folder: Path) -> None:
+    """Unpack a job into a folder; its record then has the paths of its sources there."""
+    with tarfile.open(sample) as archive:
+        archive.extractall(folder, filter="data")
+    record = folder / "state/ensue.json"
+    found = json.loads(record.read_text())
+    for name, source in found["sources"].items():
+        source["path"] = str(folder / ("in" if name == "s" else "control"))
+    record.write_text(json.dumps(found))
+
+
+def continue_as_a_replay(job: Path) -> None:
+    """Run a job on its sample and what comes later, with the results of a replay.
+
+    The replay has the changes of the queries, which commands have brought to the job, as an event table.
+    """
+    folder = job.parent
+    later, changes = folder / "later.csv", folder / "changes.csv"
+    before = _replay(folder, changes, flush=False)
+    (folder / "in/3.csv").write_text(later.read_text() if later.exists() else LAST)
+    whole = _replay(folder, changes, flush=True)
+    run(job, once=True, flush=True)
+    new = [row for row in _plain_matches(whole) if row not in _plain_matches(before)]
+    assert len(_plain_matches(before)) >= 2
+    assert len(new) >= 4
+    files = (folder / "out/matches").rglob("*.json")
+    written = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert sorted((row["query"], row["match_id"], row["emitted"]) for row in written) == sorted(new)
+    counts = [(query, what, count) for (query, _, what), count in status_of(job).ledger.items()]
+    expected = whole.ledger.groupby(["query", "what"])["count"].sum()
+    assert _records(counts) == _records((query, what, int(count)) for (query, what), count in expected.items())
+
+
+def _records(counts: Iterable[tuple[str, str, int]]) -> Counter[tuple[str, str]]:
+    """Counts without control events: a replay receives the changes, too."""
+    total = Counter[tuple[str, str]]()
+    for query, what, count in counts:
+        if what == Outcome.CONTROL.word:
+            total[query, RECEIVED] -= count
+        else:
+            total[query, what] += count
+    return Counter({key: count for key, count in total.items() if count})
+
+
+def _replay(folder: Path, changes: Path, *, flush: bool) -> ensue.Replay:
+    tables = [*sorted((folder / "in").iterdir()), folder / "control/1.csv", *([changes] if changes.exists() else [])]
+    return ensue.replay(folder / "old.query", tables, flush=flush)
+
+
+def _plain_matches(replay: ensue.Replay) -> list[tuple[str, str, str]]:
+    return [(row["query"], row["match_id"], row["emitted"]) for row in replay.match_objects()]

@@ -1,0 +1,85 @@
+"""Random changes of the queries of a job that is tortured, and where they took place."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spark_backend.job.commands.sending import send_command
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
+from tests.torture.answers import BEHIND, Control
+
+NAMES = ("Rise", "Silence", "_Three", "Extra", "Twice")
+INPUTS = "inputs {{ A() key k within {window}.0 wait {wait}.0; B() key k within {window}.0 wait {wait}.0; }}"
+SEND = '{{ send B(a.k, a.v, a.n, a.ts) to "silent"; }}'
+FILTERED = "inputs {{ A(v > {least}) key k within {window}.0; C() key k within {window}.0 wait {wait}.0; }}"
+PRINT = '{{ print a.n.toString() + "{word}"; }}'
+TEXTS = (
+    f"parameters {{{{ integer least := {{least}}; }}}} {INPUTS} find A as a -> B as b where b.v > a.v + least {PRINT}",
+    f"inputs {{{{ B() key k within {{window}}.0 wait {{wait}}.0; }}}} find B as a -> wait(5.0) as w without B as o {SEND}",
+    f"{FILTERED} find A as a -> C as c where c.v != a.v",
+    f"inputs {{{{ A() key k retain 3; }}}} find A as a -> A as b where b.v = a.v {PRINT}",
+    f"{INPUTS} find A as a => B as b {PRINT}",
+)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What was sent to a job; `sent`: texts of control events by the number of their command."""
+
+    deployment: Path
+    sent: dict[int, str] = field(default_factory=dict)
+
+    def send(self, chooser: random.Random) -> None:
+        """Send a random change, right or wrong, and do not wait for it. Before the first start nothing is sent."""
+        deployment = load_deployment(self.deployment)
+        if (deployment.checkpoint / "ensue.json").exists():
+            text = random_change(chooser)
+            number = send_command(deployment, text, kind=CHANGE, wait=False).command.number
+            self.sent[number] = text
+
+    def controls(self) -> tuple[list[Control], list[str]]:
+        """The changes as control events at their places, and what is wrong with the answers to them."""
+        folder = CommandFolder(load_deployment(self.deployment).checkpoint)
+        controls, problems = [], []
+        for number, text in sorted(self.sent.items()):
+            outcome = folder.outcome(number)
+            if outcome is None or outcome.time is None:
+                problems.append(f"a change has no outcome: {text}")
+            else:
+                controls.append(Control(outcome.time, text, f"{number}", BEHIND))
+        return controls, problems
+
+
+def random_change(chooser: random.Random) -> str:
+    """A control event that changes queries; one of ten names what is not there."""
+    name = chooser.choice(NAMES)
+    match chooser.randrange(10):
+        case 0 | 1 | 2:
+            return _event("DeployQuery", _text(chooser, name))
+        case 3 | 4 | 5:
+            return _event("ReplaceQuery", _text(chooser, name), *(["now"] if chooser.random() < 0.3 else []))
+        case 6:
+            return _event("UndeployQuery", name)
+        case 7 | 8:
+            instance = chooser.choice(("", "eu", "a b"))
+            return _event("SetParameters", name, instance, {"least": chooser.choice((0, 5, 40, "much"))})
+        case _:
+            return _event("RemoveInstance", name, chooser.choice(("", "eu", "nowhere")))
+
+
+def _event(name: str, *arguments: object) -> str:
+    return json.dumps({name: arguments})
+
+
+def _text(chooser: random.Random, name: str) -> str:
+    body = chooser.choice(TEXTS).format(
+        window=chooser.choice((5, 20, 60)),
+        wait=chooser.choice((1, 3)),
+        least=chooser.choice((0, 20)),
+        word=chooser.choice(("one", "two")),
+    )
+    return f"query {name} {{ {body} }}"
