@@ -1,6 +1,8 @@
 # make demo    patterns in a year of real flights, embedded and on Spark       make test   everything that must hold
+# make demo-kafka  the same flights through a broker of Kafka into Delta tables
 # make bench   how fast, against what                                          make lock   choose newer packages
 # make torture kills, random deployments, a million broken inputs (hours)      make soak   an hour at half of the highest rate
+# make compat  small jobs on several versions of PySpark, each installed under build/ (COMPAT="4.0.5" for some)
 # make docs    the tables of the documents and the grammar for editors, from the language's own tables
 # Each is sufficient alone: the first run makes .venv, later ones start at once.
 
@@ -14,11 +16,14 @@ sources := querylang runtime spark_backend ensue tests benchmarks tools
 # Packages are installed without bytecode: a process that may not write it compiles all that it imports, every time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint bench torture soak docs lock format clean
+.PHONY: demo demo-kafka test lint bench torture soak compat docs lock format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.ready
 	@$(python) -m ensue.demo
+
+demo-kafka: .venv/.ready
+	@$(python) -m tools.kafka_demo
 
 test: lint
 	@$(python) -m pytest $(workers) $(PYTEST)
@@ -38,15 +43,21 @@ peers: .venv/.ready
 
 torture: .venv/.ready
 	@$(python) -m tests.torture $(TORTURE)
+	@$(python) -m tests.torture --kills 20 --rows 10000 --compact
+	@$(python) -m tests.torture --kills 20 --rows 10000 --changes 0.3
 	@$(python) -m tests.torture.deployments
+	@$(python) -m tests.torture.topics
 	@$(python) -m tests.torture.hostile
 
 soak: .venv/.ready
 	@$(python) -m tests.torture.soak $(SOAK)
 
+compat: .venv/.ready
+	@$(python) tools/compatibility.py $(COMPAT)
+
 docs: .venv/.ready
 	@$(python) tools/editors.py
-	@$(python) tools/reference.py
+	@$(python) -m tools.reference
 
 format: .venv/.ready
 	@$(python) -m ruff format $(sources)
