@@ -52,6 +52,8 @@ def test_a_moved_checkpoint_continues_and_the_old_one_is_kept_until_it_has(
         run(job, once=True)
     set_buckets(job, 3)
     assert names(job) >= SPARKS
+    (job.parent / "in/2-empty.csv").write_text("at,k,v,ts\n")  # brings no bucket a record
+    run(job, once=True)
     continue_as_a_replay(job)
     assert names(job) & (SPARKS | {"spark-1", "spark-2"}) == {"spark-2"}
     assert not list((job.parent / "state/ensue").glob("seeds-*"))
