@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -18,11 +18,14 @@ from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup
 from spark_backend.wire.program import Program
 
 
-def moved_buckets(program: Program, states: Iterable[tuple[int, bytes]], buckets: int) -> Iterator[tuple[int, bytes]]:
+def moved_buckets(
+    program: Program, states: Iterable[tuple[int, bytes]], buckets: int, called: Collection[int] | None = None
+) -> Iterator[tuple[int, bytes]]:
     """The states of all buckets of a job with `buckets`, from those that it has.
 
     program: for which the states were saved
-    states: of all buckets, by number
+    states: of all buckets that were called, by number
+    called: the buckets that are known to have been called; None = all were
 
     Raises InputError for a state that cannot be read, and if some are missing.
     """
@@ -33,14 +36,19 @@ def moved_buckets(program: Program, states: Iterable[tuple[int, bytes]], buckets
         for number, part in enumerate(_divided(program, bucket, data, buckets)):
             parts[number].append(part)
     missing = sorted(set(range(program.buckets)) - set(found))
-    if missing:
+    # only HOME is called alone: any other bucket with a state was called with all of them
+    has_begun = called is None or not set(found) <= {HOME} or not set(missing).isdisjoint(called)
+    if missing and has_begun:
         raise InputError(f"the bucket {missing[0]} has no state; restore the checkpoint from a copy")
+    for bucket in missing:
+        for number, part in enumerate(_divided(program, bucket, None, buckets)):
+            parts[number].append(part)
     for number, some in enumerate(parts):
         yield number, _united(program, some, buckets).to_bytes()
 
 
-def _divided(program: Program, bucket: int, data: bytes, buckets: int) -> Iterator[SavedBucket]:
-    """The parts of a bucket's state, one for each of the new buckets."""
+def _divided(program: Program, bucket: int, data: bytes | None, buckets: int) -> Iterator[SavedBucket]:
+    """The parts of a bucket's state, one for each of the new buckets; None = it was never called."""
     state = open_state(program, bucket, data)  # refuses what cannot be read
     if program.epochs and unjoined(program, state.joined):
         raise InputError("a query has not got its history yet: let the job run once")

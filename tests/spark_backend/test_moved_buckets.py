@@ -12,7 +12,9 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.division import by_rules, same
-from spark_backend.wire.packed_rows import Signal
+from spark_backend.operator.moved_buckets import moved_buckets
+from spark_backend.operator.step import run_step
+from spark_backend.wire.packed_rows import HOME, RefusedFile, Signal, pack_refused
 from spark_backend.wire.program import Program
 from tests.differential.compare import plan_of
 from tests.differential.patterns import random_queries
@@ -94,6 +96,24 @@ def test_a_bucket_without_a_state_is_noticed() -> None:
     stream.states[1] = b"something"
     with pytest.raises(InputError, match="the state of bucket 1 cannot be read"):
         stream.move(2)
+
+
+def test_buckets_that_were_never_called_begin_empty() -> None:
+    """A file that is not a table is reported by HOME alone; one without records calls no bucket."""
+    arrivals = arrivals_of(300, plan=SEVERAL)
+    first = int(arrivals.system("arrival")[-1]) // SECOND
+    for called in ((), (HOME,)):
+        stream, steady = (Stream(Program.of(SEVERAL, buckets=3)) for _ in range(2))
+        for bucket in called:
+            row = pack_refused(RefusedFile("1.csv", "is empty"), ["Rise"]).column(1)[0].as_py()
+            stream.states[bucket] = run_step(stream.program, bucket, None, [row], first).state
+        with pytest.raises(InputError, match="has no state"):
+            dict(moved_buckets(stream.program, stream.states.items(), 2, (*called, 1)))
+        stream.states = dict(moved_buckets(stream.program, stream.states.items(), 2, called))
+        stream.program = Program.of(SEVERAL, buckets=2)
+        stream.take({"s": arrivals}, first, Signal.FLUSH)
+        steady.take({"s": arrivals}, first, Signal.FLUSH)
+        assert stream.summary() == steady.summary()
 
 
 def test_an_entry_that_no_rule_joins_is_noticed() -> None:

@@ -17,6 +17,20 @@ from tests.support.old_checkpoint import continue_as_a_replay, unpacked
 SAMPLE = Path(__file__).parents[1] / "snapshots" / "checkpoint-3.tar.gz"
 SPARKS = {"commits", "metadata", "offsets", "state"}
 
+QUERY = """
+event A { string k; float v; }
+query Rise { inputs { A() key k within 10.0; } find A as a -> A as b where b.v > a.v { print b.k; } }
+"""
+
+DEPLOYMENT = """
+name: rise
+queries: [q.query]
+sources: {s: {path: in, format: csv, event: A, arrival: at}}
+sinks: {matches: {path: out, format: json}}
+checkpoint: state
+buckets: 3
+"""
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
@@ -61,6 +75,21 @@ def test_a_moved_checkpoint_continues_and_the_old_one_is_kept_until_it_has(
     max((job.parent / "state/spark-2/commits").glob("[0-9]*")).unlink()
     with pytest.raises(InputError, match="a run was interrupted in micro-batch"):
         rebucket(job, 2)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_job_whose_files_have_brought_nothing_yet_is_moved(tmp_path: Path) -> None:
+    job, rows = tmp_path / "job.yaml", tmp_path / "in"
+    (tmp_path / "q.query").write_text(QUERY)
+    rows.mkdir()
+    job.write_text(DEPLOYMENT)
+    (rows / "1.csv").write_text("at,k,v\n")
+    run(job, once=True)
+    assert rebucket(job, 2).batch == 0
+    set_buckets(job, 2)
+    (rows / "2.csv").write_text("at,k,v\n1,a,1\n2,b,2\n3,a,3\n")
+    report = run(job, once=True, flush=True)
+    assert sum(report.matches.values()) == 1
 
 
 def test_wrong_numbers_and_running_jobs_are_refused(job: Path) -> None:

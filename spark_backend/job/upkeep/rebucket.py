@@ -103,8 +103,9 @@ def _moved(opened: Opened, before: int, buckets: int, *, is_set: bool) -> Rebuck
 
 
 def _states(opened: Opened, buckets: int) -> Iterator[tuple[int, bytes]]:
+    called = opened.folder.last_progress().buckets
     try:
-        yield from moved_buckets(opened.program, saved_states(opened), buckets)
+        yield from moved_buckets(opened.program, saved_states(opened), buckets, called)
     except InputError as error:
         raise InputError(f"{opened.deployment.checkpoint}: {error}; nothing was changed") from error
 
