@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,14 @@ from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import parse_orderings
-from runtime.replay.epochs import Script, replay_epochs
+from runtime.replay.epochs import Script, epoch_steps, replay_epochs
 from runtime.replay.file_records import FileRecords
 from runtime.replay.loading import read_ordered
 from runtime.replay.records import Records
 from runtime.replay.replay import measured_replay
+from runtime.replay.stepping import Step
+from runtime.replay.steps import replay_steps
+from runtime.results.json_objects import Plain
 
 Progress = Callable[[str, int], None]
 """Is called with what is being done, and to how many rows so far."""
@@ -39,36 +43,95 @@ def replay(
     progress: Progress | None = None,
 ) -> Replay:
     """Read the queries and the tables, compile the queries for them, replay; see `ensue.replay`."""
+    return read(queries, events, options, until=until, flush=flush, progress=progress).replay(progress)
+
+
+def read(
+    queries: Queries | str | Path,
+    events: Any,
+    options: DataOptions,
+    *,
+    until: str | float | datetime | None = None,
+    flush: bool = True,
+    progress: Progress | None = None,
+) -> ToReplay:
+    """Read the queries and the tables, compile the queries for them; as of `ensue.replay`."""
     loaded, tables = load(queries), as_tables(events)
     stop = stop_time(until)
     template = template_for(loaded, tables, options.columns)
     instances = with_instances(template, read_parameters(options.parameters))
     reading = None if progress is None else partial(progress, "reading")
-    replaying = None if progress is None else partial(progress, "replay")
     orderings, forget_keys = parse_orderings(options.ordering), parse_forget_keys(options.forget_keys)
     plan, records = read_ordered(tables, instances, options.columns, orderings, reading)
-    plan = with_forget_keys(plan, forget_keys)
-    if isinstance(records, Records):
-        changing = script_of(template, instances, records, tables, options.columns, orderings, forget_keys)
-        if changing is not None:
-            return _changed(*changing, template, stop, flush=flush)
-    results, figures = measured_replay(plan, records, until=stop, flush=flush, progress=replaying)
-    if isinstance(records, FileRecords) and asks_for_changes(results):
-        changing = script_of(template, instances, records.whole(), tables, options.columns, orderings, forget_keys)
-        if changing is not None:
-            return _changed(*changing, template, stop, flush=flush)
-    compile_for_next_time()
-    return Replay(plan, records, results, figures, stop, flush, idle_queries(template, plan))
+
+    def script(records: Records) -> tuple[Script, Records] | None:
+        return script_of(template, instances, records, tables, options.columns, orderings, forget_keys)
+
+    return ToReplay(with_forget_keys(plan, forget_keys), template, records, script, stop, flush)
 
 
-def _changed(script: Script, records: Records, template: Plan, stop: int | None, *, flush: bool) -> Replay:
-    """A replay whose control events change the queries."""
-    results, figures = replay_epochs(script, records, until=stop, flush=flush)
-    idle = idle_queries(template, script.plan)
-    return Replay(script.plan, records, results, figures, stop, flush, idle, script)
+@dataclass(frozen=True)
+class ToReplay:
+    """A replay whose records are read, and which has not begun.
+
+    plan: the queries at its start, with the settings of the run
+    template: these queries before they got their parameters
+    script: gives the plans that hold one after the other, and the records read for all of them;
+        None = no control event changes the queries
+    stop: time at which to stop, µs; None = after the last row
+    flush: after the last row, advance time until no timer is left
+    """
+
+    plan: Plan
+    template: Plan
+    records: Records | FileRecords
+    script: Callable[[Records], tuple[Script, Records] | None]
+    stop: int | None
+    flush: bool
+
+    def replay(self, progress: Progress | None = None) -> Replay:
+        """The results of all records."""
+        if isinstance(self.records, Records) and (changing := self.script(self.records)) is not None:
+            return self._changed(*changing)
+        replaying = None if progress is None else partial(progress, "replay")
+        results, figures = measured_replay(
+            self.plan, self.records, until=self.stop, flush=self.flush, progress=replaying
+        )
+        if isinstance(self.records, FileRecords) and asks_for_changes(results):
+            changing = self.script(self.records.whole())
+            if changing is not None:
+                return self._changed(*changing)
+        compile_for_next_time()
+        idle = idle_queries(self.template, self.plan)
+        return Replay(self.plan, self.records, results, figures, self.stop, self.flush, idle)
+
+    def steps(self) -> tuple[Plan, Iterator[Plain]]:
+        """All queries that run, and the steps as `--format steps` prints them.
+
+        The first steps are there before the last are known.
+        """
+        records = self.records if isinstance(self.records, Records) else self.records.whole()
+        changing = self.script(records)
+        if changing is None:
+            steps = replay_steps(self.plan, records, until=self.stop, flush=self.flush, is_for_people=False)
+        else:
+            steps = epoch_steps(*changing, until=self.stop, flush=self.flush, is_for_people=False)
+        return self.plan if changing is None else changing[0].plan, _plain(steps)
+
+    def _changed(self, script: Script, records: Records) -> Replay:
+        """A replay whose control events change the queries."""
+        results, figures = replay_epochs(script, records, until=self.stop, flush=self.flush)
+        idle = idle_queries(self.template, script.plan)
+        return Replay(script.plan, records, results, figures, self.stop, self.flush, idle, script)
 
 
 def idle_queries(template: Plan, plan: Plan) -> tuple[QueryPlan, ...]:
     """The queries that have no instance."""
     running = {query.name for query in plan.queries}
     return tuple(query for query in template.queries if query.name not in running)
+
+
+def _plain(steps: Iterable[Step]) -> Iterator[Plain]:
+    for step in steps:
+        yield step.to_plain()
+    compile_for_next_time()

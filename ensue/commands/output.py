@@ -19,8 +19,6 @@ from querylang.printable import json_text, one_line, printable
 
 if TYPE_CHECKING:
     from ensue.queries import Queries
-    from ensue.replay_to_file import Written
-    from ensue.result import Replay
     from querylang.plan.model import QueryPlan
 
 
@@ -82,9 +80,9 @@ def print_query_warnings(queries: Queries) -> None:
             print_error(f"warning: {warning}")
 
 
-def print_warnings(result: Replay | Written) -> None:
+def print_warnings(warnings: Iterable[str]) -> None:
     """What is suspicious in the event tables of a replay."""
-    for warning in result.warnings:
+    for warning in warnings:
         print_error(one_line(f"warning: {warning}"))
 
 

@@ -84,10 +84,21 @@ def replay(
     from runtime.matching.choose import slow_queries
 
     with ReplayProgress(events) as progress:
-        result = embedded.replay(queries, events, data, until=until, flush=not no_flush, progress=progress.update)
+        to_replay = embedded.read(queries, events, data, until=until, flush=not no_flush, progress=progress.update)
+        is_in_steps = format_ is Format.STEPS and report is None and not as_json
+        result = None if is_in_steps else to_replay.replay(progress.update)
+    if result is None:
+        plan, steps = to_replay.steps()
+        print_warnings(to_replay.records.warnings)
+        print_slow_queries(slow_queries(plan))
+        for step in steps:
+            print_json(step)
+        if to_replay.records.are_malformed:
+            exit_with_no_row_read()
+        return
     if report is not None:
         result.report(report)
-    print_warnings(result)
+    print_warnings(result.warnings)
     print_slow_queries(slow_queries(result.plan))
     if as_json:
         print_json(_as_one_object(result))

@@ -43,7 +43,7 @@ def replay_to(
     with ReplayProgress(events) as progress:
         report = partial(progress.update, "replay")
         written = replay_to_file(queries, events, data, out, until=until, flush=flush, progress=report)
-    print_warnings(written)
+    print_warnings(written.warnings)
     print_slow_queries(written.slow)
     if as_json:
         ledger = [] if written.ledger is None else written.ledger.to_pylist()

@@ -24,7 +24,7 @@ def verify(
     from ensue.verify import compare
 
     result = embedded.replay(file, events, data)
-    print_warnings(result)
+    print_warnings(result.warnings)
     verdict = compare(result, batches)
     if as_json:
         print_json(verdict.to_plain())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -85,8 +86,14 @@ def format_time(micros: int) -> str:
 
     Times outside of the years 1 to 9999 are shown as the first or last microsecond of these years.
     """
-    moment = _EPOCH + timedelta(microseconds=max(EARLIEST, min(micros, LATEST)))
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    second, rest = divmod(max(EARLIEST, min(micros, LATEST)), SECOND)
+    return f"{_second_text(second)}.{rest:06d}Z"
+
+
+@lru_cache(1_024)
+def _second_text(second: int) -> str:
+    """A second since 1970, as `1970-01-01T10:00:35`: the times of records that come together share theirs."""
+    return (_EPOCH + timedelta(seconds=second)).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -52,9 +52,11 @@ _NOTHING = _Found()
 class ChunkedSteps(Stepping):
     """A replay whose keys have their own time."""
 
-    def __init__(self, plan: Plan, records: Records, matcher: str, known: Results | None = None) -> None:
-        """known: as of `replay_steps`"""
-        super().__init__(plan, records, Engine(plan, matcher))
+    def __init__(
+        self, plan: Plan, records: Records, matcher: str, known: Results | None = None, *, is_for_people: bool = True
+    ) -> None:
+        """known: as of `replay_steps`; is_for_people: as of `Stepping`"""
+        super().__init__(plan, records, Engine(plan, matcher), is_for_people=is_for_people)
         self._known = known
         self._times = KeyTimes(plan)
         self._places = {query.title: place for place, query in enumerate(plan.queries)}

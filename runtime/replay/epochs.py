@@ -152,7 +152,13 @@ def _of_epoch(script: Script, number: int, records: Records) -> pa.Table:
 
 
 def epoch_steps(
-    script: Script, records: Records, *, until: int | None = None, flush: bool = True, matcher: str = "auto"
+    script: Script,
+    records: Records,
+    *,
+    until: int | None = None,
+    flush: bool = True,
+    matcher: str = "auto",
+    is_for_people: bool = True,
 ) -> Iterator[Step]:
     """All steps of a replay, as `replay_steps`, one record after the other."""
     until = _end(records.arrivals, until, flush=flush)
@@ -165,7 +171,8 @@ def epoch_steps(
         part = replace(
             own, arrivals=Arrivals(table := _of_epoch(script, number, own)), rows=own.rows[epoch.first :][: len(table)]
         )
-        before, run = run, StepByStep(epoch.plan, part, matcher, has_changes=True)
+        before = run
+        run = StepByStep(epoch.plan, part, matcher, has_changes=True, is_for_people=is_for_people)
         run.row_of = own.row_of()
         if before is not None:
             if epoch.begins is not None:

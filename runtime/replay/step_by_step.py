@@ -25,8 +25,11 @@ class StepByStep(Stepping):
     held: by query and key: the definitive times for which held events wait
     """
 
-    def __init__(self, plan: Plan, records: Records, matcher: str, *, has_changes: bool = False) -> None:
-        super().__init__(plan, records, Engine(plan, matcher, has_changes=has_changes))
+    def __init__(
+        self, plan: Plan, records: Records, matcher: str, *, has_changes: bool = False, is_for_people: bool = True
+    ) -> None:
+        """has_changes: as of `Engine`; is_for_people: as of `Stepping`"""
+        super().__init__(plan, records, Engine(plan, matcher, has_changes=has_changes), is_for_people=is_for_people)
         self.held: dict[tuple[int, Key], list[int]] = {}
 
     def steps(self, until: int | None, *, flush: bool) -> Iterator[Step]:

@@ -108,8 +108,10 @@ class _Role:
 class Stepping:
     """A replay in progress."""
 
-    def __init__(self, plan: Plan, records: Records, engine: Engine) -> None:
+    def __init__(self, plan: Plan, records: Records, engine: Engine, *, is_for_people: bool = True) -> None:
+        """is_for_people: whether steps of records have `text` and `key`, which JSON does not show"""
         self.plan = plan
+        self.is_for_people = is_for_people
         self.world = PlanWorld(plan)
         self.records = records
         self.engine = engine
@@ -162,7 +164,7 @@ class Stepping:
             at=int(self.arrival[index]),
             row=int(self.records.rows[index]),
             event=self._event_name(index),
-            text=self._event_text(index),
+            text=self._event_text(index) if self.is_for_people else None,
             source_time=source_time,
             end=None if self.ends is None else moment_or_none(self.ends[index].as_py()),
             time=None if discarded else first[0],
@@ -171,7 +173,7 @@ class Stepping:
             definitive=min(definitive, default=None),
             matches=matches,
             outputs=outputs,
-            key=self._key(index, concerned),
+            key=self._key(index, concerned) if self.is_for_people else None,
         )
 
     def keys_with_time(self, index: int) -> Iterator[tuple[int, Key]]:

@@ -24,16 +24,18 @@ def replay_steps(
     flush: bool = True,
     matcher: str = "auto",
     known: Results | None = None,
+    is_for_people: bool = True,
 ) -> Iterator[Step]:
     """All steps of a replay; `until` and `flush` as in `replay_records`.
 
     known: the results of this replay; None = the engine finds them, some records at a time
+    is_for_people: as of `Stepping`
     """
     whole = records if isinstance(records, Records) else records.whole()
     own = whole.until(until)
     if not are_quick(plan, own):
-        return StepByStep(plan, own, matcher).steps(until, flush=flush)
-    return ChunkedSteps(plan, own, matcher, known).steps(until, flush=flush)
+        return StepByStep(plan, own, matcher, is_for_people=is_for_people).steps(until, flush=flush)
+    return ChunkedSteps(plan, own, matcher, known, is_for_people=is_for_people).steps(until, flush=flush)
 
 
 def are_quick(plan: Plan, records: Records | FileRecords) -> bool:

@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 
 import ensue
+from ensue import embedded
+from ensue.data_options import DataOptions
 from runtime.columns.timestamps import parse_time
+from runtime.engine.engine import Engine
 
 TABLE_1 = """
 @OutOfOrder()
@@ -56,6 +59,25 @@ def test_steps_come_one_by_one() -> None:
     result = ensue.replay(TABLE_1, EVENTS)
     assert next(result.iter_steps()) == result.steps[0]
     assert list(result.iter_steps()) == result.steps
+
+
+@pytest.mark.parametrize("changes", [[], ['DeployQuery("query L { inputs { W() within 5.0; } find W as x }")']])
+def test_steps_for_machines_are_those_of_the_replay(changes: list[str]) -> None:
+    events = [*EVENTS, *({"at": EVENTS[-1]["at"], "event": text} for text in changes)]
+    plan, steps = embedded.read(TABLE_1, events, DataOptions()).steps()
+    result = ensue.replay(TABLE_1, events)
+    assert list(steps) == result.steps
+    assert len(plan.queries) == len(result.plan.queries) == 1 + len(changes)
+
+
+def test_the_first_steps_are_there_before_the_last_records_are_processed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"at": float(second), "event": "W", "ts": float(second)} for second in range(1_000)]
+    processed, process = [], Engine.process
+    monkeypatch.setattr(Engine, "process", lambda *given: processed.append(len(given[1])) or process(*given))
+    _, steps = embedded.read("inputs { W() within 5.0; } find W as a -> W as b", rows, DataOptions()).steps()
+    next(steps)
+    assert sum(processed) < len(rows)
+    assert sum(1 for _ in steps) >= len(rows) - 1
 
 
 def test_steps_are_rows_and_timers() -> None:
