@@ -13,10 +13,10 @@ def reach_of(query: QueryPlan) -> int | None:
     query: an instance, whose durations are numbers
     """
     windows = [_window(query, item) for item in query.inputs]
-    waits = [wait.duration for wait in (query.leading, query.trailing) if wait is not None]
+    waits = [known(wait.duration) * wait.most for wait in (query.leading, query.trailing) if wait is not None]
     if any(window is None for window in windows):
         return None
-    return max((window for window in windows if window is not None), default=0) + sum(map(known, waits))
+    return max((window for window in windows if window is not None), default=0) + sum(waits)
 
 
 def _window(query: QueryPlan, item: Input) -> int | None:

@@ -39,6 +39,10 @@ def texts(name: str) -> list[Text]:
         Text(name, "inputs { A() key k within 9.0; } find A:a -> A:b where a.v = b.v {}", 9.0),
         Text(name, f"inputs {{ A() key k retain 3; }} {pair}", None),
         Text(name, "inputs { A() key k within 4.0 wait 2.0; } find A:a -> A:b where b.v > a.v {}", 4.0),
+        Text(name, "inputs { A() key k within 3.0; } find A as a -> wait(2.0) as w {1,3} {}", 9.0),
+        Text(name, "inputs { A() key k within 5.0; } find A as a {1,2} => A as b where b.v > a.v {}", 5.0),
+        Text(name, "inputs { A() key k within 6.0; } find A as a -> wait(1.0) -> A as b where b.v > a.v {}", 6.0),
+        Text(name, "inputs { A() key k within 4.0; } find all A as a -> A as b where b.v = a.v + 1.0 {}", 4.0),
     ]
 
 
@@ -73,10 +77,13 @@ def found_by(text: Text, rows: list[dict[str, Any]], until: float | None) -> lis
 
 def facts(matches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """What is compared of matches: not their ids, because rows have other numbers."""
-    members = [
-        tuple(sorted((name, item["fields"]["n"]) for name, item in match["members"].items())) for match in matches
-    ]
+    members = [tuple(sorted((name, _numbers(item)) for name, item in match["members"].items())) for match in matches]
     return [(match["query"], match["time"], match["emitted"], own) for match, own in zip(matches, members, strict=True)]
+
+
+def _numbers(member: Any) -> list[int]:
+    """Those of an event, or of the events of a run."""
+    return [event["fields"]["n"] for event in (member if isinstance(member, list) else [member])]
 
 
 def seconds(text: str) -> float:
@@ -89,7 +96,7 @@ def seconds(text: str) -> float:
 def test_each_text_finds_what_it_finds_by_itself(seed: int) -> None:
     random = Random(seed)
     rows = rows_of(random, 60)
-    first = texts("P")[random.randrange(7)]
+    first = random.choice(texts("P"))
     lives: dict[str, list[Life]] = {"P": [Life(first, 0)]}
     over: list[Life] = []
     table: list[dict[str, Any]] = []
