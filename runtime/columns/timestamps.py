@@ -92,7 +92,7 @@ def format_time(micros: int) -> str:
 
 @lru_cache(1_024)
 def _second_text(second: int) -> str:
-    """A second since 1970, as `1970-01-01T10:00:35`: the times of records that come together share theirs."""
+    """A second since 1970, as `1970-01-01T10:00:35`; records that come together share theirs."""
     return (_EPOCH + timedelta(seconds=second)).isoformat(timespec="seconds").removesuffix("+00:00")
 
 

@@ -109,7 +109,7 @@ class Stepping:
     """A replay in progress."""
 
     def __init__(self, plan: Plan, records: Records, engine: Engine, *, is_for_people: bool = True) -> None:
-        """is_for_people: whether steps of records have `text` and `key`, which JSON does not show"""
+        """is_for_people: whether steps of records have `text` and `key`, which JSON has not"""
         self.plan = plan
         self.is_for_people = is_for_people
         self.world = PlanWorld(plan)

@@ -295,7 +295,7 @@ def _begin(job: Job, report: OnBatch, kind: _Kind) -> Run:
     has_timeouts = program.needs_timeouts and not kind.is_bounded
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_timeouts).lower())
     # a step of each bucket reports what became of changes, and takes over its seed: files without
-    # records would end a micro-batch without one, and seeds are removed when a micro-batch has ended
+    # records would end a micro-batch without one; seeds are removed once a micro-batch has ended
     has_signal = has_timeouts or bool(program.notices) or program.seeds is not None
     run_settings = kind.settings(deployment.checkpoint, has_signal=has_signal)
     rows = new_folder(session)

@@ -48,7 +48,7 @@ def moved_buckets(
 
 
 def _divided(program: Program, bucket: int, data: bytes | None, buckets: int) -> Iterator[SavedBucket]:
-    """The parts of a bucket's state, one for each of the new buckets; None = it was never called."""
+    """The parts of a bucket's state, one for each new bucket; None = it was never called."""
     state = open_state(program, bucket, data)  # refuses what cannot be read
     if program.epochs and unjoined(program, state.joined):
         raise InputError("a query has not got its history yet: let the job run once")
