@@ -228,7 +228,13 @@ def _set(change: SetParameters, running: Running) -> Applied:
     before = query.instances.get(change.instance)
     values = {**(before or {}), **change.values}
     instances = {**query.instances, change.instance: values}
-    changed = replace(query, instances=instances, value_origins={**query.value_origins, change.instance: LIVE})
+    shown = {name: text for name, text in query.hidden.get(change.instance, {}).items() if name not in change.values}
+    changed = replace(
+        query,
+        instances=instances,
+        value_origins={**query.value_origins, change.instance: LIVE},
+        hidden={**query.hidden, change.instance: shown},
+    )
     bound(changed)
     outcome = set_outcome(query.name, change.instance, change.values, is_new=before is None)
     return Applied(running.with_query(changed), (outcome,))
@@ -247,7 +253,9 @@ def _removed(change: RemoveInstance, running: Running) -> Applied:
         hint = did_you_mean(change.instance, query.instances)
         raise ChangeError(f"query '{query.name}' has no instance '{change.instance}'{hint}")
     left = {name: values for name, values in query.instances.items() if name != change.instance}
-    return Applied(running.with_query(replace(query, instances=left)), (removed_outcome(query.name, change.instance),))
+    hidden = {name: shown for name, shown in query.hidden.items() if name != change.instance}
+    left_query = replace(query, instances=left, hidden=hidden)
+    return Applied(running.with_query(left_query), (removed_outcome(query.name, change.instance),))
 
 
 def removed_outcome(query: str, instance: str) -> Outcome:

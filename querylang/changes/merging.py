@@ -21,7 +21,7 @@ from querylang.changes.applying import (
     set_outcome,
     undeployed,
 )
-from querylang.changes.running import FILE, LIVE, Running, RunningQuery
+from querylang.changes.running import FILE, LIVE, Running, RunningQuery, without_hidden
 from querylang.changes.texts import with_events
 from querylang.plan.changes import Outcome
 from querylang.plan.model import QueryPlan
@@ -86,6 +86,7 @@ def _merged(
         instances=instances,
         origin=FILE if is_same_text(template, last) else LIVE,
         value_origins={name: _origin(name, values, query, last) for name, values in instances.items()},
+        hidden={name: _hidden(name, values, query, own) for name, values in instances.items()},
     )
     if is_new:
         applied = replaced(applied, merged, template, moment)
@@ -106,19 +107,28 @@ def _instances(
         if has is None:
             if returns or was != wanted:
                 result[name] = wanted
-                outcomes.append(set_outcome(query.name, name, wanted, is_new=True))
+                outcomes.append(set_outcome(query.name, name, query.shown(name), is_new=True))
             continue
         before_all = None if before is None or was is None else _all(before.current.template, was)
         changes = _changes(before_all, _all(query.current.template, wanted))
         left = {key: value for key, value in has.items() if key not in changes or key in wanted}
         result[name] = {**left, **{key: wanted[key] for key in changes if key in wanted}}
         if result[name] != has and _all(query.current.template, result[name]) != _all(own.current.template, has):
-            outcomes.append(set_outcome(query.name, name, changes, is_new=False))
+            shown = without_hidden(changes, query.hidden.get(name, {}))
+            outcomes.append(set_outcome(query.name, name, shown, is_new=False))
     for name in earlier:
         if name not in query.instances and name in own.instances:
             del result[name]
             outcomes.append(removed_outcome(query.name, name))
     return result, outcomes
+
+
+def _hidden(name: str, values: Values, query: RunningQuery, own: RunningQuery) -> dict[str, str]:
+    """What is shown in place of values: as the files say it where the values are theirs."""
+    wanted, shown = query.instances.get(name, {}), query.hidden.get(name, {})
+    kept = own.hidden.get(name, {})
+    sides = {key: shown if key in wanted and wanted[key] == value else kept for key, value in values.items()}
+    return {key: side[key] for key, side in sides.items() if key in side}
 
 
 def _changes(before: Values | None, after: Values) -> dict[str, Any]:

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
-from querylang.parameters.binding import bind
+from querylang.parameters.binding import NONE_HIDDEN, bind
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 
 FILE, LIVE = "file", "live"
 """Where a text or a value comes from."""
+
+Hidden = Mapping[str, Mapping[str, str]]
+"""By instance and parameter, what is shown in place of a value that may be secret: `${TOKEN}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A value that may be secret and has changed since it was written down; it equals no value.
+
+    value: the one that its variable has now; nobody knows the earlier one
+    kept: what was written down
+    """
+
+    value: Any = field(repr=False)
+    kept: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +44,10 @@ class Version:
     ends: int | None = None
     done: int | None = None
 
-    def instance(self, name: str, values: Mapping[str, Any]) -> QueryPlan:
-        """The plan of an instance; raises InstanceError."""
-        own = {key: value for key, value in values.items() if key in _parameters(self.template)}
-        bound = bind(self.template, own, name)
+    def instance(self, name: str, values: Mapping[str, Any], hidden: Mapping[str, str] = NONE_HIDDEN) -> QueryPlan:
+        """The plan of an instance; raises InstanceError. `hidden`: as of `bind`."""
+        own = {key: known_value(value) for key, value in values.items() if key in _parameters(self.template)}
+        bound = bind(self.template, own, name, {key: text for key, text in hidden.items() if key in own})
         return replace(bound, edition=self.template.edition, starts=self.starts, ends=self.ends)
 
 
@@ -43,12 +59,14 @@ class RunningQuery:
     instances: values by name of the instance
     origin: of its text
     value_origins: by instance, where its values come from
+    hidden: what is shown in place of values that may be secret
     """
 
     versions: tuple[Version, ...]
     instances: Mapping[str, Mapping[str, Any]]
     origin: str = FILE
     value_origins: Mapping[str, str] = field(default_factory=dict)
+    hidden: Hidden = field(default_factory=dict)
 
     @property
     def current(self) -> Version:
@@ -64,7 +82,11 @@ class RunningQuery:
         """The plans of all instances, by version; raises InstanceError."""
         for version in self.versions:
             for name, values in self.instances.items():
-                yield version.instance(name, values)
+                yield version.instance(name, values, self.hidden.get(name, {}))
+
+    def shown(self, instance: str) -> dict[str, Any]:
+        """The values of an instance, as messages may show them."""
+        return without_hidden(self.instances[instance], self.hidden.get(instance, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +104,22 @@ class Running:
     stopped: tuple[Stopped, ...] = ()
 
     @staticmethod
-    def of(template: Plan, instances: Plan) -> Running:
-        """The queries of a start; `instances`: the same plan with values for all parameters."""
+    def of(template: Plan, instances: Plan, hidden: Mapping[str, Hidden] = MappingProxyType({})) -> Running:
+        """The queries of a start.
+
+        instances: the same plan with values for all parameters
+        hidden: by query, what is shown in place of values that may be secret
+        """
         queries = {}
         for query in template.queries:
             own = [item for item in instances.queries if item.name == query.name]
             values = {item.instance: _values(item) if item.instance else _changed(query, item) for item in own}
-            queries[query.name] = RunningQuery((Version(query),), values)
+            own_hidden = {
+                name: {key: text for key, text in shown.items() if key in values.get(name, {})}
+                for name, shown in hidden.get(query.name, {}).items()
+            }
+            own_hidden = {name: shown for name, shown in own_hidden.items() if shown}
+            queries[query.name] = RunningQuery((Version(query),), values, hidden=own_hidden)
         return Running(template.events, queries, dict.fromkeys(queries, 1), instances.stopped)
 
     def plan(self) -> Plan:
@@ -118,6 +149,16 @@ class Running:
                 queries[name] = replace(query, versions=(*left, query.current))
                 names.append(name)
         return replace(self, queries=queries), names
+
+
+def known_value(value: Any) -> Any:
+    """A value of an instance as it is now."""
+    return value.value if isinstance(value, Changed) else value
+
+
+def without_hidden(values: Mapping[str, Any], hidden: Mapping[str, str]) -> dict[str, Any]:
+    """The values as messages may show them."""
+    return {name: hidden.get(name, value) for name, value in values.items()}
 
 
 def _parameters(query: QueryPlan) -> set[str]:

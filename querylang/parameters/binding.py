@@ -76,6 +76,14 @@ def _unknown(name: str, known: list[str]) -> str:
     return f"unknown parameter '{name}'{hint}"
 
 
+def converted(parameter: Parameter, given: Any) -> Any:
+    """A given value as the type of a parameter has it; as it is if it is not of that type."""
+    try:
+        return _CONVERSIONS[parameter.type](given)
+    except (TypeError, ValueError, OverflowError, DecimalException):
+        return given
+
+
 def _literal(parameter: Parameter, values: Mapping[str, Any], where: str, hidden: str | None) -> Literal:
     if parameter.name not in values:
         if parameter.default is None:

@@ -55,6 +55,17 @@ def with_instances(plan: Plan, given: Given = NOTHING, *, is_check: bool = False
     return replace(plan, queries=tuple(made), stopped=tuple(item for _, item in stopped))
 
 
+def hidden_values(plan: Plan, given: Given) -> dict[str, dict[str, dict[str, str]]]:
+    """By query, instance and parameter, what is shown in place of values that may be secret."""
+    hidden: dict[str, dict[str, dict[str, str]]] = {}
+    for query, instances in _by_query(plan.queries, given.values, []).items():
+        for path, name, _ in instances:
+            shown = given.hidden_in(path)
+            if shown:
+                hidden.setdefault(query, {})[name] = shown
+    return hidden
+
+
 def needed(query: QueryPlan) -> list[str]:
     """The parameters without a default."""
     return [parameter.name for parameter in query.parameters if parameter.default is None]

@@ -5,13 +5,15 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import querylang
+from querylang.changes.running import Hidden
 from querylang.errors import FileErrors, QueryErrors
 from querylang.formatter.definition_text import definitions
 from querylang.logger import warn
-from querylang.parameters.instances import with_instances
+from querylang.parameters.instances import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.forget_keys import with_forget_keys
 from runtime.reading.column_names import STANDARD, ColumnNames
@@ -33,6 +35,7 @@ class Compiled:
     schemas: event types that were inferred from data
     idle: queries without an instance, because their parameters have no values
     template, instances: the queries of the files, and their instances as the files have them
+    hidden: as of `Running.of`
     """
 
     plan: Plan
@@ -40,6 +43,7 @@ class Compiled:
     idle: tuple[QueryPlan, ...]
     template: Plan
     instances: Plan
+    hidden: Mapping[str, Hidden]
 
 
 def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled:
@@ -53,7 +57,8 @@ def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled
     plan = with_forget_keys(plan, deployment.forget_keys)
     running = {query.name for query in plan.queries}
     idle = tuple(query for query in template.queries if query.name not in running)
-    return Compiled(plan, schemas, idle, template, instances)
+    hidden = hidden_values(template, deployment.parameters)
+    return Compiled(plan, schemas, idle, template, instances, hidden)
 
 
 def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas]:

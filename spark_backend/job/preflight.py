@@ -12,7 +12,8 @@ from querylang.errors import InputError, did_you_mean, listed
 from querylang.paths import exists
 from querylang.plan.model import EventType, QueryPlan
 from spark_backend.job.changes.file_changes import refuse_changed_files
-from spark_backend.job.changes.file_texts import is_same, read_files
+from spark_backend.job.changes.file_texts import read_files
+from spark_backend.job.changes.plain_running import is_same
 from spark_backend.job.checkpoint_record import Record, read_record, refuse_difference
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.checks.delta_tables import refuse_unreadable_tables
@@ -85,7 +86,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     )
     program = replace(program, live=deployment.live)
     wanted = Record.of(deployment, program, compiled.schemas)
-    files = Running.of(compiled.template, compiled.instances)
+    files = Running.of(compiled.template, compiled.instances, compiled.hidden)
     change = FileChange(_files_before(deployment, kept, wanted, files), files, returns=apply)
     if kept is not None:
         wanted = replace(kept, plan=wanted.plan, queries=wanted.queries)
@@ -102,7 +103,7 @@ def _files_before(deployment: Deployment, kept: Record | None, wanted: Record, f
     """What the files said when they were last applied; raises InputError for another deployment."""
     if kept is None:
         return files
-    before = read_files(deployment.checkpoint)
+    before = read_files(deployment)
     known = kept if before is None else replace(kept, plan=wanted.plan, queries=wanted.queries)
     refuse_difference(deployment.checkpoint, known, wanted, deployment)
     return before or files

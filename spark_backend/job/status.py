@@ -234,17 +234,19 @@ def read_status(
         keys=progress.keys,
         backlog=backlog_of(deployment),
         memory=None if process is None else memory_of(process),
-        running=tuple(_running(read_journal(deployment.checkpoint), progress.furthest)),
+        running=tuple(_running(read_journal(deployment), progress.furthest)),
     )
 
 
 def _running(journal: Journal | None, furthest: int | None) -> Iterator[RunningInstance]:
     for query in () if journal is None else journal.running.queries.values():
         since = journal.since.get(query.name) if journal is not None else None
-        for name, values in query.instances.items():
+        for name in query.instances:
             origin = query.value_origins.get(name, FILE)
             handover = _handover(query, furthest)
-            yield RunningInstance(query.name, name, query.origin, since, json.dumps(values), origin, handover)
+            yield RunningInstance(
+                query.name, name, query.origin, since, json.dumps(query.shown(name)), origin, handover
+            )
 
 
 def _handover(query: RunningQuery, furthest: int | None) -> int | None:

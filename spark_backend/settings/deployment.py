@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from querylang.errors import InputError
 from querylang.logger import LogForm
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.plan.model import TimePolicy
@@ -69,6 +71,10 @@ class Source:
     table: str = ""
 
 
+def _nobody_knows(written: str) -> Any:
+    raise InputError(f"nobody knows what '{written}' stands for")
+
+
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """A deployment file without mistakes.
@@ -91,6 +97,7 @@ class Deployment:
     fixed: the settings beside its sources that may not change on a checkpoint
     environment: the variables that values were read from, and their values
     places: of a mapping, the keys that lead to what would be a line
+    value_of: gives the value of a text with variables; raises InputError if one is not set
     """
 
     file: Path
@@ -114,3 +121,4 @@ class Deployment:
     fixed: FixedValues = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     places: Mapping[int, str] = field(default_factory=dict, repr=False)
+    value_of: Callable[[str], Any] = field(default=_nobody_knows, repr=False, compare=False)

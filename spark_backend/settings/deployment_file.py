@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -34,7 +35,7 @@ from spark_backend.settings.sink_settings import read_channels, read_sinks
 from spark_backend.settings.source_settings import read_control, read_sources
 from spark_backend.settings.spark_settings import read_spark
 from spark_backend.settings.watching_settings import read_log, read_metrics
-from spark_backend.settings.yaml_document import Mistakes, Node, read_document, read_given
+from spark_backend.settings.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
 from spark_backend.wire.clock import Clock
 
 DEFAULT_BUCKETS = 16
@@ -74,7 +75,8 @@ def _read(file: Path, root: Node, folders: Folders, *, takes_text: bool = False)
         mistakes.add(line, message)
     mistakes.raise_if_any()
     placed = with_places(deployment, kept_places(deployment))
-    return replace(_with_retry(placed), environment=mistakes.used)
+    value_of = partial(value_of_written, path=mistakes.path, environment=mistakes.environment)
+    return replace(_with_retry(placed), environment=mistakes.used, value_of=value_of)
 
 
 def _with_retry(deployment: Deployment) -> Deployment:

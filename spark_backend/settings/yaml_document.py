@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from querylang.errors import FileErrors, did_you_mean, listed
+from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.parameters.given_values import Given, Path
 from runtime.yaml_reader import YamlError, read_nodes, value_of
 
@@ -242,6 +242,19 @@ def read_document(
     if raw is None:
         raise FileErrors(mistakes.path, [(1, f"is empty; {beginning}")])
     return Node(raw, name, mistakes)
+
+
+def value_of_written(written: str, path: str, environment: Mapping[str, str]) -> bool | int | float | str | None:
+    """The value of a text with variables; raises InputError if one is not set.
+
+    path: of the file that has the text
+    """
+    mistakes = Mistakes(path, environment)
+    start = yaml.Mark(path, 0, 0, 0, None, 0)
+    found = Node(yaml.ScalarNode("tag:yaml.org,2002:str", written, start, start), written, mistakes).scalar()
+    if mistakes.found:
+        raise InputError(mistakes.found[0][1])
+    return found
 
 
 def read_given(node: Node) -> Given:

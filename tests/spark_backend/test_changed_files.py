@@ -18,6 +18,7 @@ from spark_backend.job.changes.planning import StartPlan, plan_of
 from spark_backend.job.changes.taking import changed_program
 from spark_backend.job.checkpoint_record import read_record, write_record
 from spark_backend.job.commands.control import send_change
+from spark_backend.job.commands.shadow import send_shadow
 from spark_backend.job.preflight import checked
 from spark_backend.job.status import status_of
 from spark_backend.settings.deployment_file import load_deployment
@@ -77,7 +78,7 @@ def queries(program: Program) -> list[str]:
 
 def test_a_start_with_the_same_files_has_no_journal(folder: Folder) -> None:
     assert queries(folder.start()) == ["Rising"]
-    assert read_journal(folder.path / "state") is None
+    assert read_journal(load_deployment(folder.job)) is None
     assert folder.plan() == StartPlan(is_new=False)
 
 
@@ -201,7 +202,7 @@ def test_a_status_shows_a_handover_in_progress(folder: Folder) -> None:
     folder.say(RISING.replace("60 seconds", "90 seconds"))
     folder.start(apply=True)
     (running,) = status_of(folder.job).running
-    journal = read_journal(folder.path / "state")
+    journal = read_journal(load_deployment(folder.job))
     assert journal is not None
     assert running.handover == journal.running.queries["Rising"].current.starts is not None
 
@@ -234,9 +235,98 @@ def test_a_checkpoint_without_the_texts_of_its_files_learns_them_at_its_next_sta
         folder.start(apply=True)
     folder.say(RISING)
     folder.start()
-    assert read_files(folder.path / "state") is not None
+    assert read_files(load_deployment(folder.job)) is not None
     folder.say(RISING, FALLING)
     assert queries(folder.start(apply=True)) == ["Rising", "Falling"]
     record = read_record(folder.path / "state")
     assert record is not None
     assert record.queries == ("Rising", "Falling")
+
+
+SECRET = "query Alerts { parameters { string token; float least := 1.0; } inputs { Reading() key sensor within 60 seconds; } find Reading:a -> Reading:b where b.value > a.value + least { send Alert(token) to token; } }\nevent Alert { string token; }\n"
+SAFE = {"eu": {"token": "Bearer ${ALERT_TOKEN}", "least": "${LEAST}"}, "us": {"token": "${file:token.txt}"}}
+KEPT = ("s3cr3t-of-eu", "s3cr3t-of-us", "31.25", "an0ther-one")
+
+
+@pytest.fixture
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.setenv("ALERT_TOKEN", KEPT[0])
+    monkeypatch.setenv("LEAST", KEPT[2])
+    (tmp_path / "token.txt").write_text(KEPT[1] + "\n", "utf-8")
+    found = Folder(tmp_path)
+    found.say(RISING, SECRET, Alerts=SAFE)
+    found.start()
+    return found
+
+
+def shown(folder: Folder) -> list[str]:
+    """The files of the checkpoint that have one of the values."""
+    written = folder.written()
+    assert written
+    return [file.name for file, data in written.items() if any(value.encode() in data for value in KEPT)]
+
+
+def tokens(program: Program, title: str = "Alerts/eu") -> list[object]:
+    (query,) = (query for query in program.running().queries if query.title == title)
+    return [item.default.value for item in query.parameters if item.default is not None]
+
+
+def test_values_of_variables_and_files_are_never_written_down(secret: Folder) -> None:
+    assert tokens(secret.start()) == ["Bearer " + KEPT[0], 31.25]
+    secret.send("DeployQuery", FALLING)
+    secret.send("ReplaceQuery", SECRET.replace("60 seconds", "90 seconds").partition("event")[0])
+    secret.send("SetParameters", "Alerts", "us", {"least": 3.0})
+    send_shadow(load_deployment(secret.job), SECRET.replace("+ least", "+ 2.0 * least"), "shadow", wait=False)
+    program = secret.start()
+    assert len(program.epochs) == 7
+    for title in ("Alerts/eu#1", "Alerts_shadow/eu"):
+        assert tokens(program, title) == ["Bearer " + KEPT[0], 31.25]
+    assert tokens(program, "Alerts/us#1") == [KEPT[1], 3.0]
+    assert tokens(program, "Alerts_shadow/us") == [KEPT[1], 3.0]
+    assert shown(secret) == []
+    assert secret.start().epochs == program.epochs
+    values = {(item.query, item.instance): item.values for item in status_of(secret.job).running}
+    assert values["Alerts", "eu"] == '{"token": "Bearer ${ALERT_TOKEN}", "least": "${LEAST}"}'
+    secret.say(RISING, Alerts=SAFE)
+    with pytest.raises(InputError):
+        secret.start()
+    secret.say(RISING, SECRET, Alerts={"us": {"token": "${file:token.txt}", "least": "${LEAST}"}})
+    secret.start(apply=True)
+    assert shown(secret) == []
+
+
+def test_a_variable_with_another_value_is_a_changed_value(secret: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret.send("DeployQuery", FALLING)
+    secret.start()
+    monkeypatch.setenv("ALERT_TOKEN", KEPT[3])
+    assert secret.plan().changes == ("set: instance 'eu' of 'Alerts' has token=Bearer ${ALERT_TOKEN}",)
+    with pytest.raises(InputError, match="files have changed") as refused:
+        secret.start()
+    assert not any(value in str(refused.value) for value in KEPT)
+    program = secret.start(apply=True)
+    assert tokens(program) == ["Bearer " + KEPT[3], 31.25]
+    texts = [item.text for notice in program.notices for item in notice.outcomes]
+    assert texts[-1] == "instance 'eu' of 'Alerts' has token=Bearer ${ALERT_TOKEN}"
+    assert shown(secret) == []
+    assert secret.plan().changes == ()
+    assert tokens(secret.start()) == ["Bearer " + KEPT[3], 31.25]
+
+
+def test_a_variable_that_is_not_set_any_more_is_named(secret: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret.say(RISING, SECRET, Alerts={"us": {"token": "known"}})
+    monkeypatch.delenv("ALERT_TOKEN")
+    with pytest.raises(InputError, match=r"'token' of instance 'eu' of 'Alerts' .*ALERT_TOKEN, which is not set"):
+        secret.start(apply=True)
+    monkeypatch.setenv("ALERT_TOKEN", "any")
+    assert tokens(secret.start(apply=True), "Alerts/us") == ["known", 1.0]
+    assert shown(secret) == []
+
+
+def test_a_variable_may_have_another_name(secret: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER", KEPT[0])
+    secret.say(RISING, SECRET, Alerts={**SAFE, "eu": {"token": "Bearer ${OTHER}", "least": "${LEAST}"}})
+    assert tokens(secret.start()) == ["Bearer " + KEPT[0], 31.25]
+    secret.start()
+    monkeypatch.delenv("ALERT_TOKEN")
+    assert tokens(secret.start()) == ["Bearer " + KEPT[0], 31.25]
+    assert shown(secret) == []

@@ -111,7 +111,7 @@ def test_a_killed_start_does_a_change_once(ready: Checked, monkeypatch: pytest.M
         with pytest.raises(KeyboardInterrupt):
             changed_program(ready)
     assert folder(ready).pending() == [number]
-    assert read_journal(ready.deployment.checkpoint) is None
+    assert read_journal(ready.deployment) is None
     with monkeypatch.context() as patch:
         patch.setattr(taking, "_answer", _killed)
         with pytest.raises(KeyboardInterrupt):
@@ -161,6 +161,6 @@ def test_a_damaged_journal_is_named(ready: Checked) -> None:
 def test_the_plans_of_a_journal_are_read_back(ready: Checked) -> None:
     send(ready, "DeployQuery", FALLING)
     program = changed_program(ready)
-    journal = read_journal(ready.deployment.checkpoint)
+    journal = read_journal(ready.deployment)
     assert journal is not None
     assert journal.running.plan().queries == load_plan(program.epochs[-1].plan).queries

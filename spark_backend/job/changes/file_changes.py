@@ -10,10 +10,12 @@ from querylang.changes.running import LIVE, Running
 from querylang.errors import InputError
 from querylang.plan.changes import Outcome
 from runtime.columns.timestamps import format_time
-from spark_backend.job.changes.file_texts import files_text, is_same, read_files, write_files
+from spark_backend.job.changes.file_texts import files_text, read_files, write_files
 from spark_backend.job.changes.finishing import finished
+from spark_backend.job.changes.hidden_values import instance_words
 from spark_backend.job.changes.journal import Journal, moment_of_change
 from spark_backend.job.changes.journal_file import read_journal, write_journal
+from spark_backend.job.changes.plain_running import is_same
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
@@ -45,7 +47,7 @@ class Foretold:
             case "undeployed":
                 return f"undeploy '{query}'"
             case "removed":
-                return f"remove {_instance(query, outcome.instance)}"
+                return f"remove {instance_words(query, outcome.instance)}"
             case "deployed" if not outcome.text.startswith("instance"):
                 return f"deploy '{query}'" + ("" if self.running.queries[query].instances else ", without an instance")
             case kind:
@@ -66,8 +68,8 @@ class Foretold:
                 yield f"keep '{query.name}': its text is live"
             for name, values in query.instances.items():
                 if values and query.value_origins.get(name) == LIVE:
-                    shown = ", ".join(f"{key}={value}" for key, value in values.items())
-                    yield f"keep {_instance(query.name, name)}: its values are live: {shown}"
+                    shown = ", ".join(f"{key}={value}" for key, value in query.shown(name).items())
+                    yield f"keep {instance_words(query.name, name)}: its values are live: {shown}"
 
 
 def foretell(deployment: Deployment, change: FileChange, program: Program) -> Foretold:
@@ -79,12 +81,12 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     """
     folder = JobFolder(deployment.checkpoint)
     progress, batch = folder.last_progress(before=open_batch(folder.checkpoint)), last_batch(folder.checkpoint)
-    journal = read_journal(folder.checkpoint) or _begun(deployment, change, program)
+    journal = read_journal(deployment) or _begun(deployment, change, program)
     waiting = (folder.commands.read(number) for number in folder.commands.pending())
     asked = [(command.text, command.at) for command in waiting if command is not None and command.kind == CHANGE]
     for text, at in (*asked, (files_text(change), None)):
         moment = moment_of_change(progress, at)
-        journal = journal.changed(0, text, moment, batch, lambda plan: finished(plan, deployment))
+        journal = journal.changed(0, text, moment, batch, lambda plan: finished(plan, deployment), deployment.value_of)
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")
@@ -114,10 +116,10 @@ def take_files(deployment: Deployment, change: FileChange, program: Program) -> 
     checkpoint = deployment.checkpoint
     is_needed = not is_same(change.before, change.files)
     if is_needed or (change.returns and foretell(deployment, change, program).outcomes):
-        if read_journal(checkpoint) is None:
+        if read_journal(deployment) is None:
             write_journal(checkpoint, _begun(deployment, change, program))
         JobFolder(checkpoint).commands.send(files_text(change), kind=CHANGE)
-    if is_needed or read_files(checkpoint) is None:
+    if is_needed or read_files(deployment) is None:
         write_files(checkpoint, change.files)
 
 
@@ -126,7 +128,3 @@ def _begun(deployment: Deployment, change: FileChange, program: Program) -> Jour
     if not is_same(change.before, change.files):
         program = replace(program, plans=(plan_text(finished(change.before.plan(), deployment)),))
     return Journal.begin(change.before, program)
-
-
-def _instance(query: str, name: str) -> str:
-    return f"instance '{name}' of '{query}'" if name else f"'{query}'"

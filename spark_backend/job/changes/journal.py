@@ -6,13 +6,14 @@ A journal is plain data. It says which epochs there are, and what became of each
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import dropwhile
 from typing import Any
 
 from querylang.changes.applying import Applied, Moment, apply, refusal
 from querylang.changes.merging import FileChange, merge
 from querylang.changes.running import Running
+from querylang.changes.shadows import with_instances_of
 from querylang.changes.texts import ChangeError, with_events
 from querylang.errors import InputError
 from querylang.plan.changes import Change, DeployQuery, Outcome
@@ -20,14 +21,27 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.instants import EARLIEST
 from runtime.reading.control_events import ControlError, parse_change
 from spark_backend.job.changes.file_texts import files_of_text
-from spark_backend.job.changes.plain_running import running_of_plain, running_to_plain
+from spark_backend.job.changes.hidden_values import (
+    HiddenPlan,
+    Resolve,
+    hidden_of_plain,
+    hidden_plans,
+    hidden_to_plain,
+    no_variables,
+    plan_with,
+    plan_without,
+)
+from spark_backend.job.changes.plain_running import has_hidden, running_of_plain, running_to_plain
+from spark_backend.job.changes.shadow_instances import InstancesCommand
 from spark_backend.job.history.history_command import HistoryCommand
 from spark_backend.job.progress import JobProgress
 from spark_backend.wire.epochs import Epoch, History, Notice, all_queries
 from spark_backend.wire.plan_text import load_plan, plan_text
 from spark_backend.wire.program import Program
 
-JOURNAL_VERSION = 1
+JOURNAL_VERSION = 2
+"""Written where values may be secret. Other journals are of version 1, which older releases read,
+too."""
 
 Finish = Callable[[Plan], Plan]
 """Gives a plan the settings of the job; raises InputError for one that cannot run here."""
@@ -61,29 +75,40 @@ class Journal:
     since: by query, the place of its last change, µs; others run since the beginning
     epochs: oldest first; at least one
     taken: changes that may not be reported yet, oldest first
+    hidden: by number of an epoch, its instances with values that are not written down
     """
 
     running: Running
     since: Mapping[str, int]
     epochs: tuple[Epoch, ...]
     taken: tuple[Taken, ...]
+    hidden: Mapping[int, tuple[HiddenPlan, ...]] = field(default_factory=dict)
 
     @staticmethod
     def begin(running: Running, program: Program) -> Journal:
         """The journal of a job whose queries have never changed."""
         first = Epoch(0, program.plans[0])
-        return Journal(running, {}, (first,), ())
+        return _hiding(Journal(running, {}, (first,), ()))
 
-    def changed(self, command: int, text: str, moment: Moment, batch: int, finish: Finish) -> Journal:
+    def changed(
+        self,
+        command: int,
+        text: str,
+        moment: Moment,
+        batch: int,
+        finish: Finish,
+        resolve: Resolve = no_variables,
+    ) -> Journal:
         """The journal after one more change, which may be refused.
 
         text: a control event, or what `files_text` gives
         moment: where it takes place, unless that is before the change before it
+        resolve: gives values that the text does not have
         """
         last = self.epochs[-1].begins
         moment = moment if last is None else replace(moment, place=max(moment.place, last))
         before = self.handed_over(moment.place, batch, finish)
-        return _changed(before, Asked(command, text, moment, batch), finish)
+        return _changed(before, Asked(command, text, moment, batch, resolve), finish)
 
     def joined(self, command: int, text: str, folder: str, moment: Moment, batch: int, finish: Finish) -> Journal:
         """The journal after queries were deployed that have run over the history.
@@ -130,7 +155,8 @@ class Journal:
             epoch = _next_epoch(journal, running, done, (), finish)
             number = journal.next_notice
             taken = Taken(0, done, batch, Notice(number, done, outcomes, epoch.number))
-            journal = replace(journal, running=running, epochs=(*journal.epochs, epoch), taken=(*journal.taken, taken))
+            epochs, all_taken = (*journal.epochs, epoch), (*journal.taken, taken)
+            journal = _hiding(replace(journal, running=running, epochs=epochs, taken=all_taken))
         return journal
 
     def settled(self, earliest: int, batch: int) -> Journal:
@@ -146,7 +172,8 @@ class Journal:
         left = (epoch for epoch in self.epochs if epoch.number >= least)
         # no bucket asks for a history any more that all have got
         epochs = tuple(replace(epoch, history=None) if epoch.number <= earliest else epoch for epoch in left)
-        return replace(self, epochs=epochs, taken=taken)
+        hidden = {epoch.number: self.hidden[epoch.number] for epoch in epochs if epoch.number in self.hidden}
+        return replace(self, epochs=epochs, taken=taken, hidden=hidden)
 
     def program(self, program: Program) -> Program:
         """What the buckets run."""
@@ -157,28 +184,43 @@ class Journal:
         return replace(program, plans=(plan_text(whole),), epochs=self.epochs, notices=notices)
 
     def to_plain(self) -> dict[str, Any]:
-        """The journal as JSON can hold it."""
+        """The journal as files may hold it: without values that may be secret."""
+        is_hiding = has_hidden(self.running) or any(self.hidden.values())
         return {
-            "version": JOURNAL_VERSION,
+            "version": JOURNAL_VERSION if is_hiding else 1,
             "running": running_to_plain(self.running),
             "since": dict(self.since),
-            "epochs": [asdict(epoch) for epoch in self.epochs],
+            "epochs": [self._epoch_to_plain(epoch) for epoch in self.epochs],
             "taken": [asdict(item) for item in self.taken],
         }
 
+    def _epoch_to_plain(self, epoch: Epoch) -> dict[str, Any]:
+        hidden = self.hidden.get(epoch.number, ())
+        plain = asdict(replace(epoch, plan=plan_without(epoch.plan, hidden)))
+        return plain | ({"hidden": [hidden_to_plain(item) for item in hidden]} if hidden else {})
+
     @staticmethod
-    def of_plain(data: Mapping[str, Any]) -> Journal:
-        """The inverse of `to_plain`; raises KeyError, TypeError or ValueError."""
-        if data["version"] != JOURNAL_VERSION:
-            raise ValueError(f"it has version {data['version']}; this release reads version {JOURNAL_VERSION}")
+    def of_plain(data: Mapping[str, Any], resolve: Resolve = no_variables) -> Journal:
+        """The inverse of `to_plain`; raises KeyError, TypeError or ValueError.
+
+        Raises InputError if the variable of a value is not set.
+        """
+        if data["version"] not in (1, JOURNAL_VERSION):
+            raise ValueError(f"it has version {data['version']}; this release reads versions 1 to {JOURNAL_VERSION}")
+        hidden = {
+            item["number"]: tuple(hidden_of_plain(own, resolve) for own in item.get("hidden", ()))
+            for item in data["epochs"]
+        }
+        epochs = (Epoch.of_plain(item) for item in data["epochs"])
         return Journal(
-            running_of_plain(data["running"]),
+            running_of_plain(data["running"], resolve),
             data["since"],
-            tuple(Epoch.of_plain(item) for item in data["epochs"]),
+            tuple(replace(epoch, plan=plan_with(epoch.plan, hidden[epoch.number])) for epoch in epochs),
             tuple(
                 Taken(item["command"], item["place"], item["batch"], Notice.of_plain(item["notice"]))
                 for item in data["taken"]
             ),
+            hidden,
         )
 
 
@@ -187,29 +229,33 @@ class Asked:
     """A change that a command asks for, as `Taken`.
 
     text: a control event, or what `files_text` gives
+    resolve: gives values that the text does not have
     """
 
     command: int
     text: str
     moment: Moment
     batch: int
+    resolve: Resolve = no_variables
 
 
 def _changed(journal: Journal, asked: Asked, finish: Finish) -> Journal:
-    applied = _applied(asked.text, journal.running, asked.moment, finish)
+    applied = _applied(asked, journal.running, finish)
     place, number = asked.moment.place, journal.next_notice
     taken = (*journal.taken, Taken(asked.command, place, asked.batch, Notice(number, place, applied.outcomes)))
     if applied.is_refused or not applied.outcomes:
-        return replace(journal, running=applied.running, taken=taken)
+        return _hiding(replace(journal, running=applied.running, taken=taken))
     epoch = _next_epoch(journal, applied.running, place, tuple(sorted(applied.heirs.items())), finish)
     touched = {item.query: place for item in applied.outcomes}
-    return replace(
-        journal,
-        running=applied.running,
-        since={**journal.since, **touched},
-        epochs=(*journal.epochs, epoch),
-        taken=taken,
-    )
+    since = {**journal.since, **touched}
+    return _hiding(replace(journal, running=applied.running, since=since, epochs=(*journal.epochs, epoch), taken=taken))
+
+
+def _hiding(journal: Journal) -> Journal:
+    """The same with what is not written down of the last epoch."""
+    last = journal.epochs[-1]
+    own = hidden_plans(journal.running, load_plan(last.plan))
+    return replace(journal, hidden={**journal.hidden, last.number: own})
 
 
 def _with_queries(epoch: Epoch, queries: tuple[QueryPlan, ...], plan: Plan) -> Epoch:
@@ -226,10 +272,14 @@ def _next_epoch(
     return Epoch(journal.epochs[-1].number + 1, plan_text(plan), begins, heirs)
 
 
-def _applied(text: str, running: Running, moment: Moment, finish: Finish) -> Applied:
-    files = files_of_text(text)
+def _applied(asked: Asked, running: Running, finish: Finish) -> Applied:
+    text, moment = asked.text, asked.moment
+    files = files_of_text(text, asked.resolve)
     if files is not None:
         return _with_files(files, running, moment, finish)
+    copy = InstancesCommand.of_text(text)
+    if copy is not None:
+        return with_instances_of(running, copy.query, copy.shadow)
     history = HistoryCommand.of_text(text)
     try:
         change = DeployQuery(history.text) if history is not None else parse_change(text)

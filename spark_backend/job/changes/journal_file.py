@@ -8,6 +8,7 @@ from querylang.errors import InputError
 from spark_backend.durable_files import write_durably
 from spark_backend.job.changes.journal import Journal
 from spark_backend.places.place import Place
+from spark_backend.settings.deployment import Deployment
 
 
 def journal_file(checkpoint: Place) -> Place:
@@ -15,11 +16,11 @@ def journal_file(checkpoint: Place) -> Place:
     return checkpoint / "ensue" / "program.json"
 
 
-def read_journal(checkpoint: Place) -> Journal | None:
+def read_journal(deployment: Deployment) -> Journal | None:
     """The journal of a checkpoint; None = its queries have never changed. Raises InputError."""
-    file = journal_file(checkpoint)
+    file = journal_file(deployment.checkpoint)
     try:
-        return Journal.of_plain(json.loads(file.read_text("utf-8")))
+        return Journal.of_plain(json.loads(file.read_text("utf-8")), deployment.value_of)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

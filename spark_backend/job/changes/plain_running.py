@@ -5,13 +5,47 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from querylang.changes.running import Running, RunningQuery, Version
+from querylang.changes.running import Changed, Running, RunningQuery, Version
 from querylang.plan.model import Plan
+from spark_backend.job.changes.hidden_values import Resolve, instance_words, masked, no_variables, unmasked
 from spark_backend.wire.plan_text import load_plan, plan_text
 
 
 def running_to_plain(running: Running) -> dict[str, Any]:
-    """The queries as JSON can hold them; equal for equal ones."""
+    """The queries as files may hold them: without values that may be secret."""
+    return _to_plain(running, [{name: _masked(query, name) for name in query.instances} for query in _all(running)])
+
+
+def is_same(one: Running, other: Running) -> bool:
+    """Whether the queries and their values are the same."""
+    return _compared(one) == _compared(other)
+
+
+def has_hidden(running: Running) -> bool:
+    """Whether some values may be secret."""
+    return any(shown for query in _all(running) for shown in query.hidden.values())
+
+
+def _compared(running: Running) -> dict[str, Any]:
+    """For comparison only: it has the values."""
+    plain = _to_plain(running, [{name: _kept(values) for name, values in q.instances.items()} for q in _all(running)])
+    return plain | {"hidden": [{name: shown for name, shown in q.hidden.items() if shown} for q in _all(running)]}
+
+
+def _kept(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.kept if isinstance(value, Changed) else value for name, value in values.items()}
+
+
+def _all(running: Running) -> Sequence[RunningQuery]:
+    return list(running.queries.values())
+
+
+def _masked(query: RunningQuery, name: str) -> dict[str, Any]:
+    return masked(query.instances[name], query.hidden.get(name, {}))
+
+
+def _to_plain(running: Running, instances: Sequence[dict[str, dict[str, Any]]]) -> dict[str, Any]:
+    """`instances`: by query, what is written of the values of its instances."""
     templates: Sequence[Version] = [version for query in running.queries.values() for version in query.versions]
     plan = Plan(running.events, tuple(version.template for version in templates), running.stopped)
     return {
@@ -20,22 +54,31 @@ def running_to_plain(running: Running) -> dict[str, Any]:
             {
                 "name": query.name,
                 "versions": [[version.starts, version.ends, version.done] for version in query.versions],
-                "instances": {name: dict(values) for name, values in query.instances.items()},
+                "instances": own,
                 "origin": query.origin,
                 "value_origins": dict(query.value_origins),
             }
-            for query in running.queries.values()
+            for query, own in zip(running.queries.values(), instances, strict=True)
         ],
         "editions": dict(running.editions),
     }
 
 
-def running_of_plain(data: Mapping[str, Any]) -> Running:
-    """The inverse of `running_to_plain`; raises KeyError, TypeError or ValueError."""
+def running_of_plain(data: Mapping[str, Any], resolve: Resolve = no_variables) -> Running:
+    """The inverse of `running_to_plain`; raises KeyError, TypeError or ValueError.
+
+    Raises InputError if the variable of a value is not set.
+    """
     plan = load_plan(data["plan"])
     templates = iter(plan.queries)
     queries = {}
     for item in data["queries"]:
         versions = tuple(Version(next(templates), *bounds) for bounds in item["versions"])
-        queries[item["name"]] = RunningQuery(versions, item["instances"], item["origin"], item["value_origins"])
+        instances: dict[str, dict[str, Any]] = {}
+        hidden: dict[str, dict[str, str]] = {}
+        for name, values in item["instances"].items():
+            where = instance_words(item["name"], name)
+            instances[name], shown = unmasked(values, versions[-1].template, where, resolve)
+            hidden |= {name: shown} if shown else {}
+        queries[item["name"]] = RunningQuery(versions, instances, item["origin"], item["value_origins"], hidden)
     return Running(plan.events, queries, data["editions"], plan.stopped)

@@ -42,7 +42,7 @@ def changed_program(ready: Checked) -> Program:
     """
     deployment = ready.deployment
     folder, checkpoint = JobFolder(deployment.checkpoint), deployment.checkpoint
-    journal = read_journal(checkpoint)
+    journal = read_journal(deployment)
     if journal is not None:
         _answer(folder.commands, journal)  # a run may have been killed before it did
     interrupted = open_batch(checkpoint)
@@ -85,7 +85,7 @@ def _changed(journal: Journal, taking: Taking, command: Command) -> Journal:
 
     history = HistoryCommand.of_text(command.text)
     if history is None:
-        return journal.changed(command.number, command.text, moment, taking.batch, finish)
+        return journal.changed(command.number, command.text, moment, taking.batch, finish, taking.deployment.value_of)
     target = joined_folder(taking.deployment.checkpoint, command.number)
     joined = journal.joined(command.number, command.text, target.name, moment, taking.batch, finish)
     if joined.taken[-1].errors:
@@ -111,7 +111,7 @@ def _remove_histories(folder: JobFolder, journal: Journal) -> None:
 
 def kept_program(program: Program, deployment: Deployment) -> Program:
     """What runs on a checkpoint; `program`: what its files say."""
-    journal = read_journal(deployment.checkpoint)
+    journal = read_journal(deployment)
     return program if journal is None else _program(journal, program, deployment, 0)
 
 

@@ -57,7 +57,7 @@ def send_change(
 
 def _running(deployment: Deployment) -> Plan:
     """What runs on the checkpoint: the texts of the files, or what changes have made of them."""
-    journal = read_journal(deployment.checkpoint)
+    journal = read_journal(deployment)
     if journal is not None:
         return load_plan(journal.epochs[-1].plan)
     record = read_record(deployment.checkpoint)

@@ -11,12 +11,14 @@ from querylang.changes.shadows import shadow_of
 from querylang.errors import InputError, did_you_mean
 from spark_backend.errors import in_plain_words
 from spark_backend.job.changes.journal_file import read_journal
+from spark_backend.job.changes.shadow_instances import InstancesCommand
 from spark_backend.job.checkpoint_record import read_record
-from spark_backend.job.commands.control import send_change
-from spark_backend.job.commands.sending import Sent
+from spark_backend.job.commands.control import moment_of
+from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.listing.command_folder import CHANGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,13 @@ def send_shadow(
             raise InputError(f"{path}: there is no query '{name}' that could have a shadow{_hint(name, running)}")
         if own in running.queries:
             raise InputError(f"'{own}' runs already; end it with `ensue undeploy {deployment.file} {own}`")
-    changes: list[dict[str, list[object]]] = [{"DeployQuery": [shadow.text]}]
+    changes = [json.dumps({"DeployQuery": [shadow.text]})]
     for name, own in shadow.names.items():
         changes += _instances(running.queries[name], own)
+    place = moment_of(at)
     # The earlier ones need no wait, because they are taken in order.
-    sent = [send_change(deployment, json.dumps(change), at=at, wait=False) for change in changes[:-1]]
-    sent.append(send_change(deployment, json.dumps(changes[-1]), at=at, wait=wait))
+    sent = [send_command(deployment, change, kind=CHANGE, at=place, wait=False) for change in changes[:-1]]
+    sent.append(send_command(deployment, changes[-1], kind=CHANGE, at=place, wait=wait))
     return SentShadow(shadow.names, _first_refused(deployment, sent))
 
 
@@ -63,23 +66,26 @@ def _first_refused(deployment: Deployment, sent: Sequence[Sent]) -> Sent:
     return sent[-1]
 
 
-def _instances(query: RunningQuery, shadow: str) -> Iterator[dict[str, list[object]]]:
+def _instances(query: RunningQuery, shadow: str) -> Iterator[str]:
     """The changes that give a shadow the instances of a query."""
+    if any(query.hidden.values()):
+        yield InstancesCommand(query.name, shadow).to_text()
+        return
     for name, values in query.instances.items():
         if name or values:
-            yield {"SetParameters": [shadow, name, dict(values)]}
+            yield json.dumps({"SetParameters": [shadow, name, dict(values)]})
     if query.instances and "" not in query.instances:
-        yield {"RemoveInstance": [shadow, ""]}
+        yield json.dumps({"RemoveInstance": [shadow, ""]})
 
 
 def _running(deployment: Deployment) -> Running:
     with in_plain_words(deployment.environment):
-        journal = read_journal(deployment.checkpoint)
+        journal = read_journal(deployment)
         if journal is not None:
             return journal.running
         record = read_record(deployment.checkpoint)
         compiled = compile_deployment(deployment, None if record is None else record.types())
-        return Running.of(compiled.template, compiled.instances)
+        return Running.of(compiled.template, compiled.instances, compiled.hidden)
 
 
 def _hint(name: str, running: Running) -> str:

@@ -58,7 +58,7 @@ def compare_queries(file: Path, first: str, second: str) -> QueryDifference:
     deployment = load_deployment(file)
     with in_plain_words(deployment.environment):
         sink = _sink(deployment)
-        journal = read_journal(deployment.checkpoint)
+        journal = read_journal(deployment)
         since = max((start for name in (first, second) if (start := _full_since(journal, name))), default=None)
         found = [list(_matches(sink, name, since)) for name in (first, second)]
         return QueryDifference(first, second, since, difference(*found))

@@ -1,0 +1,166 @@
+"""Values of parameters that may be secret, as files of a checkpoint have them: never in plain text.
+
+For a value that a deployment takes from a variable or a file, the text of the deployment is
+written, `${TOKEN}`, and a salted hash. A later start reads the variable again. A plan with such
+values is written without them, and made again when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from querylang.changes.running import Changed, Running, RunningQuery, Version, known_value
+from querylang.errors import InputError
+from querylang.parameters.binding import bind, converted
+from querylang.plan.model import Plan, QueryPlan
+from spark_backend.wire.plan_text import load_plan, plan_text
+
+Resolve = Callable[[str], Any]
+"""The value that a text with variables stands for; raises InputError if one is not set."""
+
+
+def no_variables(written: str) -> Any:
+    """Where there is no deployment."""
+    raise InputError(f"nobody knows what '{written}' stands for")
+
+
+def masked(values: Mapping[str, Any], hidden: Mapping[str, str]) -> dict[str, Any]:
+    """The values of an instance as a file may have them."""
+    return {name: _masked(value, hidden[name]) if name in hidden else value for name, value in values.items()}
+
+
+def _masked(value: Any, written: str) -> Mapping[str, str]:
+    if isinstance(value, Changed):
+        return value.kept
+    salt = secrets.token_hex(16)
+    return {"from": written, "salt": salt, "hash": _hashed(value, salt)}
+
+
+def _hashed(value: Any, salt: str) -> str:
+    return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), key=salt.encode(), digest_size=16).hexdigest()
+
+
+def unmasked(
+    values: Mapping[str, Any], template: QueryPlan, where: str, resolve: Resolve
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The inverse of `masked`, and what is shown in place of the values.
+
+    where: of messages, the instance
+
+    Raises InputError if a variable is not set.
+    """
+    hidden = {name: value["from"] for name, value in values.items() if isinstance(value, Mapping)}
+    return {name: _unmasked(name, value, template, where, resolve) for name, value in values.items()}, hidden
+
+
+def _unmasked(name: str, value: Any, template: QueryPlan, where: str, resolve: Resolve) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        found = resolve(value["from"])
+    except InputError as error:
+        raise InputError(f"the value of '{name}' of {where} is not kept in the checkpoint: {error}") from None
+    for parameter in template.parameters:
+        if parameter.name == name:
+            found = converted(parameter, found)
+    return found if _hashed(found, value["salt"]) == value["hash"] else Changed(found, value)
+
+
+def instance_words(query: str, instance: str) -> str:
+    """An instance, as messages call it."""
+    return f"instance '{instance}' of '{query}'" if instance else f"'{query}'"
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenPlan:
+    """An instance in a plan that has values which may be secret.
+
+    place: its number among the queries of the plan
+    template: the plan of its text, whose parameters have no values
+    values, hidden: as of `RunningQuery`
+    """
+
+    place: int
+    template: QueryPlan
+    instance: str
+    values: Mapping[str, Any]
+    hidden: Mapping[str, str]
+
+    @property
+    def plan(self) -> QueryPlan:
+        """The instance with its values."""
+        values = {name: known_value(value) for name, value in self.values.items()}
+        return bind(self.template, values, self.instance, self.hidden)
+
+
+def hidden_plans(running: Running, plan: Plan) -> tuple[HiddenPlan, ...]:
+    """Those of a plan; `running`: what it was made of, before it got the settings of the job."""
+    found = []
+    numbers = {query.title: (place, query) for place, query in enumerate(plan.queries)}
+    for query in running.queries.values():
+        for name, shown in query.hidden.items():
+            for version in query.versions if shown and name in query.instances else ():
+                title = version.instance(name, query.instances[name], shown).title
+                if title in numbers:
+                    found.append(_hidden_plan(query, version, name, *numbers[title]))
+    return tuple(found)
+
+
+def _hidden_plan(query: RunningQuery, version: Version, name: str, place: int, plan: QueryPlan) -> HiddenPlan:
+    own = {item.name for item in version.template.parameters}
+    template = replace(
+        version.template,
+        starts=plan.starts,
+        ends=plan.ends,
+        edition=plan.edition,
+        forget_keys=plan.forget_keys,
+        inputs=tuple(
+            replace(item, policy=finished.policy, sources=finished.sources)
+            for item, finished in zip(version.template.inputs, plan.inputs, strict=True)
+        ),
+    )
+    values = {key: value for key, value in query.instances[name].items() if key in own}
+    found = HiddenPlan(place, template, name, values, query.hidden[name])
+    assert found.plan == plan, "a plan that is written without its values can be made again"
+    return found
+
+
+def plan_without(text: str, hidden: Sequence[HiddenPlan]) -> str:
+    """The text of a plan without the instances that have such values."""
+    places = {item.place for item in hidden}
+    plan = load_plan(text)
+    left = tuple(query for place, query in enumerate(plan.queries) if place not in places)
+    return plan_text(replace(plan, queries=left)) if places else text
+
+
+def plan_with(text: str, hidden: Sequence[HiddenPlan]) -> str:
+    """The inverse of `plan_without`."""
+    if not hidden:
+        return text
+    plan = load_plan(text)
+    queries = list(plan.queries)
+    for item in sorted(hidden, key=lambda item: item.place):
+        queries.insert(item.place, item.plan)
+    return plan_text(replace(plan, queries=tuple(queries)))
+
+
+def hidden_to_plain(item: HiddenPlan) -> dict[str, Any]:
+    """The instance as a file may have it."""
+    return {
+        "place": item.place,
+        "template": plan_text(Plan((), (item.template,))),
+        "instance": item.instance,
+        "values": masked(item.values, item.hidden),
+    }
+
+
+def hidden_of_plain(data: Mapping[str, Any], resolve: Resolve) -> HiddenPlan:
+    """The inverse of `hidden_to_plain`; raises InputError if a variable is not set."""
+    (template,) = load_plan(data["template"]).queries
+    where = instance_words(template.name, data["instance"])
+    values, hidden = unmasked(data["values"], template, where, resolve)
+    return HiddenPlan(data["place"], template, data["instance"], values, hidden)
