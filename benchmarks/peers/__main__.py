@@ -25,20 +25,32 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """How the stream is made, and by how much more than the value of A that of B must be.
+    """How the stream is made, what is looked for in it, and who answers.
 
-    candidates: about so many As are in the window of a B
+    margin: by how much more than the value of A that of B must be
+    pattern: `latest`, the latest A before each B; `valley`, a fall and the rise behind it
     """
 
     name: str
     keys: int
     margin: float
-    candidates: int
+    systems: Sequence[str]
+    pattern: str = "latest"
+
+    @property
+    def types(self) -> int:
+        """How many types of events the stream has."""
+        return 1 if self.pattern == "valley" else 2
 
 
-QUESTIONS = (Question("light", 10_000, 0.0, 5), Question("heavy", 500, 0.99, 100))
-OURS = ("ensue", "ensue-spark", "duckdb-sliced", "duckdb-window")
-SYSTEMS = (*OURS, *java.SYSTEMS)
+LATEST = ("ensue", "ensue-spark", "duckdb-sliced", "duckdb-window", "flink-by-hand", "flink-cep", "esper", "siddhi")
+VALLEY = ("ensue", "ensue-spark", "duckdb-turns", "flink-sql")
+QUESTIONS = (
+    Question("light", 10_000, 0.0, LATEST),
+    Question("heavy", 500, 0.99, LATEST),
+    Question("valley", 10_000, 0.0, VALLEY, "valley"),
+)
+SYSTEMS = tuple(dict.fromkeys((*LATEST, *VALLEY)))
 PASSES = {"ensue-spark": 1}
 """Passes in one process, the last of which counts; the job's first micro-batch is what warms it up."""
 
@@ -47,12 +59,12 @@ def measure(
     folder: Path, question: Question, systems: Sequence[str], threads: Sequence[int], events: int, rounds: int
 ) -> list[Measured]:
     """All systems in turn, `rounds` times. Raises AssertionError where two answers differ."""
-    write_stream(folder, events, question.keys)
+    write_stream(folder, events, question.keys, question.types)
     answers: dict[tuple[str, int], list[Answer]] = {}
     for _ in range(rounds):
         for system in systems:
             for count in threads:
-                answers.setdefault((system, count), []).append(_ask(system, folder, count, question.margin))
+                answers.setdefault((system, count), []).append(_ask(system, folder, count, question))
     found = {(own.matches, own.checksum) for each in answers.values() for own in each}
     assert len(found) == 1, f"{question.name}: the answers differ: {answers}"
     return [
@@ -63,8 +75,9 @@ def measure(
     ]
 
 
-def _ask(system: str, folder: Path, threads: int, margin: float) -> Answer:
-    arguments = [system, str(folder), str(threads), str(PASSES.get(system, 2)), str(margin)]
+def _ask(system: str, folder: Path, threads: int, question: Question) -> Answer:
+    passes = PASSES.get(system, 2)
+    arguments = [system, str(folder), str(threads), str(passes), str(question.margin), question.pattern]
     program = java.command() if system in java.SYSTEMS else [sys.executable, "-m", "benchmarks.peers.one_system"]
     cores = set(sorted(os.sched_getaffinity(0))[:threads])
     done = subprocess.run(
@@ -95,11 +108,10 @@ def main() -> None:
         java.build()
     measured: list[Measured] = []
     for question in QUESTIONS:
-        if question.name in (given.question or [question.name]):
+        own = [system for system in question.systems if system in systems]
+        if own and question.name in (given.question or [question.name]):
             with TemporaryDirectory() as folder:
-                measured += measure(
-                    Path(folder), question, systems, given.threads or [1, 2], given.events, given.rounds
-                )
+                measured += measure(Path(folder), question, own, given.threads or [1, 2], given.events, given.rounds)
     print(pages.table(measured))
     target = ROOT / "build" / "peers.json"
     target.parent.mkdir(exist_ok=True)

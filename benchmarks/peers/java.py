@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-SYSTEMS = ("flink-by-hand", "flink-cep", "esper", "siddhi")
+SYSTEMS = ("flink-by-hand", "flink-cep", "flink-sql", "esper", "siddhi")
 SOURCES = Path(__file__).resolve().parent / "java"
 BUILD = Path(__file__).resolve().parents[2] / "build" / "peers"
 

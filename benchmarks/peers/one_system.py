@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers.one_system SYSTEM FOLDER THREADS PASSES MARGIN`: answers in a process of its own, one line per pass.
+"""`python -m benchmarks.peers.one_system SYSTEM FOLDER THREADS PASSES MARGIN PATTERN`: a process of its own, one line per pass.
 
 The Java systems are in `java/`; they take the same arguments, and print the same lines.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -22,10 +23,12 @@ from benchmarks.peers.answers import Answer
 from benchmarks.peers.stream import Stream, checksum
 from runtime.replay.replay import read_records, replay_records
 
-QUERY = """\
+TYPES = """\
 @OutOfOrder() event A {{ integer id; integer k; float v; }}
 @OutOfOrder() event B {{ integer id; integer k; float v; }}
-query Rising {{
+"""
+LATEST = """\
+query Peers {{
     inputs {{
         A() key k within 30 seconds wait 5 seconds;
         B() key k within 30 seconds wait 5 seconds;
@@ -33,6 +36,17 @@ query Rising {{
     find A as a -> B as b where b.v > a.v + {margin}
 }}
 """
+VALLEY = """\
+query Peers {{
+    inputs {{ A() key k retain 20 wait 5 seconds; }}
+    find A as a => A as d+ consecutive => A as u+ consecutive => A as b
+        where d.v < prev(d).v
+        where u.v > prev(u).v
+        where b.v <= prev(b).v
+}}
+"""
+QUERIES = {"latest": TYPES + LATEST, "valley": TYPES + VALLEY}
+"""Matches of both bind the names `a` and `b`, their first and their last event."""
 DEPLOYMENT = """\
 name: peers
 queries: [peers.query]
@@ -61,21 +75,47 @@ seen AS (
 found AS (SELECT id, k, v, t, [x FOR x IN before IF v > x.v + $margin][-1] AS a FROM seen WHERE event = 'B')
 SELECT k, id AS b, v, t, a.id AS a, a.v AS a_v, a.t AS a_t FROM found WHERE a IS NOT NULL
 """
+TURNS = """
+WITH e AS (
+    SELECT id, k, v, ts, sign(v - lag(v) OVER own) AS step, sign(lead(v) OVER own - v) AS next, lead(id) OVER own AS after
+    FROM read_parquet($file) WINDOW own AS (PARTITION BY k ORDER BY ts)
+),
+turns AS (
+    SELECT *, lag(id, 2) OVER own AS start, lag(v, 2) OVER own AS start_v, lag(ts, 2) OVER own AS start_ts,
+        lag(step) OVER own AS fall, lag(next) OVER own AS rise
+    FROM e WHERE coalesce(step, 0) != coalesce(next, 0) WINDOW own AS (PARTITION BY k ORDER BY ts)
+)
+SELECT k, start AS a, start_v, start_ts, after AS b, v, ts
+FROM turns WHERE fall = -1 AND rise = 1 AND step = 1 AND next <= 0
+"""
 
 
-def embedded(stream: Stream, threads: int, passes: int, margin: float) -> None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is looked for: a pattern of `QUERIES`, and by how much more than the value of A that of B must be."""
+
+    pattern: str
+    margin: float
+
+    @property
+    def query(self) -> str:
+        """The query's text, with its event types."""
+        return QUERIES[self.pattern].format(margin=self.margin)
+
+
+def embedded(stream: Stream, threads: int, passes: int, asked: Asked) -> None:
     """Ensue: the file to the table of matches."""
     _limit_arrow(threads)
-    compiled = plan(QUERY.format(margin=margin))
+    compiled = plan(asked.query)
     for _ in range(passes):
         started = perf_counter()
-        found = replay_records(compiled, read_records([stream.table], compiled), matcher="kernel").matches["Rising"]
+        found = replay_records(compiled, read_records([stream.table], compiled), matcher="kernel").matches["Peers"]
         seconds = perf_counter() - started
         members = found.column("members").combine_chunks()
         _tell(stream.events, seconds, *_ids(*(members.field(name) for name in "ab")))
 
 
-def spark(stream: Stream, threads: int, passes: int, margin: float) -> None:
+def spark(stream: Stream, threads: int, passes: int, asked: Asked) -> None:
     """Ensue as a Spark job, Parquet to Parquet: the time between the first and the last commit of its micro-batches."""
     from spark_backend.job.job import run  # Spark is slow to import
 
@@ -83,7 +123,7 @@ def spark(stream: Stream, threads: int, passes: int, margin: float) -> None:
         folder = stream.table.parent / f"job-{threads}-{number}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / "peers.query").write_text(QUERY.format(margin=margin), encoding="utf-8")
+        (folder / "peers.query").write_text(asked.query, encoding="utf-8")
         deployment = folder / "peers.yaml"
         deployment.write_text(DEPLOYMENT.format(folder=stream.folder, buckets=4 * threads), encoding="utf-8")
         run(deployment, once=True, flush=True)
@@ -97,27 +137,29 @@ def spark(stream: Stream, threads: int, passes: int, margin: float) -> None:
         )
 
 
-def _duckdb(sql: str) -> Callable[[Stream, int, int, float], None]:
+def _duckdb(sql: str) -> Callable[[Stream, int, int, Asked], None]:
     """DuckDB: the same file to the same columns, without identities and in any order."""
 
-    def ask(stream: Stream, threads: int, passes: int, margin: float) -> None:
+    def ask(stream: Stream, threads: int, passes: int, asked: Asked) -> None:
         _limit_arrow(threads)
+        values = {"file": str(stream.table)} | ({"margin": asked.margin} if "$margin" in sql else {})
         with duckdb.connect(config={"threads": threads}) as connection:
             connection.sql("SET enable_progress_bar = false")
             for _ in range(passes):
                 started = perf_counter()
-                found = connection.sql(sql, params={"file": str(stream.table), "margin": margin}).to_arrow_table()
+                found = connection.sql(sql, params=values).to_arrow_table()
                 seconds = perf_counter() - started
                 _tell(stream.events, seconds, found.column("a").to_numpy(), found.column("b").to_numpy())
 
     return ask
 
 
-SYSTEMS: Mapping[str, Callable[[Stream, int, int, float], None]] = {
+SYSTEMS: Mapping[str, Callable[[Stream, int, int, Asked], None]] = {
     "ensue": embedded,
     "ensue-spark": spark,
     "duckdb-sliced": _duckdb(SLICED),
     "duckdb-window": _duckdb(WINDOW),
+    "duckdb-turns": _duckdb(TURNS),
 }
 
 
@@ -137,8 +179,8 @@ def _tell(events: int, seconds: float, first: NDArray[np.int64], second: NDArray
 
 def main() -> None:
     """Runs what the arguments say."""
-    system, folder, threads, passes, margin = sys.argv[1:]
-    SYSTEMS[system](Stream.of(Path(folder)), int(threads), int(passes), float(margin))
+    system, folder, threads, passes, margin, pattern = sys.argv[1:]
+    SYSTEMS[system](Stream.of(Path(folder)), int(threads), int(passes), Asked(pattern, float(margin)))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,14 @@ LABELS = {
     "ensue-spark": "Ensue, `ensue run`",
     "duckdb-sliced": "DuckDB, join in slices",
     "duckdb-window": "DuckDB, window",
+    "duckdb-turns": "DuckDB, turning points",
     "flink-by-hand": "Flink 2.3, by hand",
     "flink-cep": "Flink CEP 2.3",
+    "flink-sql": "Flink SQL 2.3, `MATCH_RECOGNIZE`",
     "esper": "Esper 9",
     "siddhi": "Siddhi 5.1",
 }
-_WIDTH, _LEFT, _ROW = 760, 200, 18
+_WIDTH, _LEFT, _ROW = 760, 270, 18
 
 
 def table(figures: Sequence[Measured]) -> str:
@@ -31,7 +33,7 @@ def table(figures: Sequence[Measured]) -> str:
     ]
     for system in dict.fromkeys(item.system for item in figures):
         cells = [rates.get((system, *column)) for column in columns]
-        shown = ["" if rate is None else f"{rate / 1e6:.2f}" for rate in cells]
+        shown = ["" if rate is None else _millions(rate) for rate in cells]
         lines.append(f"| {LABELS[system]} | " + " | ".join(shown) + " |")
     return "\n".join(lines)
 
@@ -49,7 +51,7 @@ def chart(figures: Sequence[Measured]) -> str:
             parts += [
                 f'<text x="{_LEFT - 6}" y="{y + 12}" text-anchor="end">{label}</text>',
                 f'<rect x="{_LEFT}" y="{y + 2}" width="{length}" height="{_ROW - 5}" fill="{colour}"/>',
-                f'<text x="{_LEFT + length + 4}" y="{y + 12}">{item.rate / 1e6:.2f}</text>',
+                f'<text x="{_LEFT + length + 4}" y="{y + 12}">{_millions(item.rate)}</text>',
             ]
             y += _ROW
         y += 8
@@ -64,6 +66,11 @@ def write(docs: Path, figures: Sequence[Measured]) -> None:
     _, _, after = rest.partition(END)
     page.write_text(f"{before}{BEGIN}\n{table(figures)}\n{END}{after}", encoding="utf-8")
     (docs / "images" / "peers.svg").write_text(chart(figures), encoding="utf-8")
+
+
+def _millions(rate: float) -> str:
+    """Two places, three where they would say nothing."""
+    return f"{rate / 1e6:.{2 if rate >= 100_000 else 3}f}"
 
 
 def _cores(count: int) -> str:

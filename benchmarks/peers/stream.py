@@ -42,9 +42,11 @@ class Stream:
         return Stream(folder / "files", table, folder / "stream.records", pq.read_metadata(table).num_rows)
 
 
-def write_stream(folder: Path, count: int, keys: int) -> Stream:
-    """Write a stream of `count` events in the order of arrival, up to five seconds late."""
+def write_stream(folder: Path, count: int, keys: int, types: int = 2) -> Stream:
+    """Write a stream of `count` events in the order of arrival, up to five seconds late, of one type or two."""
     made = events.columns(count, keys, 0)
+    if types == 1:
+        made["kind"] = np.zeros_like(made["kind"])
     time = _distinct(made["ts"]) + 2 * events.JITTER
     table = pa.table(
         {

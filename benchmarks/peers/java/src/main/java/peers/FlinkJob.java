@@ -8,7 +8,7 @@ import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.KeyedStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
-/** What both Flink jobs share: the source, its watermarks, and the clock of a pass. */
+/** What the Flink jobs share: the source, its watermarks, and the clock of a pass. */
 final class FlinkJob {
     private static volatile long started;
 
@@ -32,22 +32,24 @@ final class FlinkJob {
     }
 
     /** One microsecond of the stream is one millisecond of Flink's, whose times are no finer. */
+    static DataStream<Event> events(StreamExecutionEnvironment environment) {
+        return environment
+                .fromSource(
+                        new NumberSequenceSource(0, Stream.events.length - 1),
+                        WatermarkStrategy.noWatermarks(),
+                        "stream")
+                .setParallelism(1)
+                .map(new Take())
+                .returns(Event.class)
+                .setParallelism(1)
+                .assignTimestampsAndWatermarks(
+                        WatermarkStrategy.<Event>forBoundedOutOfOrderness(Duration.ofMillis(Stream.DISORDER))
+                                .withTimestampAssigner((event, before) -> event.time))
+                .setParallelism(1);
+    }
+
     static KeyedStream<Event, Integer> keyed(StreamExecutionEnvironment environment) {
-        DataStream<Event> events =
-                environment
-                        .fromSource(
-                                new NumberSequenceSource(0, Stream.events.length - 1),
-                                WatermarkStrategy.noWatermarks(),
-                                "stream")
-                        .setParallelism(1)
-                        .map(new Take())
-                        .returns(Event.class)
-                        .setParallelism(1)
-                        .assignTimestampsAndWatermarks(
-                                WatermarkStrategy.<Event>forBoundedOutOfOrderness(Duration.ofMillis(Stream.DISORDER))
-                                        .withTimestampAssigner((event, before) -> event.time))
-                        .setParallelism(1);
-        return events.keyBy(event -> event.key);
+        return events(environment).keyBy(event -> event.key);
     }
 
     static double run(StreamExecutionEnvironment environment) throws Exception {

@@ -1,6 +1,10 @@
 package peers;
 
-/** SYSTEM FOLDER THREADS PASSES MARGIN: answers the same question some times in one process; the first passes warm it up. */
+/**
+ * SYSTEM FOLDER THREADS PASSES MARGIN PATTERN: answers the same question some times in one process; the first passes warm it up.
+ *
+ * <p>A system here knows one pattern only, so the last argument says nothing to it.
+ */
 public final class Main {
     interface Peer {
         /** One pass over the stream; gives its seconds. */
@@ -14,6 +18,7 @@ public final class Main {
                 switch (arguments[0]) {
                     case "flink-by-hand" -> new FlinkByHand();
                     case "flink-cep" -> new FlinkCep();
+                    case "flink-sql" -> new FlinkSql();
                     case "esper" -> new EsperPeer();
                     case "siddhi" -> new SiddhiPeer();
                     default -> throw new IllegalArgumentException(arguments[0]);
