@@ -15,10 +15,9 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.reading.column_names import ColumnNames
 from runtime.replay.incremental import Incremental
 from runtime.replay.records import source_names
-from runtime.results.schemas import Results
 from runtime.single_events.events import SingleEvents, can_foresee
 from runtime.single_events.known import Finding, SingleEvent, UnforeseenError
-from runtime.single_events.results import CallResults
+from runtime.single_events.results import CallResults, EarlyResults
 
 _MOST_ROWS = 20
 """More rows that nobody has looked at are left to the engine, which is faster then."""
@@ -40,17 +39,17 @@ class Foresight:
         self._rows = PlainRows(plan, names) if can_foresee(plan) else None
         self._plan, self._results = plan, CallResults(plan)
         self._events: SingleEvents | None = None
-        self._known: list[Results | None] = []
+        self._known: list[EarlyResults | None] = []
         self._count = 0
         self._looks = 0
 
     @property
-    def nothing(self) -> Results:
+    def nothing(self) -> EarlyResults:
         """The results of every call that is known to bring nothing."""
         return self._results.nothing
 
-    def results_of(self, calls: Sequence[Rows], work: Incremental, reader: RowReader) -> list[Results | None]:
-        """By call, as far as it is known, its results without a ledger; None = ask the engine.
+    def results_of(self, calls: Sequence[Rows], work: Incremental, reader: RowReader) -> list[EarlyResults | None]:
+        """By call, as far as it is known, its results; None = ask the engine.
 
         calls: all that wait for being read
         work: what was read before them
@@ -70,7 +69,7 @@ class Foresight:
             self._events = None
         return self._known
 
-    def were_read(self, calls: int) -> list[Results | None]:
+    def were_read(self, calls: int) -> list[EarlyResults | None]:
         """The calls that waited were read; returns what was known of them.
 
         Other rows may have been read too, which are unknown here.
@@ -105,7 +104,7 @@ class Foresight:
         except UnforeseenError:
             return None
 
-    def _results_of(self, rows: Rows, plain: PlainRows, events: SingleEvents, reader: RowReader) -> Results | None:
+    def _results_of(self, rows: Rows, plain: PlainRows, events: SingleEvents, reader: RowReader) -> EarlyResults | None:
         brought: list[tuple[int, QueryPlan, Finding]] = []
         is_known = True
         (source,) = source_names([rows])

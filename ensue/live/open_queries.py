@@ -32,9 +32,12 @@ from runtime.engine.snapshot import StateError
 from runtime.instants import NO_TIME
 from runtime.replay.incremental import Call, Incremental
 from runtime.results.schemas import Results
+from runtime.single_events.results import EarlyResults
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ensue.live.match_frames import MatchFrames
 
 MOST_WAITING = 10_000
 """So many records wait at most until they are processed."""
@@ -43,7 +46,7 @@ MOST_WAITING = 10_000
 class LiveAnswer(Answer):
     """What one call has brought: found when somebody looks at it.
 
-    early: its results without a ledger, if they are known without the engine
+    early: its results, if they are known without the engine
     """
 
     def __init__(self, live: Live, plan: Plan, number: int = 0) -> None:
@@ -51,7 +54,7 @@ class LiveAnswer(Answer):
         self.plan, self.number = plan, number
         self._live = live
         self.call: Call | None = None
-        self.early: Results | None = None
+        self.early: EarlyResults | None = None
 
     @cached_property
     def results(self) -> Results:  # type: ignore[override]
@@ -60,17 +63,33 @@ class LiveAnswer(Answer):
 
     @property
     def _found(self) -> Results:
-        if "results" in vars(self):
-            return self.results
-        early = self._live.early_results(self)
-        return self.results if early is None else early
+        early = self._early
+        tables = None if early is None else early.tables
+        return self.results if tables is None else tables
+
+    @property
+    def _early(self) -> EarlyResults | None:
+        """None = the engine is asked, or has been."""
+        return None if "results" in vars(self) else self._live.early_results(self)
+
+    def __len__(self) -> int:
+        """As in `Answer`."""
+        early = self._early
+        return super().__len__() if early is None else len(early)
 
     # Most answers are empty, and a DataFrame costs more than to find that out.
 
     @cached_property
     def matches(self) -> pd.DataFrame:
         """As in `Answer`."""
-        return self._live.nothing.matches.copy() if self._is_nothing else super().matches
+        early = self._early
+        if early is None:
+            return super().matches
+        if early is self._live.early_nothing:
+            return self._live.nothing.matches.copy()
+        rows = early.rows()
+        frame = None if rows is None else self._live.match_frames.of(rows)
+        return super().matches if frame is None else frame
 
     @cached_property
     def outputs(self) -> pd.DataFrame:
@@ -84,7 +103,7 @@ class LiveAnswer(Answer):
 
     @property
     def _is_nothing(self) -> bool:
-        return self._found is self._live.nothing.results
+        return self._early is self._live.early_nothing
 
 
 class Live:
@@ -246,8 +265,8 @@ class Live:
             self._is_warned = True
             warn("rows arrive before the clock, which earlier rows have advanced: they are taken at the clock")
 
-    def early_results(self, answer: LiveAnswer) -> Results | None:
-        """What a call has brought, without a ledger, if it is known without the engine."""
+    def early_results(self, answer: LiveAnswer) -> EarlyResults | None:
+        """What a call has brought, if it is known without the engine."""
         with self._lock:
             if answer.call is not None:
                 return answer.early
@@ -255,12 +274,26 @@ class Live:
             known = self._foresight.results_of(self._unread.calls, work, reader)
             return known[answer.number] if answer.number < len(known) else None
 
+    @property
+    def early_nothing(self) -> EarlyResults:
+        """The results of every call that is known to bring nothing."""
+        return self._foresight.nothing
+
     @cached_property
     def nothing(self) -> Answer:
         """The answer of a call that brings nothing; the ledger is missing."""
+        tables = self.early_nothing.tables
+        assert tables is not None, "no block has run"
         answer = Answer()
-        answer.plan, answer.results = self._running()[0].plan, self._foresight.nothing
+        answer.plan, answer.results = self._running()[0].plan, tables
         return answer
+
+    @cached_property
+    def match_frames(self) -> MatchFrames:
+        """Makes the DataFrames of few matches."""
+        from ensue.live.match_frames import MatchFrames
+
+        return MatchFrames(self._running()[0].plan)
 
     def results_of(self, answer: LiveAnswer) -> Results:
         """The results of a call, for its answer."""

@@ -6,7 +6,7 @@ with its first missing value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -50,11 +50,48 @@ def _small_frame(table: pa.Table) -> pd.DataFrame | None:
             return None
         chunks.setdefault(type_.id, []).extend(column.chunks)
     parts = {number: _converted(number, its_chunks, len(table)) for number, its_chunks in chunks.items()}
-    named = zip(table.column_names, types, strict=True)
-    return pd.DataFrame({name: next(parts[type_.id]) for name, type_ in named}, copy=False)
+    columns = [next(parts[type_.id]) for type_ in types]
+    return _frame(columns, pd.Index(table.column_names), len(table))
 
 
 def _converted(number: int, chunks: list[pa.Array], rows: int) -> Iterator[Any]:
     """The columns of one type, one after another and each with so many rows, as pandas has them."""
     values = _TYPES[_BY_NUMBER[number]].__from_arrow__(pa.concat_arrays(chunks))
     return (values[start : start + rows] for start in range(0, len(values), rows))
+
+
+def _frame(columns: list[Any], names: pd.Index[str], rows: int) -> pd.DataFrame:
+    """What `DataFrame` would check, column by column, is known here."""
+    index = pd.RangeIndex(rows)
+    make: Callable[..., pd.DataFrame] = pd.DataFrame._from_arrays  # type: ignore[attr-defined]  # noqa: SLF001
+    return make(columns, columns=names, index=index, verify_integrity=False)
+
+
+class RowFrames:
+    """Makes DataFrames of few rows from the values of their cells, as `frame_of` of a table.
+
+    is_possible: whether it can, with columns of these types
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        types = schema.types
+        self.is_possible = all(type_ == _BY_NUMBER.get(type_.id) for type_ in types)
+        self._names = pd.Index(schema.names)
+        self._numbers = [type_.id for type_ in types]
+        self._places = {
+            number: [place for place, other in enumerate(self._numbers) if other == number]
+            for number in dict.fromkeys(self._numbers)
+        }
+
+    def of(self, columns: Sequence[Sequence[Any]]) -> pd.DataFrame:
+        """A DataFrame.
+
+        columns: by column its cells, at least one; times in µs
+        """
+        rows = len(columns[0])
+        parts = {}
+        for number, places in self._places.items():
+            values = [value for place in places for value in columns[place]]
+            parts[number] = _converted(number, [pa.array(values, _BY_NUMBER[number])], rows)
+        # A view, because users may name the columns of theirs.
+        return _frame([next(parts[number]) for number in self._numbers], self._names.view(), rows)

@@ -11,7 +11,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.replay.order import matches_in_order
 from runtime.results.json_objects import RowOf
 from runtime.results.schemas import Results, match_schema
-from runtime.results.spread import COMMON, flat_matches, public, spread_matches
+from runtime.results.spread import COMMON, flat_matches, flat_paths, public, spread_matches
 
 
 def matches_table(plan: Plan, results: Results, row_of: RowOf) -> pa.Table:
@@ -24,6 +24,17 @@ def matches_table(plan: Plan, results: Results, row_of: RowOf) -> pa.Table:
         return flat_matches(own_matches(plan, results, names[0]), row_of)
     tables = [_in_common(plan, _own(plan, results, query)) for query in plan.queries]
     return _in_order(plan, results, tables)
+
+
+def matches_paths(plan: Plan) -> list[tuple[str, ...]]:
+    """By column of `matches_table`, whose rows are numbered by their offsets: where its values are.
+
+    They are in `match_schema` under these names, one in the other.
+    """
+    if len({query.name for query in plan.queries}) == 1:
+        return flat_paths(match_schema(plan, plan.queries[0]))
+    first, others = COMMON[:3], COMMON[3:]
+    return [*((name,) for name in first), *(("key", name) for name in _shared(plan)), *((name,) for name in others)]
 
 
 def matches_of(plan: Plan, results: Results, row_of: RowOf, query: str) -> pa.Table:
@@ -89,9 +100,13 @@ def _in_order(
 
 def _in_common(plan: Plan, table: pa.Table) -> pa.Table:
     """The columns of a query's matches that every query of the plan has."""
-    keys = [{(key.name, str(key.type)) for key in query.keys} for query in plan.queries]
-    shared = [key for key in plan.queries[0].keys if all((key.name, str(key.type)) in own for own in keys)]
     parts = table.column("key").combine_chunks()
-    own = {f"{key.name}_" if key.name in COMMON else key.name: parts.field(key.name) for key in shared}
+    own = {f"{name}_" if name in COMMON else name: parts.field(name) for name in _shared(plan)}
     first, others = COMMON[:3], COMMON[3:]
     return pa.table({name: table.column(name) for name in first} | own | {name: table.column(name) for name in others})
+
+
+def _shared(plan: Plan) -> list[str]:
+    """The keys that all queries have."""
+    keys = [{(key.name, str(key.type)) for key in query.keys} for query in plan.queries]
+    return [key.name for key in plan.queries[0].keys if all((key.name, str(key.type)) in own for own in keys)]

@@ -77,6 +77,27 @@ def flat_matches(table: pa.Table, row_of: RowOf | None, between: str = ".") -> p
     return pa.table(columns, names=names)
 
 
+def flat_paths(schema: pa.Schema) -> list[tuple[str, ...]]:
+    """By column of `flat_matches`: the names that lead to its values; rows have offsets as numbers.
+
+    schema: `match_schema`, without runs
+    """
+    paths: list[tuple[str, ...]] = []
+    for field in schema:
+        if field.name not in _NESTED:
+            paths += [(field.name,)] * (not field.name.startswith("_"))
+            continue
+        for part in field.type:
+            path = (field.name, part.name)
+            if not is_member(part.type):
+                paths.append(path)
+                continue
+            others = [own.name for own in part.type if own.name not in ("fields", *_PLACE)]
+            paths += [(*path, "fields", own.name) for own in part.type.field("fields").type]
+            paths += [(*path, name) for name in (*others, "offset")]
+    return paths
+
+
 def _parts(column: pa.StructArray, row_of: RowOf | None, between: str) -> Iterator[tuple[str, pa.Array]]:
     """The columns of the key, of all events, of selects or of waits; of a run lists."""
     for field in column.type:

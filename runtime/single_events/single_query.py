@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from querylang.plan.model import Plan, QueryPlan, known
-from runtime.instants import NO_TIME, SECOND
+from runtime.instants import NEVER, NO_TIME, SECOND
 from runtime.interpreter.values import Event
 from runtime.policies.per_input import NO_WAIT
 from runtime.single_events.known import Finding, Key, Known, SingleEvent, UnforeseenError
@@ -37,6 +37,8 @@ class SingleQuery:
         self._times: dict[Key, KeyTimes[Known | Finding]] = {}
         self._waits: dict[Key, dict[int, Finding]] = {}
         self._timers: list[tuple[int, int, Key]] = []
+        # By key the earliest of its timers, µs; later ones are void.
+        self._due: dict[Key, int] = {}
         self._number, self._most = 0, _MOST_KEYS
 
     def take(self, event: SingleEvent, source_time: int) -> Brought:
@@ -64,7 +66,10 @@ class SingleQuery:
         """Runs the timers that expire up to now, µs. Raises UnforeseenError as `take`."""
         brought = Brought()
         while self._timers and self._timers[0][0] <= now:
-            key = heappop(self._timers)[2]
+            due, _, key = heappop(self._timers)
+            if self._due.get(key) != due:
+                continue
+            del self._due[key]
             times = self._times.get(key)
             if times is not None:
                 more = self._released(key, times, times.expire(now))
@@ -147,7 +152,10 @@ class SingleQuery:
 
     def _set_timer(self, key: Key, times: KeyTimes[Known | Finding]) -> None:
         if times.pending:
-            heappush(self._timers, (times.next_change, self._next_number(), key))
+            due = times.next_change
+            if due < self._due.get(key, NEVER + 1):
+                self._due[key] = due
+                heappush(self._timers, (due, self._next_number(), key))
         elif not self._lengths.longest:
             del self._times[key]
 

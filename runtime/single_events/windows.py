@@ -24,6 +24,9 @@ _MOST_CANDIDATES = 2_000
 _MOST_AGGREGATED = 200
 """So is a `find every` with more candidates, each of which costs more."""
 
+_FEW = 32
+"""So many events of a key are kept at least before those outside of their windows are removed."""
+
 _LEAST_SWEPT = 1_000
 """So many events are kept at least before expired ones are looked for in all keys."""
 
@@ -48,6 +51,8 @@ class Windows:
         self._is_for_engine = bool(query.selects) or query.skip is not None or query.finds_all
         self._events: dict[Key, list[Known]] = {}
         self._count, self._most = 0, _LEAST_SWEPT
+        # By key, if not `_FEW`: more events are looked through for those that have left.
+        self._crowded: dict[Key, int] = {}
 
     def is_selected(self, event: Known) -> bool:
         """Whether an event passes the filter of its input."""
@@ -83,10 +88,11 @@ class Windows:
     def _found(self, key: Key) -> list[Finding] | None:
         """What the latest event of a key finds."""
         events = self._events[key]
-        if len(events) ** self._depth > self._most_candidates:
+        if len(events) > self._crowded.get(key, _FEW) or len(events) ** self._depth > self._most_candidates:
             self._count -= len(events)
             events[:] = self._current(events)
             self._count += len(events)
+            self._crowded[key] = max(_FEW, 2 * len(events))
             if len(events) ** self._depth > self._most_candidates:
                 return None
         latest = len(events) - 1
@@ -161,6 +167,7 @@ class Windows:
             events[:] = self._current([event for event in events if self._is_young(event, clock)])
             if not events:
                 del self._events[key]
+        self._crowded.clear()
         self._count = sum(map(len, self._events.values()))
         self._most = max(_LEAST_SWEPT, 2 * self._count)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pandas.testing import assert_frame_equal
 
 import ensue
 from ensue.live.plain_rows import PlainRows
@@ -89,6 +90,58 @@ def test_looking_at_each_answer_gives_the_answer_of_a_replay(queries: str, numbe
     answers.append(live.flush())
     assert len(expected["matches"]) > 20
     assert facts(answers) == expected
+
+
+def alone(name: str) -> str:
+    """One of the queries, without the others."""
+    return EVENTS + next(part for part in f"{QUERIES}{DELAYED}".split("query ") if part.startswith(name)).join(
+        ["query ", ""]
+    )
+
+
+@pytest.mark.parametrize("name", ["Rise", "Last", "Any", "Mean", "Quiet", "Waits", ""])
+def test_the_frame_of_a_single_match_is_that_of_its_table(name: str) -> None:
+    """`matches` is made of the events, `matches_of` of an Arrow table."""
+    text = alone(name) if name else QUERIES
+    live, seen = ensue.open(text), 0
+    whole = ensue.replay(text, stream(random.Random(5), 250)).matches
+    for row in stream(random.Random(5), 250):
+        answer = live.send(row)
+        frame, count = answer.matches, len(answer)
+        assert len(frame) == count
+        if name:
+            assert_frame_equal(frame, answer.matches_of(name))
+        part = whole.iloc[seen : seen + count].reset_index(drop=True)
+        assert_frame_equal(frame, part)
+        seen += count
+    assert seen > 10
+
+
+def test_who_names_the_columns_of_a_frame_changes_no_other() -> None:
+    live = ensue.open("event A { integer n; } query Q { inputs { A() within 9.0; } find A as a }")
+    frames = [live.send({"at": at, "n": 1}).matches for at in range(3)]
+    frames[1].columns.name = "mine"
+    frames[1].loc[0, "query"] = "other"
+    assert [frame.columns.name for frame in frames] == [None, "mine", None]
+    assert frames[2].loc[0, "query"] == live.send({"at": 4, "n": 1}).matches.loc[0, "query"] == "Q"
+
+
+def test_windows_of_single_events_do_not_keep_what_has_left_them() -> None:
+    text = "event A { integer n; } query Q { inputs { A() retain 2; } find A as a -> A as b }"
+    live = ensue.open(text)
+    for at in range(300):
+        assert len(live.send({"at": at, "n": at})) == (at > 0)
+    (query,) = live._foresight._events._queries  # type: ignore[union-attr]
+    assert sum(map(len, query.windows._events.values())) < 100
+
+
+def test_timers_of_one_key_do_not_pile_up() -> None:
+    text = "event A { integer n; } query Q { inputs { A() within 9.0; } find A as a -> wait(3.0) }"
+    live = ensue.open(text)
+    for at in range(300):
+        assert len(live.send({"at": at, "n": at})) == (at > 2)
+    (query,) = live._foresight._events._queries  # type: ignore[union-attr]
+    assert len(query._timers) < 10
 
 
 def test_single_events_do_not_call_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,5 +231,5 @@ def test_a_row_that_is_plain_means_what_the_readers_make_of_it(number: int) -> N
         assert record["_kind"] == plan.events.index(event.type)
         assert record["_arrival"] == event.arrival
         given = {field.name: record[column_name(field.name, field.type)] for field in event.type.fields}
-        assert pa.array([event.values]).equals(pa.array([given])) or "nan" in str(given)
+        assert pa.array([event.values]).equals(pa.array([given])) or "nan" in str(given)  # noqa: PD011  no table
     assert seen > 20

@@ -103,7 +103,9 @@ def test_blocks_that_a_limit_cuts_off_are_left_to_the_engine() -> None:
     (query,), event = plan.queries, plan.events[0]
     found = SingleEvents(Engine(plan)).take(SingleEvent(event, {"k": 1}, 0, ("t", 0, 1)))
     assert found
-    assert CallResults(plan).of([(0, query, found[0][1])]) is None
+    early = CallResults(plan).of([(0, query, found[0][1])])
+    assert len(early) == 1
+    assert early.tables is None
 
 
 def found_by_both(seed: int) -> Counter[str]:
@@ -127,8 +129,10 @@ def found_by_both(seed: int) -> Counter[str]:
         expected = in_order(plan, engine.process(record))
         seen["calls"] += 1
         if brought is not None:
-            told = results.of(brought)
+            early = results.of(brought)
+            told = early.tables
             assert told is not None
+            assert len(early) == len(brought)
             assert facts(told) == facts(expected)
             assert {name: table.schema for name, table in told.matches.items()} == {
                 name: table.schema for name, table in expected.matches.items() if len(table)
