@@ -13,11 +13,12 @@ A pattern whose parts all have a fixed length needs neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from ensue.importing.exclusion import exclude_each_other
-from ensue.importing.expressions import Writer, comparisons
+from ensue.importing.exclusion import Comparison, exclude_each_other
+from ensue.importing.expressions import ROW, Writer, comparisons
+from ensue.importing.row_before import of_one_row, with_previous
 from ensue.importing.row_patterns import Element, NotTranslatedError, RowPattern
 from ensue.importing.sql_reader import read
 from querylang.errors import FileErrors
@@ -44,7 +45,7 @@ def translate(text: str, path: str, name: str) -> str:
     Raises FileErrors with all lines that would not mean the same, and why.
     """
     try:
-        pattern = _with_fixed_end(read(text))
+        pattern = with_previous(_with_fixed_end(read(text)))
     except NotTranslatedError as error:
         raise FileErrors(path, [(error.line, error.why)]) from None
     names = _names(pattern)
@@ -106,24 +107,37 @@ def _neighbours(elements: tuple[Element, ...]) -> Iterator[tuple[Element, Elemen
 
 
 def _exclude(pattern: RowPattern, names: Mapping[str, str], one: Element, other: Element) -> bool:
-    first, second = (
-        list(comparisons(Writer(pattern, {**names, item.variable: "$"}, item), pattern.conditions.get(item.variable)))
-        for item in (one, other)
-    )
-    return exclude_each_other(first, second)
+    return exclude_each_other(*(_comparisons(pattern, names, item) for item in (one, other)))
+
+
+def _comparisons(pattern: RowPattern, names: Mapping[str, str], item: Element) -> list[Comparison]:
+    condition = pattern.conditions.get(item.variable)
+    if condition is None:
+        return []
+    writer = Writer(pattern, {**names, item.variable: ROW}, item)
+    return list(comparisons(writer, of_one_row(pattern, item, condition)))
 
 
 def _of_skip(pattern: RowPattern) -> Iterator[tuple[int, str]]:
-    skip, last = pattern.skip, pattern.elements[-1]
-    if skip.variable and (
-        skip.variable.upper() != last.variable or len(pattern.elements) < 2 or not _has_more(pattern)
-    ):
-        yield skip.line, f"AFTER MATCH SKIP TO {skip.variable} is translated for the last variable of several only"
+    """A skip that would let the next match end before the one that was found."""
+    skip = pattern.skip
+    if not skip.variable:
+        return
+    position = pattern.position(skip.variable.upper())
+    if position is None:
+        yield skip.line, f"{skip.variable} is not a variable of the pattern"
+        return
+    target, behind = pattern.elements[position], pattern.elements[position + 1 :]
+    if not target.least:
+        yield skip.line, f"AFTER MATCH SKIP TO {skip.variable} is not translated: {skip.variable} may have no row"
+    elif not all(element.is_fixed for element in (*behind, *([target] if skip.to == "first" else []))):
+        yield skip.line, f"AFTER MATCH SKIP TO {skip.variable} is translated where a fixed number of rows follows"
+    elif _least(pattern.elements) < _least(behind) + (target.least if skip.to == "first" else 1) + 1:
+        yield skip.line, f"AFTER MATCH SKIP TO {skip.variable} is translated where rows of a match come before it"
 
 
-def _has_more(pattern: RowPattern) -> bool:
-    """Whether the last part is never the whole match."""
-    return any(element.least for element in pattern.elements[:-1])
+def _least(elements: Iterable[Element]) -> int:
+    return sum(element.least for element in elements)
 
 
 def _conditions(pattern: RowPattern, names: Mapping[str, str]) -> list[str]:
@@ -147,7 +161,7 @@ def _query(pattern: RowPattern, names: Mapping[str, str], name: str, parts: list
     find = "find all" if pattern.skip.to == "next row" and not pattern.is_fixed else "find"
     skip = {"past last row": "after match skip past last event", "next row": ""}.get(pattern.skip.to)
     if skip is None:
-        skip = f"after match skip to {pattern.skip.to} {names[pattern.elements[-1].variable]}"
+        skip = f"after match skip to {pattern.skip.to} {names[pattern.skip.variable.upper()]}"
     lines = "\n".join(f"        {part}" for part in (*parts, skip) if part)
     return (
         f"// Rows are ordered by their column {pattern.order}: ensue replay FILE.query TABLE --arrival {pattern.order}\n"

@@ -65,7 +65,7 @@ COUNTS = (
     ("{1,2}", 1, 2),
     ("{2,}", 2, None),
 )
-SKIPS = ("PAST LAST ROW", "PAST LAST ROW", "TO NEXT ROW", "TO LAST {last}")
+SKIPS = ("PAST LAST ROW", "PAST LAST ROW", "TO NEXT ROW", "TO LAST {last}", "TO LAST {some}", "TO FIRST {some}")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class SqlPattern:
                 some.append(chooser.choice(OF_FIRST))
             ends = number in (0, len(names) - 1) and chooser.random() < 0.8
             parts.append(Part(name, COUNTS[0] if ends else chooser.choice(COUNTS), tuple(some)))
-        skip = chooser.choice(SKIPS).format(last=names[-1])
+        skip = chooser.choice(SKIPS).format(last=names[-1], some=chooser.choice(names))
         return SqlPattern(tuple(parts), skip, chooser.choice((None, None, 2, 4)))
 
     @property
@@ -130,8 +130,8 @@ class SqlPattern:
             return start + 1
         if self.skip == "PAST LAST ROW":
             return end
-        last = [number for number, name in enumerate(labels) if name == self.skip[-1]]
-        return max(start + 1, start + last[-1]) if last else end
+        own = [number for number, name in enumerate(labels) if name == self.skip[-1]]
+        return max(start + 1, start + own[-1 if "LAST" in self.skip else 0]) if own else end
 
     def _from(self, rows: Sequence[Row], first: int, at: int, part: int, labels: Labels) -> Iterator[Labels]:
         """All ways to continue, the preferred one first."""

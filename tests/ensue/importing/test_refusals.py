@@ -66,6 +66,49 @@ def test_a_missing_skip_is_that_of_the_standard_and_said() -> None:
     assert "Flink's default is SKIP TO NEXT ROW" in shorter
 
 
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("B.v < PREV(B.v)", "B.v < LAG(B.v)"),
+        ("B.v < PREV(B.v)", "(LAST(B.v, 1) IS NULL AND B.v < A.v) OR B.v < LAST(B.v, 1)"),
+        ("B.v < PREV(B.v)", "B.v < LAST(B.v, 1) OR B.v < LAST(A.v) AND LAST(B.v, 1) IS NULL"),
+    ],
+)
+def test_the_row_before_has_one_form_however_it_is_written(part: str, other: str) -> None:
+    assert translate(SQL.replace(part, other), "p.sql", "Q") == translate(SQL, "p.sql", "Q")
+
+
+def test_the_last_row_of_the_variable_before_a_single_row_is_the_row_before() -> None:
+    """So `B` and `C` exclude each other."""
+    flink = SQL.replace("C.v > PREV(C.v)", "C.v > LAST(B.v)")
+    assert "where c.v > last(b).v" in translate(flink, "p.sql", "Q")
+
+
+@pytest.mark.parametrize("other", ["B.v < LAST(B.v, 1)", "(LAST(B.v, 1) IS NULL AND B.v < 7) OR B.v < LAST(B.v, 1)"])
+def test_what_is_not_the_row_before_is_refused(other: str) -> None:
+    assert "8: `LAST(B.v, 1)" in _said(SQL.replace("B.v < PREV(B.v)", other))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "skip", "reason"),
+    [
+        ("(A B+ C)", "LAST B", ""),
+        ("(A B+ C)", "FIRST B", "where a fixed number of rows follows"),
+        ("(A B+ C)", "LAST A", "where a fixed number of rows follows"),
+        ("(A B C)", "LAST A", "where rows of a match come before it"),
+        ("(A B? C)", "LAST B", "B may have no row"),
+        ("(A B+ C)", "LAST D", "D is not a variable of the pattern"),
+    ],
+)
+def test_a_skip_is_translated_where_no_later_match_can_end_before(pattern: str, skip: str, reason: str) -> None:
+    text = SQL.replace("(A B+ C)", pattern).replace("SKIP PAST LAST ROW", f"SKIP TO {skip}")
+    if reason:
+        assert f"4: AFTER MATCH SKIP TO {skip[-1]}" in _said(text) or "4: D is not" in _said(text)
+        assert reason in _said(text)
+    else:
+        assert "after match skip to last b" in translate(text, "p.sql", "Q")
+
+
 @pytest.mark.parametrize(("part", "other", "reason"), REFUSED, ids=lambda text: text[:20])
 def test_the_line_and_the_reason_are_named(part: str, other: str, reason: str) -> None:
     assert part in SQL
