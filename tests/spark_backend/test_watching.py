@@ -10,8 +10,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from querylang.errors import InputError
 from querylang.logger import LogForm
 from spark_backend.job.job import deploy, run
 from spark_backend.job.progress import JobProgress
+from spark_backend.job.watching import watch
 from spark_backend.job.watching.figures import Figures, Pulse
 from spark_backend.job.watching.prometheus import FRESH, PARTITIONS, Kept, Metrics
 from spark_backend.job.watching.wall_clock import WallClock
@@ -228,6 +231,52 @@ def test_a_job_is_stuck_when_a_micro_batch_takes_too_long() -> None:
     pulse.beat(200.0)
     assert pulse.problem(205.0, 5) == ""
     assert pulse.problem(206.0, 5) == "a micro-batch has been at work for 6 s, longer than 5 s"
+
+
+class EndedQuery:
+    """A streaming query that ends; counts how often it was looked at."""
+
+    status: Mapping[str, Any] = MappingProxyType({"isTriggerActive": True, "message": "Processing"})
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 # Spark's name
+        self.looks += 1
+        return self.looks == 1
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def test_metrics_stay_while_a_change_of_the_queries_starts_the_job_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "INTERVAL", 0.01)
+    port, is_needed = free_port(), [True]
+    figures = Figures(("Rise",), ("north",), {}, JobProgress(), {"Rise": 0})
+    server = watch.Watch(Address("127.0.0.1", port), Metrics("sensors", figures, tuple))
+    server.hold_while(lambda: is_needed[0])
+    before, after = EndedQuery(), EndedQuery()
+    server.follow(before)
+    wait_for(lambda: before.looks > 5)
+    assert asked(port, "healthz") == (200, "ok\n")
+    server.follow(after)
+    wait_for(lambda: after.looks > 5)
+    assert asked(port, "metrics")[0] == 200
+    is_needed[0] = False
+    wait_for(lambda: is_free(port))
+
+
+def is_free(port: int) -> bool:
+    try:
+        asked(port, "healthz")
+    except urllib.error.URLError:
+        return True
+    return False
 
 
 def test_metrics_and_log_may_change_between_two_runs(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class Watch:
         self._metrics = metrics
         self._pulse = Pulse(time.monotonic())
         self._query: Query | None = None
+        self._is_needed: Callable[[], bool] = lambda: False
         self._ended = threading.Event()
         self._server = _server(address, self._answer)
         threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True, name="ensue-metrics").start()
@@ -73,8 +74,12 @@ class Watch:
         self._metrics.durations.observe(observed.report.seconds)
         self._pulse.beat(time.monotonic())
 
+    def hold_while(self, is_needed: Callable[[], bool]) -> None:
+        """Stay open as long as `is_needed`, between two streaming queries of the job, too."""
+        self._is_needed = is_needed
+
     def follow(self, query: Query) -> None:
-        """Look at the job's streaming query until it ends; then close."""
+        """Look at the job's streaming query until the job ends; then close."""
         self._query = query
         threading.Thread(target=self._look, args=(query,), daemon=True, name="ensue-pulse").start()
 
@@ -86,16 +91,28 @@ class Watch:
             self._server.server_close()
 
     def _look(self, query: Query) -> None:
+        has_ended = False
         while not self._ended.wait(INTERVAL):
             try:
                 is_active, status = query.isActive, query.status
             except Exception:  # noqa: BLE001 # Java has ended, and with it the job
                 is_active, status = False, {}
             if not is_active:
-                self.close()
-                return
+                if self._query is not query:
+                    return  # a change of its queries has started the job again
+                if has_ended and not self._runs():
+                    self.close()
+                    return
+                has_ended = True  # the job may be about to start again: it is seen at the next look
+                continue
             if not status["isTriggerActive"] or str(status["message"]).startswith("Waiting"):
                 self._pulse.beat(time.monotonic())
+
+    def _runs(self) -> bool:
+        try:
+            return self._query is None or bool(self._query.isActive) or self._is_needed()
+        except Exception:  # noqa: BLE001 # Java has ended, and with it the job
+            return False
 
     def _answer(self, target: str) -> tuple[int, str, bytes]:
         """Status, type and content for a path."""
@@ -104,7 +121,7 @@ class Watch:
             case "/metrics":
                 return 200, _METRICS, self._metrics.text()
             case "/healthz":
-                return _told("" if self._query is None or self._query.isActive else "the streaming query has ended")
+                return _told("" if self._runs() else "the streaming query has ended")
             case "/readyz":
                 given = parse_qs(asked.query).get("within")
                 within = parse_duration(given[-1]) if given else int(WITHIN * 1e6)
@@ -112,7 +129,7 @@ class Watch:
                     return 400, _TEXT, b"`within` must be a length of time such as `2m`\n"
                 if self._query is None:
                     return _told("the job is starting")
-                if not self._query.isActive:
+                if not self._runs():
                     return _told("the streaming query has ended")
                 return _told(self._pulse.problem(time.monotonic(), within / 1e6))
             case _:
