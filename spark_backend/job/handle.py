@@ -91,6 +91,8 @@ class Handle:
         self._changing = Lock()
         self._run = begin()
         job.lock.hold_while(self._is_needed)
+        if job.watch is not None:
+            job.watch.hold_while(self._is_needed)
         if not is_bounded:
             Thread(target=self._take_changes, name="ensue changes", daemon=True).start()
 
@@ -153,7 +155,7 @@ class Handle:
 
     def _again(self) -> None:
         """Put a run away that has ended, and start the next one."""
-        self._put_away()
+        put_away(self._job, self._run)
         self._run = self._begin()
 
     @property
@@ -180,24 +182,9 @@ class Handle:
             return
         self._has_ended = True
         try:
-            self._put_away()
+            put_away(self._job, self._run)
         finally:
             self._job.close()
-
-    def _put_away(self) -> None:
-        """What a run leaves behind at its end."""
-        run, deployment = self._run, self._job.checked.deployment
-        planner = InputPlanner(listed_sources(all_sources(deployment), deployment.control), run.settings)
-        try:
-            run.reporter.add(Report(*report) for report in planner.finish())
-        except (DamagedManifest, OSError) as error:
-            warn(f"files that were read are not archived or deleted: {error}")
-        finally:
-            remove_old_files(deployment.checkpoint, self._job.checked.record)
-            end_topics(self._job.checked.record.identity, deployment.sinks)
-            run.reporter.finish()
-            if run.rows is not None:
-                shutil.rmtree(run.rows, ignore_errors=True)
 
     def control(
         self, event: str, *, at: str | None = None, wait: bool = True, seconds: float | None = None
@@ -215,3 +202,19 @@ class Handle:
         """What runs, how far time has advanced, and counts of all records."""
         message = str(self._run.query.status["message"])
         return read_status(self._job.checked.deployment, message, is_active=self.is_active)
+
+
+def put_away(job: Job, run: Run) -> None:
+    """What a run leaves behind at its end."""
+    deployment, record = job.checked.deployment, job.checked.record
+    planner = InputPlanner(listed_sources(all_sources(deployment), deployment.control), run.settings)
+    try:
+        run.reporter.add(Report(*report) for report in planner.finish())
+    except (DamagedManifest, OSError) as error:
+        warn(f"files that were read are not archived or deleted: {error}")
+    finally:
+        remove_old_files(deployment.checkpoint, record)
+        end_topics(record.identity, deployment.sinks)
+        run.reporter.finish()
+        if run.rows is not None:
+            shutil.rmtree(run.rows, ignore_errors=True)

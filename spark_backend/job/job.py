@@ -26,6 +26,12 @@ from spark_backend.early_start import EarlyStart
 from spark_backend.errors import JobError, as_job_errors, in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
 from spark_backend.job.changes.file_changes import take_files
+from spark_backend.job.changes.interrupted_batch import (
+    settings_of,
+    settings_of_interrupted,
+    settings_with,
+    write_settings,
+)
 from spark_backend.job.changes.taking import changed_program, kept_program
 from spark_backend.job.checkpoint_record import read_record, write_record
 from spark_backend.job.checks.catalog_tables import find_tables
@@ -35,7 +41,7 @@ from spark_backend.job.checks.missing_places import empty_sources
 from spark_backend.job.checks.open_waits import open_waits
 from spark_backend.job.checks.topic_notes import topic_notes
 from spark_backend.job.checks.writing_statements import lost_routes
-from spark_backend.job.handle import Handle, Job, Run
+from spark_backend.job.handle import Handle, Job, Run, put_away
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.job.reporting import Reporter
@@ -61,6 +67,7 @@ from spark_backend.stopping import StopRequest
 from spark_backend.wire.job_kernels import ship_kernels
 from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.partition_groups import shared_order
+from spark_backend.wire.program import Program
 from spark_backend.wire.rows_in_files import new_folder
 
 
@@ -253,14 +260,18 @@ class _Kind:
     is_bounded: it ends when all input that is there at its start has been processed
     flush: then time advances until no timer is left
     accepts_loss: files that an interrupted micro-batch read may be gone or different
+    only_repeats: it ends behind a micro-batch that was interrupted
     """
 
     is_bounded: bool = False
     flush: bool = False
     accepts_loss: bool = False
+    only_repeats: bool = False
 
     def settings(self, checkpoint: Place, *, has_signal: bool) -> RunSettings:
         """What the lister has to know of it."""
+        if self.only_repeats:
+            return RunSettings(str(checkpoint.resolve()), retry=retry_of(checkpoint), only_repeats=True)
         at_end = Signal.FLUSH if self.flush else Signal.CATCH_UP
         return RunSettings(
             str(checkpoint.resolve()),
@@ -287,10 +298,40 @@ def _start(job: Job, report: OnBatch, kind: _Kind) -> Handle:
 
 def _begin(job: Job, report: OnBatch, kind: _Kind) -> Run:
     """Start a run, with the changes of the queries that wait."""
-    session, deployment, program = job.session, job.checked.deployment, changed_program(job.checked)
-    if kind.is_bounded:
-        # the wall clock says nothing about input that is already there
-        program = program.without_idle()
+    deployment, program = job.checked.deployment, _program(job, kind)
+    settings = settings_of(program, deployment)
+    before = settings_of_interrupted(deployment.checkpoint)
+    if before is not None and before != settings:
+        old, sources = settings_with(before, program, deployment.sources)
+        _repeat(
+            job, report, replace(kind, is_bounded=True, only_repeats=True), old, replace(deployment, sources=sources)
+        )
+        program = _program(job, kind)  # no change was taken while a micro-batch was open
+    write_settings(deployment.checkpoint, settings)
+    run = _query(job, report, kind, program, deployment)
+    if job.watch is not None:
+        job.watch.follow(run.query)
+    return run
+
+
+def _program(job: Job, kind: _Kind) -> Program:
+    program = changed_program(job.checked)
+    # the wall clock says nothing about input that is already there
+    return program.without_idle() if kind.is_bounded else program
+
+
+def _repeat(job: Job, report: OnBatch, kind: _Kind, program: Program, deployment: Deployment) -> None:
+    """Repeat the micro-batch that was interrupted, and wait for its end."""
+    run = _query(job, report, kind, program, deployment)
+    try:
+        run.query.awaitTermination()
+    finally:
+        put_away(job, run)
+
+
+def _query(job: Job, report: OnBatch, kind: _Kind, program: Program, deployment: Deployment) -> Run:
+    """Spark's streaming query of a run."""
+    session = job.session
     # Otherwise a bounded run never ends: with a timeout Spark always sees one more empty batch.
     has_timeouts = program.needs_timeouts and not kind.is_bounded
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_timeouts).lower())
@@ -318,6 +359,4 @@ def _begin(job: Job, report: OnBatch, kind: _Kind) -> Run:
     query = writer.foreachBatch(batches.write).start()
     if kind.is_bounded and not HAS_AVAILABLE_NOW:
         stop_at_end(query)
-    if job.watch is not None:
-        job.watch.follow(query)
     return Run(query, run_settings, reporter, rows)

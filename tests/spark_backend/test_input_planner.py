@@ -443,3 +443,15 @@ def test_tasks_are_of_equal_size_and_each_file_is_in_one() -> None:
     assert sorted(file.number for task in tasks for file in task.files) == [0, 1, 2, 3, 4, 5]
     assert [FileTask.of_text(task.to_text()) for task in tasks[:2]] == tasks[:2]
     assert (tasks[0].earlier, tasks[2].signal) == ({"a": tuple(files)}, "flush")
+
+
+def test_a_run_that_only_repeats_plans_nothing_and_leaves_new_files_to_the_next_one(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.add("1.csv")
+    job.start()
+    assert paths(job.step()) == ["1.csv"]
+    job.add("2.csv")
+    job.start(is_once=True, only_repeats=True)
+    assert job.step() is None
+    job.start()
+    assert paths(job.step()) == ["2.csv"]

@@ -274,7 +274,7 @@ def test_metrics_stay_while_a_change_of_the_queries_starts_the_job_again(monkeyp
 def is_free(port: int) -> bool:
     try:
         asked(port, "healthz")
-    except urllib.error.URLError:
+    except OSError:
         return True
     return False
 

@@ -36,13 +36,20 @@ class Job:
             self.changes += 1  # the clock of a file system is too coarse for what tests do in a row
             os.utime(file.parent, (self.changes, self.changes))
 
-    def start(self, *, at_start: str | None = None, at_end: str | None = None, is_once: bool = False) -> None:
+    def start(
+        self,
+        *,
+        at_start: str | None = None,
+        at_end: str | None = None,
+        is_once: bool = False,
+        only_repeats: bool = False,
+    ) -> None:
         """Begin a run: what the last one did not write to Spark's log is unknown to it."""
         sources = []
         for name in self.sources:
             (self.folder / name).mkdir(exist_ok=True)
             sources.append(ListedSource(name, str(self.folder / name), (".csv",), **self.settings))  # type: ignore[arg-type]
-        run = RunSettings(str(self.folder / "state"), at_start, at_end)
+        run = RunSettings(str(self.folder / "state"), at_start, at_end, only_repeats=only_repeats)
         times = iter(range(LATER, LATER * 2, 1_000_000_000))
         self.planner = InputPlanner(sources, run, lambda: next(times))
         if is_once:

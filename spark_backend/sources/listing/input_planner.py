@@ -43,12 +43,14 @@ class RunSettings:
     at_start: signal with the run's first manifest; None = none
     at_end: signal behind all files of a run that ends; None = none
     retry: seconds that the checkpoint's store is asked again; None = as its client does
+    only_repeats: whether it ends behind a micro-batch that was interrupted, and plans nothing
     """
 
     checkpoint: str
     at_start: str | None = None
     at_end: str | None = None
     retry: float | None = None
+    only_repeats: bool = False
 
     def to_text(self) -> str:
         """The settings as JSON text."""
@@ -110,6 +112,8 @@ class InputPlanner:
 
     def fix_end(self) -> None:
         """The run reads what is there now, and nothing that comes later."""
+        if self._run.only_repeats:
+            return
         self._find_new_files()
         if self._offsets is not None:
             self._offsets.fix_end()
@@ -132,6 +136,8 @@ class InputPlanner:
         Raises DamagedManifest, OSError for a folder without a list, BrokerError, LostOffsets,
         UnreadableTable.
         """
+        if self._run.only_repeats:
+            return start
         if self._next is not None and self._next.number == start + 1:
             return self._next.number
         read = self._read_up_to(start)

@@ -12,11 +12,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from querylang.errors import InputError
-from spark_backend.job.job import run
+from querylang.errors import EnsueError, InputError
+from spark_backend.job.job import deploy, run
+from spark_backend.job.reports import BatchReport
 from tests.support.delta_tables import FROM_TABLE, match_ids_in, replayed
 from tests.support.killed_runs import kill_when, start
-from tests.support.sensors import QUERY, add_files, expected, project, table, totals
+from tests.support.sensors import QUERY, add_files, expected, project, project_of_two, table, totals
 
 
 def before_the_commits(folder: Path) -> bool:
@@ -82,3 +83,35 @@ def test_a_data_file_that_was_removed_is_a_loss(tmp_path: Path, spark: SparkSess
     with pytest.raises(InputError, match=r"the data file no longer exists: it was removed by VACUUM.*--accept-loss"):
         run(path, once=True)
     assert totals(run(path, once=True, accept_loss=True).ledger, "Rise")["lost"] == 50
+
+
+def test_a_micro_batch_is_repeated_with_the_settings_of_the_run_that_began_it(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """`idle` has let time advance in it, and its results are in the table; the next run has `--once`, hence no `idle`."""
+    path = project_of_two(tmp_path)
+    text = path.read_text().replace("format: parquet, path: out", "format: delta, path: out")
+    path.write_text(text.replace("idle: none", "idle: 1 second"))
+    rows = table(600)
+    add_files(tmp_path, rows.iloc[:300], 1, source="north")
+    add_files(tmp_path, rows.iloc[:60], 1, source="south")
+    jumps = tmp_path / "out" / "matches" / "Jump"
+    found: list[int] = []
+
+    def killed(report: BatchReport) -> None:
+        found.append(sum(report.matches.values()))
+        if len(found) > 1 and found[-1]:
+            raise RuntimeError("killed")
+
+    with pytest.raises(EnsueError):
+        deploy(path, killed).await_termination(300)
+    first = DeltaTable(str(jumps)).to_pyarrow_table()["match_id"].to_pylist()
+    assert first
+    add_files(tmp_path, rows.iloc[300:], 1, first=1, source="north")
+    batches: list[BatchReport] = []
+    run(path, once=True, flush=True, progress=batches.append)
+    assert sum(batches[0].matches.values()) == found[-1]
+    again = DeltaTable(str(jumps)).to_pyarrow_table()["match_id"].to_pylist()
+    assert len(again) == len(set(again)) > len(first)
+    path.write_text(path.read_text().replace("idle: 1 second", "idle: 2 seconds"))
+    assert run(path, once=True).batches == 0

@@ -1,0 +1,82 @@
+"""An interrupted micro-batch is repeated with the settings of the run that began it.
+
+Some sinks may have its results already. With another `idle`, or with `--once`, which looks at no
+wall clock, the repeated one would give others: what is missing then comes in a later micro-batch,
+and is in those sinks twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from querylang.errors import InputError
+from spark_backend.durable_files import write_durably
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.places.place import Place
+from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.sources.listing.spark_log import open_batch
+from spark_backend.wire.clock_sources import ClockSource
+from spark_backend.wire.program import Program
+
+Settings = Mapping[str, Any]
+"""What a run may set that decides which results a micro-batch has, as plain data."""
+
+
+def settings_of(program: Program, deployment: Deployment) -> Settings:
+    """The settings of a run."""
+    return {
+        "idle": program.idle,
+        "live": program.live,
+        "sources": [asdict(source) for source in program.sources],
+        "max_record": {source.name: source.max_record for source in deployment.sources},
+    }
+
+
+def settings_of_interrupted(checkpoint: Place) -> Settings | None:
+    """Those of the run that a micro-batch was interrupted in; None = none was, or not known."""
+    if open_batch(checkpoint) is None:
+        return None
+    file = _file(checkpoint)
+    try:
+        found: Settings = json.loads(file.read_text("utf-8"))
+        settings_with(found, Program((), 1), ())
+    except ConnectionError:
+        raise
+    except FileNotFoundError:
+        return None  # a release that did not write them down
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{file}: the settings of the last run cannot be read; delete the file, and its micro-batch is repeated"
+            " with those of this run"
+        ) from error
+    return found
+
+
+def write_settings(checkpoint: Place, settings: Settings) -> None:
+    """Write them down, before the first micro-batch of a run."""
+    file, text = _file(checkpoint), json.dumps(settings) + "\n"
+    try:
+        is_there = file.read_text("utf-8") == text
+    except ConnectionError:
+        raise
+    except (OSError, ValueError):
+        is_there = False
+    if not is_there:
+        write_durably(file, text)
+
+
+def settings_with(
+    settings: Settings, program: Program, sources: tuple[Source, ...]
+) -> tuple[Program, tuple[Source, ...]]:
+    """A program, and sources of a deployment, with the settings of another run."""
+    known = [ClockSource(**item) for item in settings["sources"]]
+    own = replace(program, idle=settings["idle"], live=settings["live"], sources=tuple(known))
+    limits = dict(settings["max_record"])
+    return own, tuple(replace(source, max_record=limits.get(source.name)) for source in sources)
+
+
+def _file(checkpoint: Place) -> Place:
+    return JobFolder(checkpoint).path / "run.json"

@@ -1,0 +1,61 @@
+"""With which settings an interrupted micro-batch is repeated; without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from querylang.errors import InputError
+from spark_backend.job.changes.interrupted_batch import (
+    settings_of,
+    settings_of_interrupted,
+    settings_with,
+    write_settings,
+)
+from spark_backend.job.preflight import checked
+from spark_backend.settings.deployment_file import load_deployment
+from tests.support.sensors import project_of_two
+
+
+def begun(checkpoint: Path, name: str) -> None:
+    """An entry of Spark's log `offsets` or `commits`."""
+    (checkpoint / name).mkdir(parents=True, exist_ok=True)
+    (checkpoint / name / "0").write_text("v1\n")
+
+
+def test_a_repeated_micro_batch_has_the_settings_of_the_run_that_began_it(tmp_path: Path) -> None:
+    path = project_of_two(tmp_path)
+    checkpoint = tmp_path / "state"
+    text = path.read_text().replace("event: Reading", "event: Reading, ahead: 1 hour, max_record: 1 MB", 1)
+    path.write_text(text.replace("idle: none", "idle: 1 second"))
+    old = load_deployment(path)
+    program = checked(old).program
+    (checkpoint / "ensue").mkdir(parents=True)
+    write_settings(checkpoint, settings_of(program, old))
+    assert settings_of_interrupted(checkpoint) is None  # no micro-batch is open
+    begun(checkpoint, "offsets")
+    path.write_text(text.replace(", ahead: 1 hour, max_record: 1 MB", "").replace("idle: none", "idle: 1 minute"))
+    new = load_deployment(path)
+    before = settings_of_interrupted(checkpoint)
+    assert before is not None
+    assert before != settings_of(replace(program, idle=7), new)
+    repeated, sources = settings_with(before, replace(program, sources=(), idle=7), new.sources)
+    assert repeated == program
+    assert [source.max_record for source in sources] == [source.max_record for source in old.sources]
+    assert before == settings_of(repeated, replace(new, sources=sources))
+    begun(checkpoint, "commits")
+    assert settings_of_interrupted(checkpoint) is None
+
+
+def test_damaged_settings_are_one_line_and_checkpoints_without_them_are_repeated_as_before(tmp_path: Path) -> None:
+    begun(tmp_path, "offsets")
+    assert settings_of_interrupted(tmp_path) is None
+    (tmp_path / "ensue").mkdir()
+    for text in ("{", "[]", "{}"):
+        (tmp_path / "ensue" / "run.json").write_text(text)
+        with pytest.raises(
+            InputError, match=r"run\.json: the settings of the last run cannot be read; delete the file"
+        ):
+            settings_of_interrupted(tmp_path)
