@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from ensue import executors
 from ensue.changing import script_of
 from ensue.executors import Job, even_splits
+from ensue.plans import template_for
 from ensue.queries import load
 from ensue.testing.case_check import Line, at_times, expected_lines, observed_by_step, observed_by_time
 from ensue.testing.cases import Case
-from querylang.errors import EnsueError
+from querylang.errors import EnsueError, QueryErrors
 from querylang.parameters.instances import with_instances
+from querylang.plan.model import Plan
 from runtime.reading.column_names import ColumnNames
 from runtime.replay.epochs import epoch_steps
 from runtime.replay.loading import read_ordered
@@ -39,7 +41,7 @@ class Outcome:
 
 def prepare(case: Case) -> Job:
     """Compile the case's query and read its rows; raises QueryErrors, InputError."""
-    template = load(case.query if case.query is not None else case.text or "").template()
+    template = _template(case)
     given = with_instances(template, case.parameters)
     tables = [case.table(given)]
     plan, records = read_ordered(tables, given, None, case.orderings)
@@ -49,6 +51,18 @@ def prepare(case: Case) -> Job:
         return Job(plan, records, flush=False)
     script, of_all = changing
     return Job(script.plan, of_all, flush=False, script=script)
+
+
+def _template(case: Case) -> Plan:
+    """The case's query; the rows say the fields of types that nothing defines and it mentions."""
+    queries = load(case.query if case.query is not None else case.text or "")
+    try:
+        return queries.template()
+    except QueryErrors:
+        if not queries.open_types:
+            raise
+        rows = [{"at": row.given["at"], "event": row.event} | row.fields for row in case.rows]
+        return template_for(queries, [rows], ColumnNames())
 
 
 def run_embedded(case: Case) -> Iterator[Outcome]:

@@ -141,6 +141,20 @@ def test_accept_rewrites_expectations_and_nothing_else(pytester: pytest.Pytester
     assert text.count("\n") == CASE.count("\n")
 
 
+def test_the_rows_of_a_case_say_the_fields_that_nothing_defines(pytester: pytest.Pytester) -> None:
+    case = """- name: rises
+  query: |
+    query Q { inputs { P() within 1 hour; } find P as x -> P as y where y.amount - x.amount >= 5.0 }
+  rows:
+    - {at: 1, event: P, amount: 20}
+    - {at: 2, event: P, amount: 30.5, out: ["x=P(20.0), y=P(30.5)"]}
+"""
+    pytester.makefile(".case.yaml", inferred=case, unknown=case.replace("x.amount", "x.amounts"))
+    result = pytester.runpytest()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*'P' has no field 'amounts'; did you mean 'amount'?*"])
+
+
 def test_a_case_may_name_its_query(pytester: pytest.Pytester) -> None:
     (pytester.path / "q.query").write_text(
         "event A { integer v; }\ninputs { A() within 9.0; }\nfind A as a -> A as b { print b.toString(); }\n"
