@@ -205,3 +205,24 @@ def test_from_its_place_on_a_query_answers_as_if_it_had_always_been_there(seed: 
         row for row in rows_of(job.stream.tagged, Tag.OUTPUT) if row["kind"] == "print" and row["query"] == "Late"
     ]
     assert len(prints) == len([row for row in found if row["query"] == "Late"])
+
+
+def test_a_history_does_not_overtake_a_change_that_waits_for_its_time(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    job = HistoryJob(2, tmp_path, SOURCES)
+    arrivals = read_records(tables(random, 300, SOURCES), READING).arrivals
+    later = 1100 * 1_000_000
+    sources = arrivals.system("place")
+    parts = read_unevenly(random, arrivals, [np.flatnonzero(sources == place) for place in np.unique(sources)])
+    while (job.progress.furthest or 0) < later - 60_000_000:
+        job.step(next(parts))
+    job.change(json.dumps({"DeployQuery": [WHOLE]}), later)
+    job.deploy("Falling", random)
+    for part in parts:
+        job.step(part)
+    job.step({}, Signal.FLUSH)
+    assert [epoch.begins for epoch in job.journal.epochs[-2:]] == [later, later]
+    rows = rows_of(job.stream.tagged, Tag.MATCH)
+    found = Counter((row["match_id"], row["emitted"]) for row in rows if row["query"] == "Falling")
+    assert found == Counter((row["match_id"], row["emitted"]) for row in always("Falling", arrivals, later))
+    assert min(row["emitted"].timestamp() * 1e6 for row in rows if row["query"] == "Whole") > later

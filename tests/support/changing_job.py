@@ -133,8 +133,9 @@ class ChangingJob:
         measured = [row for row in rows if row[0] in (Tag.METRIC, Tag.SOURCE, Tag.TIMELINE)]
         self.progress = self.progress.after(measured, records=0, matches=0)
 
-    def change(self, text: str) -> None:
-        place = place_of_change(self.progress.furthest, None)
+    def change(self, text: str, at: int | None = None) -> None:
+        """Take a change; `at`: as it is asked for, µs."""
+        place = place_of_change(self.progress.furthest, at)
         journal = self.journal.settled(self.progress.epoch, self.batch)
         moment = Moment(place, max(place, self.progress.newest or place))
         journal = journal.changed(self.batch, text, moment, self.batch, lambda plan: plan)

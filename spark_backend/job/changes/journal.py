@@ -105,8 +105,7 @@ class Journal:
         moment: where it takes place, unless that is before the change before it
         resolve: gives values that the text does not have
         """
-        last = self.epochs[-1].begins
-        moment = moment if last is None else replace(moment, place=max(moment.place, last))
+        moment = self._not_before_the_last(moment)
         before = self.handed_over(moment.place, batch, finish)
         return _changed(before, Asked(command, text, moment, batch, resolve), finish)
 
@@ -115,7 +114,9 @@ class Journal:
 
         text: of the command: a `HistoryCommand`
         folder: the name of the folder with the states that buckets take over
+        moment: as of `changed`
         """
+        moment = self._not_before_the_last(moment)
         before = self.handed_over(moment.place, batch, finish)
         running = {query.title for query in before.running.plan().queries}
         left = {query.name for epoch in before.epochs for query in load_plan(epoch.plan).queries} - {
@@ -135,6 +136,11 @@ class Journal:
         earlier = tuple(_with_queries(epoch, new, plan) for epoch in before.epochs)
         last = replace(after.epochs[-1], history=History(folder, tuple(query.title for query in new)))
         return replace(after, epochs=(*earlier, last))
+
+    def _not_before_the_last(self, moment: Moment) -> Moment:
+        """The moment of a change that follows the last one, which may wait for its time."""
+        last = self.epochs[-1].begins
+        return moment if last is None else replace(moment, place=max(moment.place, last))
 
     def refused(self, command: int, reason: str, moment: Moment, batch: int) -> Journal:
         """The journal after a change that cannot be done."""
