@@ -7,7 +7,7 @@ are messages of topics, it is the moment of the listing, which is on record befo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,12 +16,13 @@ import pyarrow as pa
 from runtime.admission.outcomes import Outcome
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.instants import NEVER, NO_TIME
 from runtime.results.discards import refused
 from runtime.results.ledger import Account, count_records, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 from spark_backend.wire.clock import Clock
-from spark_backend.wire.packed_rows import BucketInput
-from spark_backend.wire.partition_groups import PartitionGroup
+from spark_backend.wire.packed_rows import BucketInput, GroupRecords
+from spark_backend.wire.partition_groups import PartitionGroup, newest_time
 from spark_backend.wire.program import Program
 
 _REFUSED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)
@@ -50,7 +51,17 @@ def without_far_records(
         chosen = item.arrivals.take(np.flatnonzero(is_far & ~unread))
         if len(chosen) and (is_home or not item.is_copy):
             results.append(_refused(groups[item.group], chosen, limit))
-    return replace(row, progress=tuple(item for item in progress if item is not None), records=tuple(kept)), results
+    left = tuple(item for item in progress if item is not None)
+    return replace(row, progress=left, records=tuple(kept), newest=_newest(groups, row, limits, kept)), results
+
+
+def _newest(
+    groups: Sequence[PartitionGroup], row: BucketInput, limits: Mapping[str, int], kept: Sequence[GroupRecords]
+) -> int:
+    """The furthest source time without the records that are refused, here or in another bucket."""
+    if not any(item.arrival > limits.get(item.source, NEVER) for item in row.progress):
+        return row.newest
+    return max((newest_time(item.arrivals, [groups[item.group]]) for item in kept), default=NO_TIME)
 
 
 def _limits(program: Program, row: BucketInput, timestamp: int) -> dict[str, int]:

@@ -136,6 +136,8 @@ def test_a_record_of_the_far_future_is_discarded_and_moves_no_clock(cut: list[in
         ("ahead", "2.csv", 2),
     ]
     assert job.pairs == [(1, 2), (2, 3), (3, 4)]
+    # the furthest source time, which queries are handed over at
+    assert max(int(str(entry["newest"])) for entry in rows_of(job.tagged, Tag.METRIC)) == 3000 * SECOND
 
 
 def test_without_a_limit_a_record_of_the_far_future_is_reported_with_its_place() -> None:
