@@ -79,22 +79,30 @@ def publish_files(
     """
     adds = [_add(file) for file in files]
     outage = Outage(retry_of(path) or 0.0, warn)
-    for attempt in range(ATTEMPTS):
+    attempt = 0
+    while attempt < ATTEMPTS:
         table = open_table(path)
         if table is not None and _has(table, transaction):
+            outage.over(_store_of(path))
             _remove_others(path, files, transaction)
             return False
         try:
             with delta_errors(path):
                 version = _tried(path, table, adds, transaction, schema, partition_by)
         except ConnectionError as problem:
-            outage.wait_for_store(problem)
+            outage.wait_for_store(problem)  # not an attempt: nobody was faster
             continue
+        outage.over(_store_of(path))
         if version is not None:
             _sync_log(path, version)
             return True
         time.sleep(random.uniform(0, 0.05 * 2 ** min(attempt, 5)))  # noqa: S311 # writers that meet once shall not again
+        attempt += 1
     raise InputError(f"{path}: other writers have changed the Delta table during each of {ATTEMPTS} commits; try again")
+
+
+def _store_of(path: Place) -> str:
+    return path.root if isinstance(path, RemotePath) else str(path)
 
 
 def _tried(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,8 +11,11 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
 from querylang.errors import InputError
+from spark_backend.delta import publishing
 from spark_backend.delta.commit_log import read_commit
-from spark_backend.delta.publishing import CHECKPOINT_EVERY, DataFile, Transaction, publish_files
+from spark_backend.delta.publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
+from spark_backend.places.place import place_of
+from spark_backend.retrying import RETRY, Outage
 from spark_backend.sinks.delta_tables import DeltaTables
 from spark_backend.sinks.formats import Sink, sink_format
 from tests.spark_backend.delta.ours import DELTA, OTHERS, OURS, SCHEMA, drafts, names, rows, sink, table, write
@@ -250,6 +254,31 @@ def test_the_log_gets_checkpoints(tmp_path: Path) -> None:
         f"{CHECKPOINT_EVERY - 1:020d}.checkpoint.parquet"
     ]
     assert isinstance(DELTA, DeltaTables)
+
+
+def test_a_store_that_is_away_uses_up_no_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, left = place_of("s3://bucket/t", options={RETRY: "600"}), [ATTEMPTS + 5]
+    now, told = [0.0], list[str]()
+
+    def tried(*_: object) -> int:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise ConnectionError(5, "the store cannot be reached", str(path))
+        return 3
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(publishing, "open_table", lambda _: None)
+    monkeypatch.setattr(publishing, "_tried", tried)
+    monkeypatch.setattr(publishing, "Outage", partial(Outage, now=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(publishing, "warn", told.append)
+    assert publish_files(path, [DataFile("x", 1, {}, "{}")], Transaction("app", 0), pa.schema([]), ())
+    assert len(told) == 2
+    assert "s3://bucket answers again" in told[1]
+    left[0] = 1000
+    with pytest.raises(ConnectionError, match="the store cannot be reached for 10 minutes"):
+        publish_files(path, [DataFile("x", 1, {}, "{}")], Transaction("app", 0), pa.schema([]), ())
 
 
 def test_matches_with_other_columns_share_a_commit(tmp_path: Path) -> None:
