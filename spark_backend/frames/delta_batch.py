@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -17,7 +16,7 @@ from spark_backend.delta.package import refuse_missing_package
 from spark_backend.delta.publishing import Transaction, publish_files
 from spark_backend.delta.transactions import application
 from spark_backend.errors import in_plain_words
-from spark_backend.places.place import SHOWN, Place, UnknownScheme, local_copy, place_of
+from spark_backend.places.place import SHOWN, Place, UnknownScheme, place_of
 from spark_backend.sinks.delta_files import DeltaWriter, Details, with_partitions
 from spark_backend.sinks.formats import DAY, Sink
 from spark_backend.wire.worker_calls import on_worker
@@ -41,11 +40,10 @@ def write_delta(frame: DataFrame, table: str | Path, partition_by: Sequence[str]
     run = on_worker("spark_backend.frames.delta_batch", "write_rows", str(path), stem, ",".join(partition_by), written)
     with in_plain_words({}):
         rows = frame.mapInArrow(run, "details string").collect()
-    files = [Details.of_text(row["details"]).file for row in rows]
-    if not files:
+    found = [Details.of_text(row["details"]) for row in rows]
+    if not found:
         return True
-    with local_copy(path / files[0].path) as copy:
-        columns = with_partitions(pq.read_schema(copy), partition_by, path)
+    files, columns = [item.file for item in found], with_partitions(found[0].columns, partition_by, path)
     return publish_files(path, files, Transaction(application(identity), batch or 0), columns, partition_by)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,12 +37,17 @@ class Details:
     """What the driver has to know of a data file.
 
     table: the folder of its table
-    schema: a hash of its columns
+    schema: its columns as text: nobody has to read the file for them, which may be in a store
     """
 
     table: str
     schema: str
     file: DataFile
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Its columns."""
+        return pa.ipc.read_schema(pa.py_buffer(b64decode(self.schema)))
 
     def to_text(self) -> str:
         """As JSON text."""
@@ -101,7 +106,9 @@ class _OpenFile:
         self.writer.close()
         statistics = file_statistics(self.footers[0], self.schema)
         file = DataFile(self.path, self.local.stat().st_size, self.partition, statistics)
-        return Draft(str(self.place), str(self.place), Details(str(self.table), _hash(self.schema), file).to_text())
+        return Draft(
+            str(self.place), str(self.place), Details(str(self.table), _schema_text(self.schema), file).to_text()
+        )
 
     def abort(self) -> None:
         if self.writer is not None:
@@ -133,7 +140,7 @@ class DeltaWriter:
         return str(files[0].place)
 
     def _written(self, part: str, values: Values, rows: pa.Table) -> _OpenFile:
-        key = (part, values, _hash(rows.schema))  # the columns of a replaced text may be others
+        key = (part, values, _schema_text(rows.schema))  # the columns of a replaced text may be others
         if key not in self._open:
             partition = dict(zip(self._partition_by, values, strict=True))
             day = partition.get(DAY)
@@ -162,8 +169,8 @@ class DeltaWriter:
             file.abort()
 
 
-def _hash(schema: pa.Schema) -> str:
-    return hashlib.blake2b(schema.remove_metadata().serialize(), digest_size=8).hexdigest()
+def _schema_text(schema: pa.Schema) -> str:
+    return b64encode(schema.remove_metadata().serialize()).decode()
 
 
 def _partitions(table: pa.Table, partition_by: Sequence[str]) -> Iterator[tuple[Values, pa.Table]]:

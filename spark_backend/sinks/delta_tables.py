@@ -13,7 +13,6 @@ from itertools import groupby
 from pathlib import PurePosixPath
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from querylang.errors import InputError
 from spark_backend.delta.commit_log import is_table, tables_below
@@ -23,7 +22,7 @@ from spark_backend.delta.publishing import Transaction, publish_files
 from spark_backend.delta.table_schemas import new_columns
 from spark_backend.delta.transactions import application, committed_files, identity_of, transactions
 from spark_backend.errors import unwritable
-from spark_backend.places.place import Place, files_below, in_same_system, local_copy
+from spark_backend.places.place import Place, files_below, in_same_system
 from spark_backend.sinks.delta_files import DeltaWriter, Details, with_partitions
 from spark_backend.sinks.formats import Draft, Result, Sink, SinkFormat
 
@@ -59,10 +58,10 @@ class DeltaTables:
         files = [item.file for item in found]
         identity, batch, *_ = PurePosixPath(files[0].path).name.split("-")
         transaction = Transaction(application(identity), int(batch))
-        one_of_each = {item.schema: item.file.path for item in found}
+        one_of_each = {item.schema: item for item in found}
+        schemas = [item.columns for item in one_of_each.values()]
+        schema = with_partitions(_united(table, schemas), sink.partition_by, table)
         try:
-            schemas = [_read_schema(table / path) for path in one_of_each.values()]
-            schema = with_partitions(_united(table, schemas), sink.partition_by, table)
             publish_files(table, files, transaction, schema, sink.partition_by)
         except OSError as error:
             raise unwritable(table, error) from error
@@ -92,11 +91,6 @@ class DeltaTables:
             for file in left:
                 if str(file).removeprefix(begin) not in committed:
                     file.unlink(missing_ok=True)
-
-
-def _read_schema(file: Place) -> pa.Schema:
-    with local_copy(file) as copy:
-        return pq.read_schema(copy)
 
 
 def _united(table: Place, schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -38,6 +38,17 @@ def test_a_micro_batch_is_one_commit_per_table(tmp_path: Path) -> None:
     assert table(own).to_pyarrow_table().select(SCHEMA.names).slice(0, 1).to_pylist()[0]["low"]["by"] == [("k", 1)]
 
 
+def test_data_files_are_not_read_to_be_published(tmp_path: Path) -> None:
+    """In a store that would be a download per table and micro-batch."""
+    own = sink(tmp_path, "day")
+    found = drafts(own, 0, rows("a"))
+    moved = Path(found[0].place).rename(tmp_path / "moved")
+    DELTA.publish(f"{OURS}-00000000-", [(own, found)])
+    moved.rename(found[0].place)
+    assert names(own) == ["a"]
+    assert [field.name for field in table(own).schema().fields] == [*SCHEMA.names, "day"]
+
+
 def test_a_micro_batch_that_is_repeated_changes_nothing(tmp_path: Path) -> None:
     own = sink(tmp_path)
     for batch in (0, 1):
