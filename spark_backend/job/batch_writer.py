@@ -23,6 +23,7 @@ from spark_backend.job.reports import (
     ledger_changes,
 )
 from spark_backend.job.watching.figures import Observed
+from spark_backend.places.place import Place
 from spark_backend.sinks.bucket_results import Written
 from spark_backend.sinks.formats import Sink
 from spark_backend.sinks.micro_batch import publish_batch
@@ -48,6 +49,7 @@ class BatchWriter:
     reporter: warns of what micro-batches report
     observe: called after each micro-batch with what metrics show; None = there are none
     is_first: whether the next micro-batch may be a repeated one
+    offsets: Spark's log of what micro-batches read
     """
 
     confirm: Callable[[], None]
@@ -61,6 +63,11 @@ class BatchWriter:
     reporter: Reporter
     observe: Callable[[Observed], None] | None = None
     is_first: bool = field(default=True)
+    offsets: Place = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing moves the checkpoint while it runs."""
+        self.offsets = spark_files(self.folder.checkpoint).offsets
 
     def write(self, results: DataFrame, batch: int) -> None:
         """Spark may call this again with the same micro-batch after a crash."""
@@ -101,9 +108,8 @@ class BatchWriter:
 
         batch: as Spark counts them
         """
-        offsets = spark_files(self.folder.checkpoint).offsets
-        sync(offsets / str(batch))
-        sync(offsets)
+        sync(self.offsets / str(batch))
+        sync(self.offsets)
 
     def _write_progress(
         self, batch: int, written: Sequence[Written], report: BatchReport, reports: Sequence[Report]
