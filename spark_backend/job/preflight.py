@@ -30,6 +30,8 @@ from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.catalog.table_names import unplaced
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sinks.bucket_results import refuse_unwritable
+from spark_backend.sinks.formats import MATCHES
+from spark_backend.sinks.one_table import refuse_other_layout
 from spark_backend.sources.formats import source_format
 from spark_backend.wire.program import Program
 
@@ -94,6 +96,8 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     _refuse_unknown_events(deployment, (*compiled.plan.events, *change.before.events))
     for name, sink in deployment.sinks.items():
         refuse_unwritable(name, sink, compiled.plan)
+    if MATCHES in deployment.sinks:
+        refuse_other_layout(deployment.sinks[MATCHES])
     _refuse_doubled_results(deployment, wanted)
     checked = Checked(deployment, program, wanted, kept is None, compiled.idle, change)
     return checked.divided_among(checked.record.tasks)

@@ -17,7 +17,7 @@ from runtime.results.ledger import RECEIVED
 from spark_backend.operator.worker_functions import step_of_bucket
 from spark_backend.sinks.channels import by_channel, channels
 from spark_backend.sinks.formats import MATCHES, Draft, Layout, Sink, sink_format
-from spark_backend.sinks.one_table import is_in_one, one_schema, one_table, refuse_other_layout
+from spark_backend.sinks.one_table import is_in_one, one_schema, one_table
 from spark_backend.sinks.path_names import match_folder
 from spark_backend.sinks.task_files import Attempt, Sinks, TaskFiles, shared_files
 from spark_backend.wire.bucket_labels import last_label, task_of
@@ -245,8 +245,6 @@ def part_of(tag: Tag, query: str, plan: Plan) -> str:
 
 def refuse_unwritable(name: str, sink: Sink, plan: Plan) -> None:
     """Raise InputError if results cannot be written to the sink of that name; writes nothing."""
-    if name == MATCHES:
-        refuse_other_layout(sink)
     sink_format(sink.format).refuse_unwritable(sink, _parts_of(name, sink, plan))
 
 

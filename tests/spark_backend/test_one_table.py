@@ -14,8 +14,11 @@ from querylang import compile_text
 from querylang.errors import FileErrors, InputError
 from runtime.engine.engine import Engine
 from runtime.replay.replay import read_records
+from spark_backend.job.changes.finishing import finished
+from spark_backend.job.preflight import checked
 from spark_backend.job.upkeep.query_diff import compare_queries
 from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sinks import one_table as layouts
 from spark_backend.sinks.bucket_results import put_in_one, refuse_unwritable
 from spark_backend.sinks.formats import Layout, Sink
 from spark_backend.sinks.one_table import one_table, row_of_query
@@ -49,6 +52,17 @@ def written(sink: Sink) -> None:
     assert {table.query: table.rows for table in tables} == {"Rise": 2, "Sum": 4, "Any": 3}
 
 
+def job_of(folder: Path, sink: str) -> Path:
+    (folder / "q.query").write_text(TEXT)
+    (folder / "in").mkdir(exist_ok=True)
+    file = folder / "job.yaml"
+    file.write_text(
+        f"name: j\nqueries: q.query\nsources: {{main: {{format: csv, path: in}}}}\ncheckpoint: ck\n"
+        f"sinks: {{matches: {sink}}}\n"
+    )
+    return file
+
+
 def test_a_row_has_all_that_the_querys_own_table_has() -> None:
     for _, table in matches():
         rows = one_table(table)
@@ -69,13 +83,7 @@ def test_one_place_has_the_matches_of_all_queries(tmp_path: Path, kind: str) -> 
     ]
     assert totals == [{"total": 1}, {"total": 3}, {"total": 4}, {"total": 9}]
     assert {row["key"] for row in rows} == {'{"k": "é"}', "{}"}
-    (tmp_path / "q.query").write_text(TEXT)
-    (tmp_path / "in").mkdir()
-    file = tmp_path / "job.yaml"
-    file.write_text(
-        f"name: j\nqueries: q.query\nsources: {{main: {{format: csv, path: in}}}}\ncheckpoint: ck\n"
-        f"sinks: {{matches: {{format: {kind}, path: out, layout: one}}}}\n"
-    )
+    file = job_of(tmp_path, f"{{format: {kind}, path: out, layout: one}}")
     found = compare_queries(file, "Rise", "Any").found
     assert (found.both, len(found.only_first), len(found.only_second)) == (2, 0, 1)
     with pytest.raises(InputError, match=r"no matches of a query .Ris. .*; did you mean .Rise."):
@@ -84,13 +92,25 @@ def test_one_place_has_the_matches_of_all_queries(tmp_path: Path, kind: str) -> 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_a_folder_of_the_other_layout_is_refused(tmp_path: Path, kind: str) -> None:
-    one = Sink(kind, tmp_path / "out", layout=Layout.ONE)
-    written(one)
+    written(Sink(kind, tmp_path / "out", layout=Layout.ONE))
     with pytest.raises(InputError, match="out: has matches of all queries; choose another folder, or 'layout: one'"):
-        refuse_unwritable("matches", Sink(kind, tmp_path / "out"), PLAN)
+        checked(load_deployment(job_of(tmp_path, f"{{format: {kind}, path: out}}")))
     written(Sink(kind, tmp_path / "each" / "Rise", layout=Layout.ONE))
     with pytest.raises(InputError, match="each/Rise: has matches of one query; 'layout: one' needs another folder"):
-        refuse_unwritable("matches", Sink(kind, tmp_path / "each", layout=Layout.ONE), PLAN)
+        checked(load_deployment(job_of(tmp_path, f"{{format: {kind}, path: each, layout: one}}")))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_change_of_the_queries_does_not_look_through_all_results(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = load_deployment(job_of(tmp_path, f"{{format: {kind}, path: out, layout: one}}"))
+    written(deployment.sinks["matches"])
+    looked = list[object]()
+    for name in ("files_below", "tables_below"):
+        monkeypatch.setattr(layouts, name, lambda path: looked.append(path) or ())
+    finished(PLAN, deployment)
+    assert not looked
 
 
 @pytest.mark.parametrize(
