@@ -20,6 +20,7 @@ from querylang.errors import InputError, QueryErrors
 from querylang.load import check_text
 from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
 from querylang.plan.model import Plan, QueryPlan
+from runtime.admission.selection import furthest_time, selectors_of
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
 from runtime.policies.forget_keys import with_forget_keys
@@ -28,7 +29,7 @@ from runtime.reading.column_names import ColumnNames
 from runtime.reading.control_events import NOT_HERE, ControlError, parse_change
 from runtime.reading.inference.schema import infer
 from runtime.reading.inference.types import with_nested
-from runtime.replay.epochs import Epoch, Notice, Script, furthest_time
+from runtime.replay.epochs import Epoch, Notice, Script
 from runtime.replay.loading import events_by_source, ordered
 from runtime.replay.records import Records, source_names
 from runtime.replay.replay import read_all
@@ -146,7 +147,7 @@ def script_of(
         return with_forget_keys(own, forget_keys)
 
     def furthest(record: int, plan: Plan) -> int:
-        return furthest_time(whole.arrivals.table.slice(0, record), plan)
+        return furthest_time(whole.arrivals.table.slice(0, record), selectors_of(plan))
 
     director = _Director(whole.arrivals, reading, finish, seen, furthest)
     return director.script(Running.of(template, instances), asked), whole

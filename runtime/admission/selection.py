@@ -7,7 +7,7 @@ shipped; those that no query selects are only counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -53,12 +53,15 @@ class Selection:
 
 class Selector:
     """The roles of a plan's event types in one query: as inputs, as heartbeats, as sources of
-    another input's time."""
+    another input's time.
+
+    time_from: the source times of event types, by number
+    """
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
         numbers = event_numbers(plan)
-        self._time_from = [(numbers[event], source) for event, source in query.time_sources()]
+        self.time_from = tuple((numbers[event], source) for event, source in query.time_sources())
         self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
         # by kind of record; kinds that are not events are negative, and index from the end
         kinds = len(plan.events) + len(_BY_KIND)
@@ -161,14 +164,30 @@ class Selector:
     def source_times(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
         """The source times of records, µs; NO_TIME = none."""
         time: NDArray[np.int64] = table.column("_source_time").to_numpy()
-        if not self._time_from:
+        if not self.time_from:
             return time
         time = time.copy()
-        for kind, source in self._time_from:
+        for kind, source in self.time_from:
             rows = kinds == kind
             if rows.any():
                 time[rows] = microseconds(as_array(source, table, self._plan, self._plan.events[kind]))[rows]
         return time
+
+
+def selectors_of(plan: Plan) -> list[Selector]:
+    """One per query."""
+    return [Selector(plan, query) for query in plan.queries]
+
+
+def furthest_time(records: pa.Table, selectors: Iterable[Selector]) -> int:
+    """The furthest source time of records, µs, as queries take it; NO_TIME = there is none."""
+    if not len(records):
+        return NO_TIME
+    kinds = records.column("_kind").to_numpy().astype(np.int64)
+    different = {selector.time_from: selector for selector in selectors}
+    times = [records.column("_source_time").to_numpy()]
+    times += [selector.source_times(records, kinds) for selector in different.values()]
+    return max(int(own.max()) for own in times)
 
 
 _NO_HEARTBEATS = np.empty(0, np.int64)

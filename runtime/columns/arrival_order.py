@@ -5,6 +5,8 @@ A table that is sorted already, the usual case, costs one scan.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -13,6 +15,9 @@ from runtime.columns.sorting import stable_order
 
 _TIES = ("_place", "_partition", "_offset")
 """What orders records that arrive together."""
+
+PLACE = ("_arrival", *_TIES)
+"""A record's place in the order of arrival."""
 
 
 def in_arrival_order(table: pa.Table) -> pa.Table:
@@ -31,7 +36,21 @@ def in_arrival_order(table: pa.Table) -> pa.Table:
 
 def is_in_order(table: pa.Table) -> bool:
     """Whether the rows are in order of arrival already."""
-    return _is_sorted(*(table.column(name).to_numpy() for name in ("_arrival", *_TIES)))
+    return _is_sorted(*(table.column(name).to_numpy() for name in PLACE))
+
+
+def come_before(table: pa.Table, place: Sequence[int], *, or_are: bool = False) -> NDArray[np.bool_]:
+    """Which rows come before a place in the order of arrival.
+
+    place: the values of PLACE
+    or_are: the row at that place, too
+    """
+    is_before, is_same = np.zeros(len(table), np.bool_), np.ones(len(table), np.bool_)
+    for name, limit in zip(PLACE, place, strict=True):
+        own = table.column(name).to_numpy()
+        is_before |= is_same & (own < limit)
+        is_same &= own == limit
+    return is_before | is_same if or_are else is_before
 
 
 def _is_sorted(*columns: NDArray[np.int64]) -> bool:

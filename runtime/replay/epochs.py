@@ -10,16 +10,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan
-from runtime.admission.selection import Selector
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.unknown_types import as_known
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
-from runtime.instants import NO_TIME
 from runtime.replay.divided import with_steps
 from runtime.replay.order import in_order
 from runtime.replay.records import Records
@@ -119,14 +116,6 @@ def replay_epochs(
     ledger = engine.ledger()
     results = in_order(script.plan, concatenated(script.plan, parts, ledger))
     return results, metrics_table(engine, output_events(results), ledger=ledger)
-
-
-def furthest_time(records: pa.Table, plan: Plan) -> int:
-    """The furthest source time of records, µs, as queries take it; NO_TIME = there is none."""
-    times: list[NDArray[np.int64]] = [records.column("_source_time").to_numpy()]
-    kinds = records.column("_kind").to_numpy().astype(np.int64)
-    times += [Selector(plan, query).select(records, kinds).time for query in plan.queries]
-    return max((int(own.max()) for own in times if len(own)), default=NO_TIME)
 
 
 def _end(arrivals: Arrivals, until: int | None, *, flush: bool) -> int | None:

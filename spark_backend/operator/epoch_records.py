@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from querylang.plan.model import Plan
+from runtime.columns.arrival_order import come_before
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.unknown_types import as_known
 from runtime.engine.engine import Engine
@@ -83,16 +84,10 @@ class Pieces:
 
 def _is_before(arrivals: Arrivals, stage: Stage, *, or_is: bool = True) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which records arrived before a stage; `or_is`: also the one that has asked for it."""
-    arrival = arrivals.system("arrival")
     begins = NO_TIME if stage.begins is None else stage.begins
-    if stage.behind is None or not len(arrival):
-        return arrival <= begins
-    coordinates = (arrival, *(arrivals.system(name) for name in ("place", "partition", "offset")))
-    is_before, is_same = np.zeros(len(arrival), np.bool_), np.ones(len(arrival), np.bool_)
-    for own, limit in zip(coordinates, (begins, *stage.behind), strict=True):
-        is_before |= is_same & (own < limit)
-        is_same &= own == limit
-    return is_before | is_same if or_is else is_before
+    if stage.behind is None:
+        return arrivals.system("arrival") <= begins
+    return come_before(arrivals.table, (begins, *stage.behind), or_are=or_is)
 
 
 def _chosen(arrivals: Arrivals, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Arrivals:

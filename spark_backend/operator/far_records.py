@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.admission.outcomes import Outcome
+from runtime.admission.selection import furthest_time
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NEVER, NO_TIME
@@ -22,7 +23,7 @@ from runtime.results.ledger import Account, count_records, ledger_table
 from runtime.results.schemas import OUTPUT_SCHEMA, Results, discard_schema
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import BucketInput, GroupRecords
-from spark_backend.wire.partition_groups import PartitionGroup, newest_time
+from spark_backend.wire.partition_groups import PartitionGroup
 from spark_backend.wire.program import Program
 
 _REFUSED = (Outcome.USED, Outcome.HEARTBEAT, Outcome.CONTROL, Outcome.NULL_KEY, Outcome.NULL_TIME)
@@ -61,7 +62,7 @@ def _newest(
     """The furthest source time without the records that are refused, here or in another bucket."""
     if not any(item.arrival > limits.get(item.source, NEVER) for item in row.progress):
         return row.newest
-    return max((newest_time(item.arrivals, [groups[item.group]]) for item in kept), default=NO_TIME)
+    return max((furthest_time(item.arrivals.table, groups[item.group].selectors) for item in kept), default=NO_TIME)
 
 
 def _limits(program: Program, row: BucketInput, timestamp: int) -> dict[str, int]:

@@ -15,11 +15,11 @@ from pyspark.sql import types as spark_types
 
 from querylang.plan.changes import CHANGES
 from querylang.plan.model import Plan
-from runtime.columns.arrival_order import in_arrival_order
+from runtime.admission.selection import furthest_time, selectors_of
+from runtime.columns.arrival_order import PLACE, come_before, in_arrival_order
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import TYPE
-from runtime.replay.epochs import furthest_time
 from spark_backend.sources.frames import frame_columns, rows_of_frame
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.plan_text import load_plan, plan_text
@@ -56,8 +56,8 @@ class BoundedSource:
 
     def furthest(self, plan: Plan, before: pa.Table) -> int:
         """The furthest source time of the records before one, µs; `before`: that record."""
-        place = before.select(list(_PLACE)).to_pylist()[0]
-        text = ",".join(str(place[name]) for name in _PLACE)
+        place = before.select(list(PLACE)).to_pylist()[0]
+        text = ",".join(str(place[name]) for name in PLACE)
         found = self._run("find_furthest", self.rows, plan, "time long", text).collect()
         return max((int(row["time"]) for row in found), default=NO_TIME)
 
@@ -65,9 +65,6 @@ class BoundedSource:
         chosen = rows if self.is_files else frame_columns(rows, plan, self.reading)
         run = on_worker(_THIS, function, plan_text(plan), self.reading.to_text(), self.is_files, *more)
         return chosen.mapInArrow(run, schema)
-
-
-_PLACE = ("_arrival", "_place", "_partition", "_offset")
 
 
 def changes_of(sources: Sequence[BoundedSource], plan: Plan) -> pa.Table:
@@ -97,14 +94,9 @@ def find_furthest(
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: see `BoundedSource.furthest`."""
     loaded, settings = load_plan(plan), Reading.of_text(reading)
-    limit = [int(number) for number in before.split(",")]
+    limit, selectors = [int(number) for number in before.split(",")], selectors_of(loaded)
     for part in _of_files(loaded, settings, batches) if is_files else rows_of_frame(loaded, settings, batches):
-        coordinates = [part.system(name.removeprefix("_")) for name in _PLACE]
-        is_before, is_same = np.zeros(len(part), np.bool_), np.ones(len(part), np.bool_)
-        for own, end in zip(coordinates, limit, strict=True):
-            is_before |= is_same & (own < end)
-            is_same &= own == end
-        time = furthest_time(part.take(np.flatnonzero(is_before)).table, loaded)
+        time = furthest_time(part.take(np.flatnonzero(come_before(part.table, limit))).table, selectors)
         yield pa.RecordBatch.from_arrays([pa.array([time], pa.int64())], ["time"])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
+from runtime.admission.selection import furthest_time
 from runtime.columns.arrivals import Arrivals, arrivals_schema
 from runtime.instants import NO_TIME
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from runtime.results.schemas import LEDGER_SCHEMA
 from spark_backend.wire.compact_columns import from_bytes, split_constants, to_bytes
 from spark_backend.wire.container import pack, unpack
-from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, newest_time, refusing_group
+from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from spark_backend.wire.reports import Report, reports_to_plain
 from spark_backend.wire.source_progress import SourceProgress, source_progress
 
@@ -159,7 +161,7 @@ def pack_arrivals(
     elif not is_control:
         found = source_progress(arrivals, source, by_partition=by_partition, is_limited=is_limited, by_topic=by_topic)
         header["progress"] = [item.to_plain() for item in found]
-        header["newest"] = newest_time(arrivals, groups)
+        header["newest"] = furthest_time(arrivals.table, chain.from_iterable(group.selectors for group in groups))
     counts = ledger_table(account).to_pylist()
     rows = enumerate(per_bucket)
     return _batch([_row(header, records, ledger=counts if bucket == HOME else []) for bucket, records in rows])

@@ -221,18 +221,3 @@ def shared_order(query: QueryPlan) -> str | None:
         return None
     timelines = dict.fromkeys(item.policy.timeline for item in query.inputs if item.policy and is_clocked(item))
     return "ordered " + " and ".join(_ORDERED_BY[timeline] for timeline in timelines)
-
-
-def newest_time(arrivals: Arrivals, groups: Sequence[PartitionGroup]) -> int:
-    """The furthest source time of records, µs, as the queries take it; NO_TIME = there is none."""
-    kinds = arrivals.system("kind").astype(np.int64)
-    newest = int(arrivals.system("source_time").max())
-    different = {
-        tuple(query.time_sources()): selector
-        for group in groups
-        for query, selector in zip(group.plan.queries, group.selectors, strict=True)
-    }
-    for sources, selector in different.items():
-        if sources:
-            newest = max(newest, int(selector.source_times(arrivals.table, kinds).max()))
-    return newest
