@@ -21,6 +21,7 @@ KEYS: Mapping[str, Mapping[str, Change]] = {
 ON_A_CHECKPOINT = {
     Change.FREE: "may change",
     Change.FIXED: "refused: begin with a new checkpoint",
+    Change.APPLIED: "may change, with [`ensue run --apply`](changes.md#changed-files)",
 }
 
 ELSEWHERE = {("job", "buckets"): "refused: [`ensue rebucket`](care.md#another-number-of-buckets) moves it"}

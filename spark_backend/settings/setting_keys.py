@@ -2,6 +2,7 @@
 
 A setting is *fixed* if it decides which records are read, what they mean, or which bucket has them.
 The record beside a checkpoint keeps fixed settings, and a run with other ones is refused by name.
+*Applied* ones say which queries run: a run with other ones is refused without `--apply`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ class Change(StrEnum):
     """Whether a setting may change between two runs on one checkpoint."""
 
     FIXED = "fixed"
+    APPLIED = "applied"
     FREE = "free"
 
 
 JOB_KEYS: Mapping[str, Change] = {
     "name": Change.FREE,
-    "queries": Change.FIXED,
+    "queries": Change.APPLIED,
     "sources": Change.FIXED,
     "control": Change.FIXED,
     "live": Change.FREE,
@@ -32,7 +34,7 @@ JOB_KEYS: Mapping[str, Change] = {
     "trigger": Change.FREE,
     "checkpoint": Change.FREE,
     "forget_keys": Change.FIXED,
-    "parameters": Change.FIXED,
+    "parameters": Change.APPLIED,
     "kernels": Change.FREE,
     "spark": Change.FREE,
     "metrics": Change.FREE,

@@ -121,7 +121,7 @@ def test_records_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, tex
 
 def test_the_table_of_the_documentation_has_every_key_and_its_class() -> None:
     text = Path("docs/spark.md").read_text()
-    found = re.findall(r"^\| (source|sink|job) \| (.*) \| (fixed|free) \|", text, re.MULTILINE)
+    found = re.findall(r"^\| (source|sink|job) \| (.*) \| (fixed|applied|free) \|", text, re.MULTILINE)
     rows = {(kind, key, change) for kind, keys, change in found for key in re.findall(r"`([\w.]+)`", keys)}
     options = {key for entry in FORMATS.values() for key in entry.options}
     fixed = {key for entry in FORMATS.values() for key in entry.fixed}
