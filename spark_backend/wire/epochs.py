@@ -80,7 +80,8 @@ class Notice:
     def of_plain(data: Mapping[str, Any]) -> Notice:
         """The inverse of `asdict`."""
         outcomes = tuple(Outcome(**item) for item in data["outcomes"])
-        return Notice(data["number"], data["place"], outcomes, data["epoch"])
+        epoch = data.get("epoch", 0)  # older journals have none
+        return Notice(data["number"], data["place"], outcomes, epoch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from spark_backend.job.commands.control import send_change, send_control
 from spark_backend.job.preflight import Checked, checked
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.listing.command_folder import CHANGE, CommandFolder
+from spark_backend.wire.epochs import Notice
 from spark_backend.wire.plan_text import load_plan
 from spark_backend.wire.program import Program
 from tests.support.readings_job import write_job
@@ -164,3 +165,7 @@ def test_the_plans_of_a_journal_are_read_back(ready: Checked) -> None:
     journal = read_journal(ready.deployment)
     assert journal is not None
     assert journal.running.plan().queries == load_plan(program.epochs[-1].plan).queries
+
+
+def test_a_notice_of_an_older_journal_belongs_to_the_first_epoch() -> None:
+    assert Notice.of_plain({"number": 3, "place": 7, "outcomes": []}) == Notice(3, 7, (), 0)
