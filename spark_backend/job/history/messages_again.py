@@ -44,19 +44,23 @@ def _ranges(
         if there is None or there.identity != position.identity:
             gaps.append(f"source '{source.name}': the topic '{topic}' was removed or made again")
             continue
+        if position.begun is None and source.start != "earliest":
+            gaps.append(
+                f"source '{source.name}': an older release has not written down where it began to read '{topic}'"
+            )
+            continue
         known = before.get(topic) if before is not None else None
         places = [(topic, partition) for partition in position.next if partition in there.partitions]
-        begins = {} if since is None or known is not None else broker.offsets_at(places, since)
+        arrived = {} if since is None or known is not None else broker.offsets_at(places, since)
         for _, partition in places:
             until, first = position.next[partition], there.partitions[partition].first
-            start = first
-            if known is not None:
-                start = known.next.get(partition, first)
-            elif since is not None:
-                offset = begins[topic, partition]
-                start = until if offset is None else offset
+            begun = 0 if position.begun is None else position.begun[partition]
+            start = begun if known is None else known.next.get(partition, begun)
+            if known is None and since is not None:
+                offset = arrived[topic, partition]
+                start = max(begun, until if offset is None else offset)
             own = OffsetRange(source.name, topic, position.number, partition, start, max(start, until))
-            if len(own) and (start < first or (known is None and 0 < first == start)):
+            if len(own) and start < first:
                 own = replace(own, start=first, until=max(first, until))
                 gaps.append(_gap(source, own, since))
             if len(own):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spark_backend.job.history.pieces import Piece
-from spark_backend.sources.delta.commit_planner import CommitPlanner
+from spark_backend.sources.delta.commit_planner import CommitPlanner, began_at
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable, snapshot_units
 from spark_backend.sources.delta.table_units import TableFile, TablePosition, TableUnit
@@ -24,7 +24,7 @@ def table_pieces(
     """
     whole = replace(source, max_files=None, max_bytes=None)
     try:
-        units = _units(whole, before, read)
+        units, gaps = _units(whole, before, read)
     except UnreadableTable as error:
         return [], [str(error).partition(". To continue")[0]]
     number = max(1, count + 1 - sum(len(files) for files, _ in units))
@@ -33,28 +33,41 @@ def table_pieces(
         unit = TableUnit(source.name, number, files, columns)
         number += len(files)
         pieces.append(Piece(source.name, unit.size, FileTask(units=(unit,))))
-    return pieces, []
+    return pieces, gaps
 
 
-def _units(source: DeltaSource, before: TablePosition | None, read: TablePosition) -> Sequence[Unit]:
+def _units(source: DeltaSource, before: TablePosition | None, read: TablePosition) -> tuple[Sequence[Unit], list[str]]:
+    """The units that the job has read, and what is missing; raises UnreadableTable."""
     if read.units_read is not None:
         done = 0 if before is None else before.units_read or 0
-        return [(files, read.columns) for files in snapshot_units(source, read.version)[done : read.units_read]]
+        return [(files, read.columns) for files in snapshot_units(source, read.version)[done : read.units_read]], []
     if before is not None:
-        return _commits(source, before, read)
-    try:  # as the job has read them, if the log still tells all
-        found = _commits(replace(source, start="0"), None, read)
+        return _checked(source, _commits(source, before, read))
+    if read.began is None and source.start != "earliest":
+        raise UnreadableTable(f"source '{source.name}': an older release has not written down where it began to read")
+    # as the job has read them, if the log still tells all
+    is_whole, began = (True, 0) if read.began is None else (read.is_whole, read.began)
+    try:
+        found, gaps = _checked(source, _commits(source, began_at(source, began, is_whole=is_whole), read))
     except UnreadableTable:
-        found = []
-    if found and all(_exists(source, file) for files, _ in found for file in files):
-        return found
-    return [(files, read.columns) for files in snapshot_units(source, read.version)]
+        if not is_whole:
+            raise
+        found, gaps = [], []
+    if is_whole and (gaps or not found):
+        return [(files, read.columns) for files in snapshot_units(source, read.version)], []
+    return found, gaps
 
 
-def _commits(source: DeltaSource, before: TablePosition | None, read: TablePosition) -> list[Unit]:
+def _checked(source: DeltaSource, found: list[Unit]) -> tuple[list[Unit], list[str]]:
+    """The same, and which data files no longer exist."""
+    lost = [file.path for files, _ in found for file in files if not _exists(source, file)]
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    return found, [f"source '{source.name}': the data file {lost[0]}{more} no longer exists"] if lost else []
+
+
+def _commits(source: DeltaSource, after: TablePosition, read: TablePosition) -> list[Unit]:
     planner = CommitPlanner([source], until={source.name: read.version})
-    positions = {} if before is None else {source.name: before}
-    found = planner.next(positions, {}, lambda *_: None)
+    found = planner.next({source.name: after}, {}, lambda *_: None)
     return [(unit.files, unit.columns) for unit in found.units]
 
 

@@ -151,6 +151,17 @@ def newest_version(source: DeltaSource) -> int:
 
 def _begin(source: DeltaSource) -> TablePosition:
     """Where a new job begins."""
+    position = _first_position(source)
+    return replace(position, began=position.version, is_whole=position.units_read is not None)
+
+
+def began_at(source: DeltaSource, version: int, *, is_whole: bool) -> TablePosition:
+    """Where a job has begun, as `TablePosition` says it."""
+    found = position_at(source, max(0, version), is_read=not is_whole)
+    return replace(found, version=version, began=version, is_whole=is_whole)
+
+
+def _first_position(source: DeltaSource) -> TablePosition:
     match source.start:
         case "earliest":
             return position_at(source, None, is_read=False)

@@ -55,12 +55,16 @@ class TablePosition:
     version: of its last commit that was read
     units_read: how many units of the table at that version were read; None = all
     columns: as in `TableUnit`
+    began: the version behind which commits are read, since the job began; None = it is not known
+    is_whole: whether all that the table had at that version was read, too
     """
 
     identity: str
     version: int
     units_read: int | None
     columns: Mapping[str, str]
+    began: int | None = None
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

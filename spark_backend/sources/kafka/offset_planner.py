@@ -133,7 +133,7 @@ class OffsetPlanner:
         known, is_first = dict(before), not before
         for name in sorted(listing.topics):
             if name not in known:
-                known[name] = TopicPosition(len(known), listing.topics[name].identity, {})
+                known[name] = TopicPosition(len(known), listing.topics[name].identity, {}, {})
         new = [
             (name, partition)
             for name, topic in sorted(listing.topics.items())
@@ -144,7 +144,7 @@ class OffsetPlanner:
         for name, partition in new:
             first = listing.topics[name].partitions[partition].first
             offset = starts.get((name, partition), first)
-            known[name] = replace(known[name], next={**known[name].next, partition: offset})
+            known[name] = _with_partition(known[name], partition, offset)
             if not is_first:
                 report("new_partition", source.name, f"{name}/{partition} from offset {offset}")
         return known
@@ -182,7 +182,7 @@ class OffsetPlanner:
                 self._refuse(source, f"the topic {name!r} was deleted and made again")
                 lost.append(OffsetRange(source.name, name, position.number, 0, 0, 0, is_lost=True))
                 firsts = {number: item.first for number, item in topic.partitions.items()}
-                after[name] = TopicPosition(position.number, topic.identity, firsts)
+                after[name] = TopicPosition(position.number, topic.identity, firsts, firsts)
                 continue
             moved = dict(position.next)
             for number, item in sorted(topic.partitions.items()):
@@ -232,6 +232,12 @@ class OffsetPlanner:
             position = after[item.topic]
             after[item.topic] = replace(position, next={**position.next, item.partition: item.until})
         return ranges, after
+
+
+def _with_partition(position: TopicPosition, partition: int, offset: int) -> TopicPosition:
+    """The position of a topic of which a partition is read from an offset on."""
+    begun = None if position.begun is None else {**position.begun, partition: offset}
+    return replace(position, next={**position.next, partition: offset}, begun=begun)
 
 
 def _has_more(topic: TopicListing | None, number: int, start: int) -> bool:

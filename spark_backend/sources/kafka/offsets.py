@@ -54,11 +54,13 @@ class TopicPosition:
     number: of the topic in the source
     identity: of the topic: one of the same name that is made later has another
     next: by partition: the offset of the next message
+    begun: by partition: the offset where reading began; None = written by an older release
     """
 
     number: int
     identity: str
     next: Mapping[int, int]
+    begun: Mapping[int, int] | None = None
 
 
 Positions = Mapping[str, Mapping[str, TopicPosition]]
@@ -111,5 +113,14 @@ def positions_of_plain(data: Mapping[str, Any]) -> dict[str, dict[str, TopicPosi
     return {source: {topic: _position(**row) for topic, row in topics.items()} for source, topics in data.items()}
 
 
-def _position(number: int, identity: str, next: Mapping[str, int]) -> TopicPosition:  # noqa: A002
-    return TopicPosition(number, identity, {int(partition): offset for partition, offset in next.items()})
+def _position(
+    number: int,
+    identity: str,
+    next: Mapping[str, int],  # noqa: A002
+    begun: Mapping[str, int] | None = None,
+) -> TopicPosition:
+    return TopicPosition(number, identity, _by_partition(next), None if begun is None else _by_partition(begun))
+
+
+def _by_partition(plain: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in plain.items()}

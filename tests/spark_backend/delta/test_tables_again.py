@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,17 +13,23 @@ from deltalake import DeltaTable, write_deltalake
 
 from spark_backend.job.history.pieces import Piece
 from spark_backend.job.history.tables_again import table_pieces
+from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import position_at
-from spark_backend.sources.delta.table_units import TablePosition
+from spark_backend.sources.delta.table_units import TablePosition, TableReads
+from spark_backend.sources.listing.file_tasks import FileTask
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     for moment in (5, 3, 9, 7):
-        times = pa.array([moment * 1_000_000], pa.timestamp("us", "UTC"))
-        write_deltalake(tmp_path / "table", pa.table({"at": times, "v": [moment]}), mode="append")
+        append(tmp_path / "table", moment)
     return tmp_path / "table"
+
+
+def append(path: Path, moment: int) -> None:
+    times = pa.array([moment * 1_000_000], pa.timestamp("us", "UTC"))
+    write_deltalake(path, pa.table({"at": times, "v": [moment]}), mode="append")
 
 
 def values(path: Path, pieces: list[Piece]) -> list[int]:
@@ -49,3 +57,37 @@ def test_after_a_compaction_and_a_vacuum_the_rows_are_those_of_the_table(path: P
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
     pieces, gaps = table_pieces(DeltaSource("s", str(path), "at"), None, position(path, 4), 4)
     assert (sorted(values(path, pieces)), gaps) == ([3, 5, 7, 9], [])
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [("earliest", [3, 5, 7, 9, 4, 8]), ("latest", [4, 8]), ("2", [9, 7, 4, 8]), ("0", [5, 3, 9, 7, 4, 8])],
+)
+def test_a_history_begins_where_the_job_has_begun(path: Path, start: str, expected: list[int]) -> None:
+    source = DeltaSource("s", str(path), "at", start, max_files=1)
+    read, positions = list[int](), {}
+    for more in (None, 4, 8):
+        if more is not None:
+            append(path, more)
+        for _ in range(6):
+            found = CommitPlanner([source]).next(positions, {"s": len(read)}, lambda *_: None)
+            found = TableReads.of_plain(json.loads(json.dumps(found.to_plain())))
+            positions = found.positions
+            read += values(path, [Piece("s", 1, FileTask(units=found.units))])
+    pieces, gaps = table_pieces(source, None, positions["s"], len(read))
+    assert (read, values(path, pieces), gaps) == (expected, expected, [])
+
+
+def test_a_history_without_data_files_that_the_job_has_read_has_a_gap(path: Path) -> None:
+    source = DeltaSource("s", str(path), "at", "2")
+    read = CommitPlanner([source]).next({}, {}, lambda *_: None)
+    gone = read.units[0].files[0].path
+    (path / gone).unlink()
+    pieces, gaps = table_pieces(source, None, read.positions["s"], 2)
+    assert len(pieces) == 2
+    assert gaps == [f"source 's': the data file {gone} no longer exists"]
+    older = replace(read.positions["s"], began=None)
+    assert table_pieces(source, None, older, 2) == (
+        [],
+        ["source 's': an older release has not written down where it began to read"],
+    )

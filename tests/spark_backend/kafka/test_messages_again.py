@@ -6,8 +6,10 @@ import json
 from dataclasses import replace
 
 from spark_backend.job.history.messages_again import message_pieces
+from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
-from spark_backend.sources.kafka.offsets import TopicPosition
+from spark_backend.sources.kafka.offset_planner import OffsetPlanner
+from spark_backend.sources.kafka.offsets import Offsets, TopicPosition
 from tests.support.kafka.broker import Broker
 
 SECOND = 1_000_000
@@ -31,13 +33,30 @@ def test_what_was_read_is_read_again_in_all_partitions(broker: Broker) -> None:
     begins = "the messages before offset 5 no longer exist, from the beginning to 1970-01-01T00:00:12.000000Z"
     assert gaps == [f"source 's': {topic}/0: {begins}"]
     assert not message_pieces(asked, None, read, 21 * SECOND)[1]
+    assert not message_pieces(asked, None, {topic: replace(read[topic], begun={0: 5, 1: 0})}, None)[1]
     _, gaps = message_pieces(asked, None, {topic: replace(read[topic], identity="other")}, None)
     assert gaps == [f"source 's': the topic '{topic}' was removed or made again"]
 
 
-def identity_of(source: KafkaSource, topic: str) -> str:
-    from spark_backend.sources.kafka.asking import AskedBroker
+def test_a_history_begins_where_the_job_has_begun(broker: Broker) -> None:
+    topic = broker.topic(2)
+    broker.produce(topic, [(number % 2, 1000 * number, json.dumps(number).encode()) for number in range(1, 41)])
+    for start, begun in (("latest", [20, 20]), (21 * SECOND, [10, 10]), ("earliest", [0, 0])):
+        source = KafkaSource("s", TopicChoice((topic,)), {"bootstrap.servers": broker.servers}, start)
+        found = OffsetPlanner([source], lambda source: AskedBroker(source.client)).next({}, lambda *_: None)
+        first = Offsets.of_plain(json.loads(json.dumps(found.to_plain()))).positions["s"]
+        read = {topic: replace(first[topic], next={0: 20, 1: 20})}
+        pieces, gaps = message_pieces(source, None, read, None)
+        assert not gaps
+        assert ranges(pieces) == {(number, at, 20) for number, at in enumerate(begun) if at < 20}
+        since = {(number, max(at, 5), 20) for number, at in enumerate(begun) if at < 20}
+        assert ranges(message_pieces(source, None, read, 11 * SECOND)[0]) == since
+    older = {topic: replace(read[topic], begun=None)}
+    _, gaps = message_pieces(replace(source, start="latest"), None, older, None)
+    assert gaps == [f"source 's': an older release has not written down where it began to read '{topic}'"]
 
+
+def identity_of(source: KafkaSource, topic: str) -> str:
     return AskedBroker(source.client).listing(source.topics).topics[topic].identity
 
 
