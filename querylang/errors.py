@@ -93,7 +93,10 @@ class Mistake(Enum):
     TOO_MANY_HEARTBEATS = "limit", "only the first {limit} inputs of a query can have a heartbeat"
     PATTERN_TOO_DEEP = "limit", "this pattern is nested more than {limit} levels deep"
     PATTERN_TOO_LONG = "limit", "this pattern has more than {limit} events"
-    PATTERN_TOO_LARGE = "limit", "this pattern can be matched in too many ways: join fewer events by `and` and `or`"
+    PATTERN_TOO_LARGE = (
+        "limit",
+        "this pattern can be matched in too many ways: join fewer events by `and` and `or`, or repeat fewer",
+    )
 
     # names
     UNKNOWN_EVENT = "unknown-event", "unknown event type '{name}'"

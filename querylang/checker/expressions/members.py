@@ -90,7 +90,18 @@ def member(inferring: Inferring, node: ast.Member) -> Expression | None:
         return _event_member(inferring, receiver, inferring.namespace.of(type_), node.name)
     if type_ == Type.LOCATION and node.name.text in LOCATION_FIELDS:
         return MemberOf(Type.FLOAT, receiver, node.name.text)
-    return inferring.report(_no_member(type_, node.name))
+    return inferring.report(_no_member(type_, node.name).with_hint(_hint_of_run(inferring, node, type_)))
+
+
+def _hint_of_run(inferring: Inferring, node: ast.Member, type_: Type) -> str | None:
+    """What `up.price` was meant as, where `up` is a run and no single event."""
+    repeats = inferring.scope.repeats
+    if repeats is None or not isinstance(node.receiver, ast.NameUse) or node.receiver.name.text not in repeats.runs:
+        return None
+    run, field = node.receiver.name.text, node.name.text
+    if type_.kind is not Kind.SEQUENCE or inferring.namespace.of(type_.of[0]).type_of(field) is None:
+        return None
+    return f"`{run}` is a run of events; write `last({run}).{field}`, or a fold as `max({run}.{field})`"
 
 
 def index(inferring: Inferring, node: ast.Index) -> Expression | None:
