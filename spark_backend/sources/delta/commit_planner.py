@@ -67,8 +67,12 @@ class CommitPlanner:
         return TableReads(tuple(units), positions)
 
     def is_worth_noting(self, before: Mapping[str, TablePosition], after: TableReads) -> bool:
-        """Whether positions have moved so far that they are recorded though nothing is read."""
-        return any(
+        """Whether positions have moved so far that they are recorded though nothing is read.
+
+        So is where a job begins with the latest version: the next look would find a later one.
+        """
+        latest = {source.name for source in self._sources if source.start == "latest"}
+        return any(name in latest and name not in before for name in after.positions) or any(
             position.version - (before[name].version if name in before else position.version) >= WORTH_NOTING
             for name, position in after.positions.items()
         )

@@ -18,6 +18,7 @@ from spark_backend.sources.delta.commit_planner import WORTH_NOTING, CommitPlann
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable
 from spark_backend.sources.delta.table_units import TablePosition, TableReads
+from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 
 START: Mapping[str, TablePosition] = {}
 
@@ -101,6 +102,19 @@ def test_a_job_begins_where_it_is_told(path: Path, start: str, expected: list[li
     assert job.next() == expected
     append(path, 3)
     assert job.next() == [[[3]]]
+
+
+def test_a_job_that_begins_with_the_latest_version_reads_all_later_ones(path: Path, tmp_path: Path) -> None:
+    append(path, 1)
+    run = RunSettings(str(tmp_path / "state"))
+    for made in range(2):  # a run that ends before there was a commit is continued
+        planner = InputPlanner([], run, tables=CommitPlanner([source(path, "latest")]))
+        assert planner.latest(made) == 1
+    assert not planner.read(1).tables.units
+    for version in (2, 3):
+        append(path, version)
+        assert planner.latest(version - 1) == version
+        assert len(planner.read(version).tables.units) == 1
 
 
 def test_a_job_begins_with_the_first_commit_at_a_time_or_later(path: Path) -> None:
