@@ -50,6 +50,7 @@ class OffsetPlanner:
         self._down_since: dict[str, int] = {}
         self._advanced: dict[str, int] = {}
         self._missing_since: dict[tuple[str, str], int] = {}
+        self._found_none: set[str] = set()
         self._is_fixed = False
 
     def fix_end(self) -> None:
@@ -128,9 +129,12 @@ class OffsetPlanner:
     ) -> dict[str, TopicPosition]:
         """The positions with those of topics and partitions that are read for the first time.
 
-        What is new in the middle is read from its beginning.
+        What is new in the middle is read from its beginning. So is the first topic of a pattern, if
+        there was none before.
         """
-        known, is_first = dict(before), not before
+        known, is_first = dict(before), not before and source.name not in self._found_none
+        if not listing.topics:
+            self._found_none.add(source.name)
         for name in sorted(listing.topics):
             if name not in known:
                 known[name] = TopicPosition(len(known), listing.topics[name].identity, {}, {})

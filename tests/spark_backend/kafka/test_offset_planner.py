@@ -138,6 +138,15 @@ def test_a_partition_that_is_added_is_reported_and_read_from_its_beginning() -> 
     assert run.advances == {1: NO_TIME}
 
 
+def test_the_first_topic_of_a_pattern_is_read_from_its_beginning_wherever_a_job_begins() -> None:
+    broker = Fake()
+    run = Run(broker, replace(source(start="latest"), topics=TopicChoice(pattern="t.*")))
+    assert run.next() == []
+    broker.has(3, topic="t1")
+    assert run.next() == [(0, 0, 3)]
+    assert run.reports == [("new_partition", "s", "t1/0 from offset 0")]
+
+
 def test_a_topic_that_fits_the_pattern_is_taken_up_with_a_number_of_its_own() -> None:
     broker = Fake()
     broker.has(1, topic="cards.b")
