@@ -69,6 +69,8 @@ def last_checkpoint(table: Place) -> int | None:
     """The version that the newest checkpoint of the log has; None = there is none."""
     try:
         return int(json.loads((table / LOG / "_last_checkpoint").read_text("utf-8"))["version"])
+    except ConnectionError:
+        raise  # a store that is away says nothing about the file
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

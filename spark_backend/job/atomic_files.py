@@ -66,6 +66,8 @@ class BatchFiles:
         try:
             data = json.loads(path.read_text("utf-8"))
             self.check(data)
+        except ConnectionError:
+            raise  # a store that is away says nothing about the file
         except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path}: is damaged: {error}. Restore it from a copy; without it, delete it,"

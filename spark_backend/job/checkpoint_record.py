@@ -120,6 +120,8 @@ def read_record(checkpoint: Place) -> Record | None:
         moved = data.get(MOVED)
         own = {"queries": tuple(data["queries"]), MOVED: None if moved is None else Moved(**moved)}
         return Record(**data | own)
+    except ConnectionError:
+        raise  # a store that is away says nothing about the file
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{file}: is damaged: {error}. Restore it from a copy, or choose another checkpoint"

@@ -36,6 +36,8 @@ def _refuse_damaged(file: Place, first: int, way_out: str) -> None:
         _parse(file.read_text("utf-8").splitlines()[first:])
     except FileNotFoundError:
         return
+    except ConnectionError:
+        raise  # a store that is away says nothing about the file
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: is damaged: {error}. To continue, {way_out}") from error
 

@@ -84,6 +84,8 @@ def read_mark(folder: Place) -> Mark:
     file = folder / "mark.json"
     try:
         return _mark_of_plain(json.loads(file.read_text("utf-8")))
+    except ConnectionError:
+        raise  # a store that is away says nothing about the file
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file}: what the history has left cannot be read: {error}; deploy again") from error
 

@@ -46,6 +46,8 @@ class SettledFile:
             return {source: Settled(number, stamps_of_plain(left)) for source, (number, left) in data.items()}
         except FileNotFoundError:
             return {}
+        except ConnectionError:
+            raise  # a store that is away says nothing about the file
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise DamagedManifest(f"{self.path}: is damaged: {error}; restore it from a copy") from error
 

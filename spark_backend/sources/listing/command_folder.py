@@ -174,6 +174,8 @@ class CommandFolder:
             return Command.of_plain(data | {"number": number})
         except FileNotFoundError:
             return None
+        except ConnectionError:
+            raise  # a store that is away says nothing about the file
         except (OSError, ValueError, KeyError, TypeError) as error:
             return Command(number, f"the command's file is damaged: {error}", kind=ERROR)
 

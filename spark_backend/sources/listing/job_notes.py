@@ -32,6 +32,8 @@ def job_notes(checkpoint: Place) -> JobNotes:
         try:
             found = json.loads((folder / name).read_text("utf-8"))["progress"]["notes"]
             return JobNotes(frozenset(found["brought"]), bool(found["needs_catch_up"]))
+        except ConnectionError:
+            raise  # a store that is away says nothing about the file
         except (OSError, ValueError, KeyError, TypeError):
             continue  # damaged, which the job itself reports
     return JobNotes()

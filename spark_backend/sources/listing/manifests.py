@@ -97,6 +97,8 @@ class ManifestFolder:
             return _of_plain(json.loads(file.read_text("utf-8")))
         except FileNotFoundError as error:
             raise DamagedManifest(f"{file}: is missing; restore the whole checkpoint from a copy") from error
+        except ConnectionError:
+            raise  # a store that is away says nothing about the file
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DamagedManifest(f"{file}: is damaged: {error}; restore the whole checkpoint from a copy") from error
 

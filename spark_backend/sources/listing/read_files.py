@@ -159,6 +159,8 @@ def _load_list(file: Place) -> ReadFiles:
         return _of_plain(json.loads(file.read_text("utf-8")))
     except FileNotFoundError:
         return ReadFiles()
+    except ConnectionError:
+        raise  # a store that is away says nothing about the file
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedManifest(f"{file}: is damaged: {error}; restore the whole checkpoint from a copy") from error
 

@@ -1,0 +1,52 @@
+"""A store that is away for a moment says nothing about the files in it: none is called damaged, and none is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_backend.delta.commit_log import last_checkpoint
+from spark_backend.job.atomic_files import BatchFiles
+from spark_backend.job.checkpoint_record import read_record
+from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
+from spark_backend.job.history.history_command import read_mark
+from spark_backend.sources.listing.after_reading import SettledFile
+from spark_backend.sources.listing.command_folder import CommandFolder
+from spark_backend.sources.listing.job_notes import job_notes
+from spark_backend.sources.listing.manifests import ManifestFolder
+from spark_backend.sources.listing.read_files import load_read_files
+
+READS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a command": (f"ensue/commands/{7:020d}.json", lambda folder: CommandFolder(folder).read(7)),
+    "totals": ("0000000001.json", lambda folder: BatchFiles(folder).latest()),
+    "the record": ("ensue.json", read_record),
+    "the list": ("read.json", lambda folder: load_read_files(folder / "read.json", ManifestFolder(folder), 1)),
+    "what is archived": ("settled.json", lambda folder: SettledFile(folder / "settled.json").read()),
+    "a manifest": (f"{1:010d}.json", lambda folder: ManifestFolder(folder).read(1)),
+    "notes": ("ensue/progress/0000000001.json", job_notes),
+    "a log of Delta": ("_delta_log/_last_checkpoint", last_checkpoint),
+    "a log of Spark": ("offsets/0", refuse_damaged_logs),
+    "the mark of a history": ("mark.json", read_mark),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_cannot_be_reached_is_not_called_damaged(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, read = READS[name]
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("{}")
+
+    read_text = Path.read_text
+
+    def away(path: Path, *arguments: str) -> str:
+        if path == tmp_path / file:
+            raise ConnectionError(5, "the store cannot be reached", str(path))
+        return read_text(path, *arguments)
+
+    monkeypatch.setattr(Path, "read_text", away)
+    with pytest.raises(ConnectionError, match="the store cannot be reached"):
+        read(tmp_path)
