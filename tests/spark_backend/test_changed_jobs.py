@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -15,9 +18,12 @@ from spark_backend.wire.packed_rows import Signal
 from spark_backend.wire.tagged_rows import Tag
 from tests.support.buckets import rows_of
 from tests.support.changing_job import (
+    FALLING,
     OWN_TYPES,
     READING,
+    RISING,
     SOURCES,
+    WHOLE,
     ChangingJob,
     by_themselves,
     change_of,
@@ -42,18 +48,39 @@ def test_buckets_that_become_more_or_fewer_among_changes_give_the_same(seed: int
     compare(seed, ChangingJob(2), moves=np.random.default_rng(seed))
 
 
-def compare(seed: int, job: ChangingJob, moves: np.random.Generator | None = None) -> None:
-    """`moves`: draws numbers of buckets."""
+ALL_GO = ['UndeployQuery("Waiting")', 'RemoveInstance("Rising", "")', 'UndeployQuery("Rising")']
+ALL_COME = [json.dumps({"DeployQuery": [text]}) for text in (FALLING, WHOLE, RISING)]
+NOBODY_LEFT = [*ALL_GO, ALL_COME[0], 'UndeployQuery("Falling")', *ALL_COME[1:], 'UndeployQuery("Whole")']
+
+
+@pytest.mark.parametrize(("buckets", "sources"), [(1, SOURCES), (3, OWN_TYPES)])
+def test_a_job_without_queries_reads_on_until_one_is_deployed(buckets: int, sources: tuple[ClockSource, ...]) -> None:
+    compare(1, ChangingJob(buckets, sources), changes=iter(NOBODY_LEFT))
+
+
+def test_buckets_may_change_their_number_while_no_query_runs() -> None:
+    compare(2, ChangingJob(2), moves=np.random.default_rng(1), changes=iter(NOBODY_LEFT))
+
+
+def compare(
+    seed: int, job: ChangingJob, moves: np.random.Generator | None = None, changes: Iterator[str] | None = None
+) -> None:
+    """Compare a job with engines that run each query by itself.
+
+    moves: draws numbers of buckets
+    changes: one with each second micro-batch; None = random ones
+    """
     random = np.random.default_rng(seed)
     arrivals = read_records([*tables(random, 300, job.base.sources), controls(random, 300)], READING).arrivals
     places = arrivals.system("place")
     *left, control = [np.flatnonzero(places == place) for place in np.unique(places)]
     job.step({"control": arrivals.take(control)})  # they wait for the sources
     epochs: dict[int, Epoch] = {}
-    for parts in read_unevenly(random, arrivals, left):
+    for number, parts in enumerate(read_unevenly(random, arrivals, left)):
         job.step(parts)
-        for _ in range(int(random.integers(0, 3)) * int(random.random() < 0.6)):
-            job.change(change_of(random))
+        drawn = [change_of(random) for _ in range(int(random.integers(0, 3)) * int(random.random() < 0.6))]
+        for change in drawn if changes is None else islice(changes, number % 2):
+            job.change(change)
             epochs |= {epoch.number: epoch for epoch in job.journal.epochs}
         if moves is not None and moves.random() < 0.7:
             job.move(int(moves.choice([1, 2, 3, 5])))

@@ -23,6 +23,8 @@ def finished(plan: Plan, deployment: Deployment) -> Plan:
                 f"no source of the job brings events of {names}{did_you_mean(missing[0], known)};"
                 f" they bring {listed(known)}"
             )
+    if not plan.queries:  # no ordering has an effect
+        return plan
     complete = with_forget_keys(with_source_orderings(plan, deployment), deployment.forget_keys)
     refuse_name_conflicts(deployment.file, complete)
     for name, sink in deployment.sinks.items():

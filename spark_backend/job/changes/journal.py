@@ -5,18 +5,18 @@ A journal is plain data. It says which epochs there are, and what became of each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import dropwhile
 from typing import Any
 
-from querylang.changes.applying import Applied, Moment, apply, refusal
+from querylang.changes.applying import Applied, Moment, apply
 from querylang.changes.merging import FileChange, merge
 from querylang.changes.running import Running
 from querylang.changes.shadows import with_instances_of
 from querylang.changes.texts import ChangeError, with_events
 from querylang.errors import InputError
-from querylang.plan.changes import Change, DeployQuery, Outcome
+from querylang.plan.changes import DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
 from runtime.instants import EARLIEST
 from runtime.reading.control_events import ControlError, parse_change
@@ -171,7 +171,7 @@ class Journal:
         earliest: the number of the earliest epoch that some bucket is in
         batch: the last micro-batch
         """
-        least = min(earliest, self.epochs[-1].number)
+        least = _kept_from(self.epochs, min(earliest, self.epochs[-1].number))
         # they are reported in order; the last one stays, because numbers of later ones follow it
         taken = tuple(dropwhile(lambda it: it.batch < batch and it.notice.epoch <= earliest, self.taken[:-1]))
         taken += self.taken[-1:]
@@ -264,6 +264,14 @@ def _hiding(journal: Journal) -> Journal:
     return replace(journal, hidden={**journal.hidden, last.number: own})
 
 
+def _kept_from(epochs: Sequence[Epoch], earliest: int) -> int:
+    """The number of the first epoch that is kept: buckets need one with queries, whose engines they
+    have while no query runs."""
+    numbers = [epoch.number for epoch in epochs if epoch.number <= earliest and load_plan(epoch.plan).queries]
+    has_queries = next((bool(load_plan(it.plan).queries) for it in epochs if it.number >= earliest), True)
+    return earliest if has_queries or not numbers else numbers[-1]
+
+
 def _with_queries(epoch: Epoch, queries: tuple[QueryPlan, ...], plan: Plan) -> Epoch:
     """An epoch in which queries run, too; `plan`: the one that knows their event types."""
     own = load_plan(epoch.plan)
@@ -295,8 +303,7 @@ def _applied(asked: Asked, running: Running, finish: Finish) -> Applied:
         return Applied(
             running, (Outcome("error", "", "", f"{text.split('(', maxsplit=1)[0]} does not change queries"),)
         )
-    applied = apply(change, running, moment, check=lambda plan: _refuse(finish, plan))
-    return applied if applied.is_refused else _refused_here(change, running, applied)
+    return apply(change, running, moment, check=lambda plan: _refuse(finish, plan))
 
 
 def _refuse(finish: Finish, plan: Plan) -> None:
@@ -309,18 +316,6 @@ def _with_files(files: FileChange, running: Running, moment: Moment, finish: Fin
         finish(applied.running.plan())
     except (ChangeError, InputError) as error:
         return Applied(running, (Outcome("error", "", "", f"the files: {' '.join(str(error).split())}"),))
-    if not applied.running.plan().queries:
-        return Applied(running, (Outcome("error", "", "", f"the files: {_NONE_LEFT}"),))
-    return applied
-
-
-_NONE_LEFT = "no query would be left; stop the job instead"
-
-
-def _refused_here(change: Change, running: Running, applied: Applied) -> Applied:
-    """What is not done in jobs."""
-    if not applied.running.plan().queries:
-        return Applied(running, (refusal(change, _NONE_LEFT),))
     return applied
 
 
