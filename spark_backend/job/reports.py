@@ -114,7 +114,7 @@ def batch_report(plan: Plan, batch: int, written: Sequence[Written], changes: Le
         if row.tag is Tag.MATCH:
             name = public_title(row.query)
             matches[name] = matches.get(name, 0) + row.rows
-    first = plan.queries[0].public_title  # every query receives every record
+    first = plan.queries[0].public_title if plan.queries else None  # every query receives every record
     counts = Counter[str]()
     for (query, _, what), count in changes.items():
         if query == first:

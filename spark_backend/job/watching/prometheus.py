@@ -129,7 +129,7 @@ def _records(figures: Figures) -> Iterator[Any]:
         if query not in figures.matches:
             continue
         by_word[query, what] = by_word.get((query, what), 0) + count
-        if what == RECEIVED and query == figures.queries[0]:  # every query receives every record
+        if what == RECEIVED and query in figures.queries[:1]:  # every query receives every record
             name = source if source in events or source == CONTROL else OTHER
             events[name] = events.get(name, 0) + count
     discards = {key: count for key, count in by_word.items() if key[1] in DISCARDS}
