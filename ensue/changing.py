@@ -207,8 +207,8 @@ class _Director:
         """The furthest source time before a change; only a handover depends on it."""
         return self.furthest(item.record, self.epochs[-1].plan) if isinstance(item.change, ReplaceQuery) else NO_TIME
 
-    def _check(self, plan: Plan) -> None:
-        self.finish(replace(plan, events=self.reading.events))
+    def _check(self, plan: Plan) -> Plan:
+        return self.finish(replace(plan, events=self.reading.events))
 
     def _begin(self, running: Running, first: int, begins: int | None, heirs: Mapping[str, str]) -> None:
         plan = self.finish(replace(running.plan(), events=self.reading.events))

@@ -63,12 +63,20 @@ class Applied:
         return any(item.kind == "error" for item in self.outcomes)
 
 
-Check = Callable[[Plan], None]
-"""Raises InputError if a plan cannot run here: for want of a source, or because of its ordering."""
+Check = Callable[[Plan], Plan]
+"""Gives a plan the settings of the run, among them ordering policies.
+
+Raises InputError if it cannot run here: for want of a source, or because of its ordering.
+"""
+
+_LASTING = (
+    "with the `ordering` of its source nobody knows when the old text has given its last match, so it runs on"
+    " beside the new one; a replacement with `--now` ends it"
+)
 
 
-def _anything(_plan: Plan) -> None:
-    pass
+def _anything(plan: Plan) -> Plan:
+    return plan
 
 
 def apply(
@@ -77,10 +85,29 @@ def apply(
     """What runs after a change, and what became of it."""
     try:
         applied = _applied(change, running, moment, infer)
-        check(applied.running.plan())
+        applied = with_unknown_ends(applied, check(applied.running.plan()))
     except (ChangeError, InputError) as error:
         return Applied(running, (refusal(change, str(error)),))
     return applied
+
+
+def with_unknown_ends(applied: Applied, finished: Plan) -> Applied:
+    """The same, where old texts continue whose events an ordering policy may bring late.
+
+    finished: its plan, with the settings of the run
+    """
+    ordered = {query.name for query in finished.queries if any(item.policy is not None for item in query.inputs)}
+    queries = dict(applied.running.queries)
+    for name in ordered & queries.keys():
+        *old, current = queries[name].versions
+        queries[name] = replace(queries[name], versions=(*(replace(version, done=None) for version in old), current))
+    outcomes = tuple(
+        replace(item, text=f"{item.text}; {_LASTING}")
+        if item.kind == "replaced" and item.query in ordered and len(queries[item.query].versions) > 1
+        else item
+        for item in applied.outcomes
+    )
+    return replace(applied, running=replace(applied.running, queries=queries), outcomes=outcomes)
 
 
 def refusal(change: Change, reason: str) -> Outcome:

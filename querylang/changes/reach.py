@@ -28,8 +28,9 @@ def settled_after(query: QueryPlan) -> int | None:
 
     query: an instance
     """
-    if any(item.heartbeat is not None or item.policy is not None or item.out_of_order for item in query.inputs):
+    if any(item.policy is not None for item in query.inputs):
         return None
+    # definitive time is at least the clock less `wait`, whatever records and heartbeats say
     waits = [known(item.wait) for item in query.inputs if item.wait is not None]
     return max(waits) + _REORDER if waits else 0
 

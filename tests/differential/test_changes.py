@@ -214,3 +214,74 @@ def change(
 
 def replace_end(life: Life, number: int) -> Life:
     return replace(life, last=number)
+
+
+LATE = """@OutOfOrder()
+event A { string k; float v; integer n; float ts; }
+event Beat { string k; float ts; }
+"""
+
+
+def late_text(length: float, wait: float, beat: str) -> str:
+    time_from = " time from ts" if beat else ""
+    return (
+        f"query P {{ inputs {{ A() key k within {length}{time_from} wait {wait}{beat}; }}"
+        " find A:a -> A:b where b.v > a.v }"
+    )
+
+
+@pytest.mark.parametrize("beat", ["", " or Beat"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_old_text_ends_that_takes_events_out_of_order(seed: int, beat: str) -> None:
+    random = Random(seed)
+    rows: list[dict[str, Any]] = []
+    at = 0.0
+    for number in range(150):
+        at += random.choice([0, 0.25, 0.5, 1, 2.5])
+        own = {"at": at, "k": random.choice("xy"), "ts": max(0.0, at - random.choice([0, 0.5, 3, 7, 12]))}
+        if beat and random.random() < 0.2:
+            rows.append(own | {"event": "Beat", "v": None, "n": None})
+        else:
+            rows.append(own | {"event": "A", "v": random.randrange(4) * 1.0, "n": number})
+    old, new = late_text(6.0, 8.0, beat), late_text(9.0, random.choice([3.0, 8.0]), beat)
+    place = random.randrange(40, 60)
+    moment = rows[place - 1]["at"]
+    change = {"at": moment, "event": json.dumps({"ReplaceQuery": [LATE + new]})} | dict.fromkeys(("k", "ts", "v", "n"))
+    result = ensue.replay(LATE + old, [*rows[:place], change, *rows[place:]])
+    kinds = [row["kind"] for row in result.output_objects()]
+    assert kinds == ["replaced", "handed_over"]
+    handover = moment + 9.0
+    before = facts(ensue.replay(LATE + old, rows).match_objects())
+    after = facts(ensue.replay(LATE + new, rows[place:]).match_objects())
+    wanted = [match for match in before if seconds(match[1]) < handover]
+    wanted += [match for match in after if seconds(match[1]) >= handover]
+    assert sorted(facts(result.match_objects())) == sorted(wanted)
+    assert len(wanted) > 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_old_text_keeps_what_an_ordering_brings_late(seed: int) -> None:
+    random = Random(seed)
+    rows: list[dict[str, Any]] = []
+    at = 0.0
+    for number in range(150):
+        at += random.choice([0, 0.25, 0.5, 1])
+        ts = max(0.0, at - random.choice([0, 0.5, 3, 7]))
+        rows.append(
+            {"at": at, "event": "A", "ts": ts, "k": random.choice("xy"), "v": random.randrange(4) * 1.0, "n": number}
+        )
+    ordering = "stream_analytics late=10s out_of_order=8s"
+    old, new = texts("P")[0].text, texts("P")[4].text
+    place = random.randrange(40, 60)
+    moment = rows[place - 1]["at"]
+    change = {"at": moment, "event": json.dumps({"ReplaceQuery": [new]})} | dict.fromkeys(("ts", "k", "v", "n"))
+    result = ensue.replay(old, [*rows[:place], change, *rows[place:]], ordering=ordering)
+    (said,) = (row["text"] for row in result.output_objects() if row["kind"] == "replaced")
+    assert "the old text has given its last match, so it runs on" in said
+    handover = moment + 9.0
+    before = facts(ensue.replay(old, rows, ordering=ordering).match_objects())
+    found = facts(result.match_objects())
+    assert [match for match in found if seconds(match[1]) < handover] == [
+        match for match in before if seconds(match[1]) < handover
+    ]
+    assert any(seconds(match[1]) >= handover for match in found)

@@ -178,3 +178,19 @@ def test_the_plans_of_a_journal_are_read_back(ready: Checked) -> None:
 
 def test_a_notice_of_an_older_journal_belongs_to_the_first_epoch() -> None:
     assert Notice.of_plain({"number": 3, "place": 7, "outcomes": []}) == Notice(3, 7, (), 0)
+
+
+def test_an_old_text_that_never_ends_is_named(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    ordering = {"policy": "stream_analytics", "late": "5s", "out_of_order": "2s", "action": "adjust"}
+    source = {"path": "in", "format": "csv", "event": "Reading", "source_time": "ts", "ordering": ordering}
+    ready = checked(load_deployment(write_job(tmp_path, EVENT + RISING, sources={"readings": source})))
+    write_record(ready.deployment.checkpoint, ready.record)
+    number = send(ready, "ReplaceQuery", RISING.replace("60 seconds", "90 seconds"))
+    changed_program(ready)
+    outcome = folder(ready).outcome(number)
+    assert outcome is not None
+    (answer,) = outcome.answers.values()
+    assert "so it runs on beside the new one; a replacement with `--now` ends it" in answer.text
+    send(ready, "ReplaceQuery", RISING.replace("60 seconds", "120 seconds"), "now")
+    assert len(changed_program(ready).running().queries) == 1

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import dropwhile
 from typing import Any
 
-from querylang.changes.applying import Applied, Moment, apply
+from querylang.changes.applying import Applied, Moment, apply, with_unknown_ends
 from querylang.changes.merging import FileChange, merge
 from querylang.changes.running import Running
 from querylang.changes.shadows import with_instances_of
@@ -303,17 +303,13 @@ def _applied(asked: Asked, running: Running, finish: Finish) -> Applied:
         return Applied(
             running, (Outcome("error", "", "", f"{text.split('(', maxsplit=1)[0]} does not change queries"),)
         )
-    return apply(change, running, moment, check=lambda plan: _refuse(finish, plan))
-
-
-def _refuse(finish: Finish, plan: Plan) -> None:
-    finish(plan)
+    return apply(change, running, moment, check=finish)
 
 
 def _with_files(files: FileChange, running: Running, moment: Moment, finish: Finish) -> Applied:
     try:
         applied = merge(files, running, moment)
-        finish(applied.running.plan())
+        applied = with_unknown_ends(applied, finish(applied.running.plan()))
     except (ChangeError, InputError) as error:
         return Applied(running, (Outcome("error", "", "", f"the files: {' '.join(str(error).split())}"),))
     return applied
