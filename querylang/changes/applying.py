@@ -11,7 +11,7 @@ from typing import Any
 
 from querylang.changes.reach import keeps_state, reach_of, settled_after
 from querylang.changes.running import LIVE, Running, RunningQuery, Version
-from querylang.changes.texts import ChangeError, Infer, compiled, nothing_inferred, refuse_unsaid_time
+from querylang.changes.texts import ChangeError, Infer, compiled, nothing_inferred
 from querylang.errors import InputError, did_you_mean, listed
 from querylang.parameters.binding import InstanceError
 from querylang.parameters.instances import INSTANCE_NAME, needed
@@ -24,7 +24,7 @@ from querylang.plan.changes import (
     SetParameters,
     UndeployQuery,
 )
-from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.model import Plan, QueryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _own(query: RunningQuery) -> list[str]:
 
 
 def _deployed(change: DeployQuery, running: Running, infer: Infer) -> Applied:
-    plan, events = _compiled(change.text, running, infer)
+    plan, events = compiled(change.text, running.events, infer)
     taken = [query.name for query in plan.queries if query.name in running.queries]
     if taken:
         names = listed(f"'{name}'" for name in taken)
@@ -169,7 +169,7 @@ def deployed(before: Applied, query: RunningQuery) -> Applied:
 
 
 def _replaced(change: ReplaceQuery, running: Running, moment: Moment, infer: Infer) -> Applied:
-    plan, events = _compiled(change.text, running, infer)
+    plan, events = compiled(change.text, running.events, infer)
     applied = Applied(replace(running, events=events), ())
     for template in plan.queries:
         old = _known(template.name, running)
@@ -177,14 +177,6 @@ def _replaced(change: ReplaceQuery, running: Running, moment: Moment, infer: Inf
             raise ChangeError(f"'{template.name}' has this text already")
         applied = replaced(applied, replace(old, origin=LIVE), template, moment, now=change.now)
     return applied
-
-
-def _compiled(text: str, running: Running, infer: Infer) -> tuple[Plan, tuple[EventType, ...]]:
-    """The templates of a text, and all event types; raises ChangeError."""
-    plan, events = compiled(text, running.events, infer)
-    templates = (version.template for query in running.queries.values() for version in query.versions)
-    refuse_unsaid_time(text, plan.queries, templates)
-    return plan, events
 
 
 def is_same_text(one: QueryPlan, other: QueryPlan) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from querylang.errors import QueryErrors
 from querylang.load import compile_text
-from querylang.plan.model import EventType, Plan, QueryPlan
+from querylang.plan.model import EventType, Plan
 from querylang.plan.value_types import Type
 from querylang.source import Source
 from querylang.syntax.parser import parse
@@ -45,31 +45,6 @@ def compiled(
     if not plan.queries:
         raise ChangeError("the text has no query")
     return plan, with_events(known, plan.events)
-
-
-def refuse_unsaid_time(text: str, queries: Sequence[QueryPlan], running: Iterable[QueryPlan]) -> None:
-    """Raise ChangeError for an event type that other queries take with another time or order.
-
-    Annotations say so. A text without the definition has none.
-
-    queries: the templates of the text
-    running: those that run
-    """
-    file, _ = parse(Source("query", text))
-    defined = {item.name.text for item in file.events}
-    others = [(query.name, item) for query in running for item in query.inputs]
-    for own in (item for query in queries for item in query.inputs if item.event not in defined):
-        for name, other in others:
-            if other.event != own.event:
-                continue
-            if other.out_of_order and not own.out_of_order:
-                raise ChangeError(f"'{name}' takes '{own.event}' with `@OutOfOrder()`; {_write_it(own.event)}")
-            if other.time_from is not None and own.time_from is None:
-                raise ChangeError(f"'{name}' takes the time of '{own.event}' from the event; {_write_it(own.event)}")
-
-
-def _write_it(event: str) -> str:
-    return f"write the definition of '{event}' into this text, too, with its annotations"
 
 
 def with_events(known: Sequence[EventType], more: Sequence[EventType]) -> tuple[EventType, ...]:

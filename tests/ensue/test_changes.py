@@ -53,29 +53,6 @@ def test_a_deployed_query_begins_empty_and_leaves_others_alone() -> None:
     assert counts["Rising", "received"] == 2
 
 
-@pytest.mark.parametrize(
-    ("annotation", "message"),
-    [
-        ("@OutOfOrder()", "'Q' takes 'A' with `@OutOfOrder()`"),
-        ('@TimeFrom("ts")', "'Q' takes the time of 'A' from the event"),
-    ],
-)
-def test_a_text_that_does_not_say_how_a_known_type_is_timed_is_refused(annotation: str, message: str) -> None:
-    event = f"{annotation} event A {{ float v; float ts; }}"
-    new = "query Other { inputs { A() within 9.0; } find A:a }"
-    table = [
-        {"at": 1.0, "event": json.dumps({"DeployQuery": [new]}), "v": None, "ts": None},
-        {"at": 2.0, "event": json.dumps({"DeployQuery": [f"{event} {new}"]}), "v": None, "ts": None},
-        {"at": 3.0, "event": "A", "v": 1.0, "ts": 2.5},
-    ]
-    result = ensue.replay(f"{event} query Q {{ inputs {{ A() within 9.0; }} find A:a }}", table)
-    refused, deployed = told(result)
-    hint = "write the definition of 'A' into this text, too, with its annotations"
-    assert refused == ("error", "", f"DeployQuery: {message}; {hint}")
-    assert deployed == ("deployed", "Other", "'Other' is deployed")
-    assert [match["query"] for match in result.match_objects()] == ["Q", "Other"]
-
-
 def test_types_of_a_text_are_unknown_before_it_is_deployed() -> None:
     text = "event B { string k; } query Q { inputs { B() key k within 9.0; } find B:b }"
     table: list[dict[str, Any]] = [
