@@ -82,7 +82,8 @@ def _by_jobs(cases: Sequence[Case], run: Callable[[Sequence[Case]], list[Results
 
 def _streamed(cases: Sequence[Case], buckets: int, *, restart: bool) -> list[Results]:
     job = _Cases(cases, buckets)
-    with tempfile.TemporaryDirectory(prefix="ensue-verify-") as name:
+    # Spark tidies up its state in the background, and may write a file while the folder is removed.
+    with tempfile.TemporaryDirectory(prefix="ensue-verify-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "packed").mkdir()
         steps = max(len(case.splits) + 1 for case in cases)
