@@ -10,6 +10,7 @@ from pathlib import Path
 
 import ensue
 from runtime.admission.outcomes import Outcome
+from runtime.results.json_objects import Plain
 from runtime.results.ledger import RECEIVED
 from spark_backend.job.job import run
 from spark_backend.job.status import status_of
@@ -43,12 +44,26 @@ def continue_as_a_replay(job: Path) -> None:
     new = [row for row in _plain_matches(whole) if row not in _plain_matches(before)]
     assert len(_plain_matches(before)) >= 2
     assert len(new) >= 4
-    files = (folder / "out/matches").rglob("*.json")
-    written = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    written = _lines(folder / "out/matches")
     assert sorted((row["query"], row["match_id"], row["emitted"]) for row in written) == sorted(new)
     counts = [(query, what, count) for (query, _, what), count in status_of(job).ledger.items()]
-    expected = whole.ledger.groupby(["query", "what"])["count"].sum()
-    assert _records(counts) == _records((query, what, int(count)) for (query, what), count in expected.items())
+    expected = [(*of, int(count)) for of, count in whole.ledger.groupby(["query", "what"])["count"].sum().items()]
+    lasting = _handed_over(whole.output_objects()) - _handed_over(_lines(folder / "out/output"))
+    assert len(lasting) <= 1
+    ours, theirs = (_records(item for item in found if item[0] not in lasting) for found in (counts, expected))
+    assert ours == theirs
+
+
+def _lines(folder: Path) -> list[Plain]:
+    return [json.loads(line) for file in folder.rglob("*.json") for line in file.read_text().splitlines()]
+
+
+def _handed_over(outputs: Iterable[Plain]) -> set[str]:
+    """The queries whose old texts have ended.
+
+    Where an earlier version could not know when that is, the old text runs on, and counts its records.
+    """
+    return {row["query"] for row in outputs if row["kind"] == "handed_over"}
 
 
 def _records(counts: Iterable[tuple[str, str, int]]) -> Counter[tuple[str, str]]:
