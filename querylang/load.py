@@ -13,10 +13,11 @@ from functools import cache
 from os import PathLike
 from pathlib import Path, PurePath
 
-from querylang.checker.checked import Checked
+from querylang.checker.checked import Checked, Written
 from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.catalogue import Catalogue
 from querylang.checker.query.check_query import check_query
+from querylang.checker.written import written_by
 from querylang.compiler import compile_checked
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
@@ -195,6 +196,7 @@ def _check_all(
     diagnostics.extend(catalogue.complete())
     folders = set(defining_folders)
     queries: list[QueryPlan | None] = []
+    written: dict[str, tuple[Written, ...]] = {}
     places: dict[str, Span] = {}
     for file in files:
         is_strict = bool(file.events) or _folder(file.source) in folders
@@ -202,6 +204,7 @@ def _check_all(
         for query in file.queries:
             name = _named(file.source, query, places, diagnostics)
             queries.append(check_query(query, name, namespace))
+            written[name] = written_by(query, namespace)
     diagnostics.extend(catalogue.problems(of_all=not sources))
     if sources and len(catalogue.event_types()) > MOST_EVENT_TYPES:
         diagnostics.report(Mistake.TOO_MANY_TYPES, sources[0].span(0, 0), limit=MOST_EVENT_TYPES)
@@ -209,7 +212,7 @@ def _check_all(
         raise QueryErrors(_in_text_order(diagnostics.mistakes, [*sources, *definitions]))
     checked = tuple(query for query in queries if query is not None)
     assert len(checked) == len(queries), "a query that could not be checked has a mistake"
-    return Checked(catalogue.event_types(), checked, tuple(_in_text_order(diagnostics.warnings, sources)))
+    return Checked(catalogue.event_types(), checked, tuple(_in_text_order(diagnostics.warnings, sources)), written)
 
 
 def _folder(source: Source) -> str:

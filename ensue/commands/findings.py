@@ -7,7 +7,7 @@ A finding as plain data has its place twice. `line` and `column` count from 1, i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import querylang
 from querylang.checker.checked import Checked
+from querylang.compiler import compile_checked
 from querylang.errors import EnsueError, FileErrors, Mistake, QueryError, QueryErrors, near_file
 from querylang.load import DEFINITION_SUFFIX, STANDARD_INPUT, query_files
 from querylang.paths import exists, is_folder
@@ -54,6 +55,8 @@ def check_files(files: Sequence[Path]) -> Report:
     A folder stands for its query files and deployment files. A query file that a deployment names
     is checked with the deployment. Definition files count for all query files.
     """
+    from spark_backend.job.checks.writing_statements import taken_events
+
     errors: list[EnsueError] = []
     warnings: list[EnsueError] = []
     found = _sorted_out(files, errors)
@@ -68,13 +71,20 @@ def check_files(files: Sequence[Path]) -> Report:
     alone = [[*found.definitions, path] for path in given.values()]
     if found.definitions and not programs and not alone:
         programs = [found.definitions]
+    single: dict[Path, Checked] = {}
+    taken: set[str] = set()
     for program in [*programs, *alone]:
         try:
             checked = querylang.check_paths(program)
         except EnsueError as mistake:
             errors += _single(mistake)
-        else:
-            warnings += [*checked.warnings, *(_lost_routes(checked, program[-1]) if program in alone else ())]
+            continue
+        warnings += checked.warnings
+        taken |= taken_events(compile_checked(checked))
+        if program in alone:
+            single[program[-1]] = checked
+    for path, checked in single.items():
+        warnings += _lost_routes(checked, path, taken)
     for path in found.deployments:
         try:
             warnings += _check_deployment(path)
@@ -84,13 +94,15 @@ def check_files(files: Sequence[Path]) -> Report:
     return Report(count, _each_once(errors), _each_once(warnings))
 
 
-def _lost_routes(checked: Checked, path: Path) -> list[EnsueError]:
-    """The warnings of a file that is a program by itself."""
-    from querylang.plan.model import Plan
-    from spark_backend.job.checks.writing_statements import lost_routes
+def _lost_routes(checked: Checked, path: Path, taken: Collection[str]) -> list[EnsueError]:
+    """The warnings of a file that is a program by itself.
 
-    plan = Plan(checked.events, checked.queries)
-    return [FileErrors(str(path), [(None, warning)]) for warning in lost_routes(plan)]
+    taken: the event types that the queries of all files take, because they may run together
+    """
+    from spark_backend.job.checks.writing_statements import lost_routes, written_by
+
+    written = written_by(compile_checked(checked), checked.written)
+    return [FileErrors(str(path), [(None, warning)]) for warning in lost_routes(written, taken)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +168,12 @@ def _identity(error: EnsueError) -> tuple[object, ...]:
 
 def _check_deployment(path: Path) -> list[EnsueError]:
     """The warnings of a deployment; raises its mistakes."""
-    from querylang.compiler import compile_checked
     from querylang.parameters.instances import with_instances
     from spark_backend.errors import in_plain_words
     from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
     from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
     from spark_backend.job.checks.open_waits import open_waits
-    from spark_backend.job.checks.writing_statements import lost_routes
+    from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
     from spark_backend.job.source_orderings import with_source_orderings
     from spark_backend.settings.deployment_file import load_deployment
 
@@ -173,11 +184,12 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         instances = with_instances(plan, deployment.parameters, is_check=True)
         refuse_name_conflicts(path, instances)
         with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
+    written = written_by(instances, checked.written)
     told = [
         *open_waits(instances, deployment),
-        *lost_outputs(instances, deployment),
-        *silent_channels(instances, deployment),
-        *lost_routes(instances),
+        *lost_outputs(written, deployment),
+        *silent_channels(written, deployment),
+        *lost_routes(written, taken_events(instances)),
     ]
     own = [FileErrors(str(path), [(None, warning)]) for warning in told]
     is_kept = deployment.forget_keys is None

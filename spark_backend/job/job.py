@@ -40,7 +40,7 @@ from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
 from spark_backend.job.checks.missing_places import empty_sources
 from spark_backend.job.checks.open_waits import open_waits
 from spark_backend.job.checks.topic_notes import topic_notes
-from spark_backend.job.checks.writing_statements import lost_routes
+from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
 from spark_backend.job.handle import Handle, Job, Run, put_away
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.preflight import Checked, checked
@@ -284,10 +284,11 @@ class _Kind:
 def _start(job: Job, report: OnBatch, kind: _Kind) -> Handle:
     """Start a job; its end unlocks the checkpoint."""
     plan, deployment = job.checked.program.plan(), job.checked.deployment
+    written = written_by(plan)
     for warning in (
-        *lost_outputs(plan, deployment),
-        *silent_channels(plan, deployment),
-        *lost_routes(plan),
+        *lost_outputs(written, deployment),
+        *silent_channels(written, deployment),
+        *lost_routes(written, taken_events(plan)),
         *(() if kind.is_bounded else open_waits(plan, deployment)),
     ):
         warn(warning)

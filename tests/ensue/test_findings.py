@@ -141,6 +141,14 @@ def test_outputs_that_nothing_keeps_are_told(tmp_path: Path, has_sink: bool) -> 
     assert [item["message"] for item in report["warnings"]] == ([] if has_sink else [told])
 
 
+def test_outputs_of_types_that_nothing_defines_are_told_too(tmp_path: Path) -> None:
+    text = "query Q { inputs { A() within 9.0; } find A as a { print a.n.toString(); send B(a.n) to a.to; } }"
+    (tmp_path / "q.query").write_text(text)
+    report = found(tmp_path, DEPLOYMENT, "run.yaml")
+    told = "query Q: without a sink `output` nothing keeps what it writes with `print`, `send`"
+    assert [item["message"] for item in report["warnings"]] == [told]
+
+
 def test_each_file_of_a_folder_is_a_program_unless_a_deployment_joins_them(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.query").write_text("query Q { inputs { A() within 9.0; } find A as a }\n")

@@ -35,7 +35,7 @@ FOREIGN = {
 
 LAYERS = {
     "querylang": "printable recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
-    "querylang.checker": "diagnostics checked names expressions statements event_types query",
+    "querylang.checker": "diagnostics checked names expressions statements event_types query written",
     "runtime": "natural_names instants threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
     "spark_backend": "versions connect retrying places durable_files class_archive early_start cluster launch errors java session stopping bounded_end delta wire operator sources sinks settings job frames",
     "ensue": "queries parameters data_options event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
@@ -46,7 +46,7 @@ DOORS = {
     "querylang.plan": "automaton changes constant_folding describe expression graph library model names questions text time_patterns value_types",
     "querylang.syntax": "ast definition_files lexer parser tokens",
     "querylang.formatter": "definition_text formatting",
-    "querylang.checker": "checked diagnostics event_types.catalogue query.check_query",
+    "querylang.checker": "checked diagnostics event_types.catalogue query.check_query written",
     "querylang.parameters": "binding given_values instances",
     "querylang.changes": "applying merging reach running shadows texts",
     "runtime.compiling": "ahead choice compiled files notice shipped",

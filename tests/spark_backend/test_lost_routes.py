@@ -6,7 +6,9 @@ from pathlib import Path
 
 import querylang
 from ensue.commands.findings import check_files
-from spark_backend.job.checks.writing_statements import lost_routes
+from querylang.checker.checked import Written
+from querylang.compiler import compile_checked
+from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
 
 TEXT = """event A { integer n; } event B { integer n; } event C { integer n; }
 query Q { inputs { A() within 9.0; } find A as a { if a.n > 1 then { route B(1); route C(2); route C(3); } route A(1); } }
@@ -14,7 +16,8 @@ query R { inputs { B() within 9.0; } find B as b }"""
 
 
 def test_each_type_is_reported_once() -> None:
-    found = list(lost_routes(querylang.compile_text(TEXT).plan))
+    plan = querylang.compile_text(TEXT).plan
+    found = list(lost_routes(written_by(plan), taken_events(plan)))
     assert found == ["query Q: routes 'C', which no query here takes"]
 
 
@@ -24,3 +27,42 @@ def test_a_file_that_is_a_program_by_itself_is_asked_too(tmp_path: Path) -> None
     assert [str(item) for item in check_files([file]).warnings] == [
         f"{file}: query Q: routes 'C', which no query here takes"
     ]
+
+
+def test_what_another_file_takes_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "q.query").write_text(TEXT, "utf-8")
+    (tmp_path / "taker.query").write_text("query T { inputs { C() within 9.0; } find C as c }", "utf-8")
+    assert check_files([tmp_path]).warnings == ()
+
+
+def test_types_that_nothing_defines_are_routed_too(tmp_path: Path) -> None:
+    file = tmp_path / "q.query"
+    file.write_text("inputs { A() within 9.0; } find A as a { route a; if a.n > 1 { route B(a.n); } }", "utf-8")
+    assert [str(item) for item in check_files([file]).warnings] == [
+        f"{file}: query q: routes 'B', which no query here takes"
+    ]
+
+
+WRITING = r"""event A { integer n; string to; }
+query Q {
+  parameters { string place; }
+  inputs { A() within 9.0; }
+  find A as a {
+    print "x"; { log "y" at INFO; }
+    if a.n > 1 { send a to "c"; } else { emit a to a.to; }
+    while a.n > 2 { emit a; break; }
+    for i in [1] { send A(1, "") to place; }
+    A other := new A; route other; route A(1, ""); route a; route make(a);
+    %send("eventType":"A", "channel":"\"d\"", "fields":{"n":"1"});
+  }
+  action make(A x) returns A { route x; return x; }
+}"""
+
+
+def test_the_text_says_what_the_plan_says() -> None:
+    checked = querylang.check_text(WRITING)
+    (planned,) = written_by(compile_checked(checked)).values()
+    (told,) = checked.written.values()
+    computed = Written("route", event=None)
+    assert len(planned) == 12
+    assert list(told) == [computed if index == 9 else item for index, item in enumerate(planned)]
