@@ -135,10 +135,22 @@ class Replay(Answer):
 
     def account(self) -> str:
         """As of every answer; with what is left where the replay ends before all timers."""
-        if (self.until is None and self.flush) or self.script is not None:
-            return super().account()
-        left = left_text(*waiting_matches(self.plan, self.records, self.until), self.results.ledger)
-        return "\n".join([super().account(), *left])
+        return "\n".join([super().account(), *self.left()])
+
+    def left(self) -> list[str]:
+        """Matches that wait and events that are held at the end of the replay, a line each."""
+        waiting, next_due = self.waiting
+        return [] if self._has_ended else left_text(waiting, next_due, self.results.ledger)
+
+    @cached_property
+    def waiting(self) -> tuple[int, int | None]:
+        """How many matches wait at the end, and when the next is due, µs; None = none waits."""
+        return (0, None) if self._has_ended else waiting_matches(self.plan, self.records, self.until)
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether nothing can be left; not counted where control events change the queries."""
+        return (self.until is None and self.flush) or self.script is not None
 
     def summary(self) -> str:
         """One line: rows, matches, discards."""

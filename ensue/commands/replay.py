@@ -93,6 +93,8 @@ def replay(
         print_slow_queries(slow_queries(plan))
         for step in steps:
             print_json(step)
+        if until is not None or no_flush:
+            _print_left(to_replay.replay())
         if to_replay.records.are_malformed:
             exit_with_no_row_read()
         return
@@ -110,6 +112,8 @@ def replay(
     if format_ in {Format.MATCHES, Format.OUTPUTS, Format.TABLE} and not as_json:
         print_idle_queries(result.idle)
         _print_discards(result, has_account=format_ is Format.TABLE)
+    if format_ is not Format.TABLE and not as_json:
+        _print_left(result)
     if result.records.are_malformed:
         exit_with_no_row_read()
 
@@ -125,8 +129,17 @@ def _objects(result: Replay, format_: Format) -> Iterable[dict[str, Any]]:
 
 
 def _as_one_object(result: Replay) -> dict[str, Any]:
+    from ensue.rendering.account import waiting_object
+
     accounts = {"ledger": result.results.ledger.to_pylist(), "metrics": result.figures.to_pylist()}
-    return {"matches": result.match_objects(), "outputs": result.output_objects(), **accounts}
+    found = {"matches": result.match_objects(), "outputs": result.output_objects()}
+    return {**found, **accounts, **waiting_object(*result.waiting)}
+
+
+def _print_left(result: Replay) -> None:
+    """Print what is left, apart from the results, which programs read."""
+    for line in result.left():
+        print_error(line)
 
 
 def _print_discards(result: Replay, has_account: bool) -> None:

@@ -47,7 +47,10 @@ def replay_to(
     print_slow_queries(written.slow)
     if as_json:
         ledger = [] if written.ledger is None else written.ledger.to_pylist()
-        print_json({"matches": written.matches, "path": str(out), "rows": written.rows, "ledger": ledger})
+        counts = {"matches": written.matches, "path": str(out), "rows": written.rows, "ledger": ledger}
+        from ensue.rendering.account import waiting_object
+
+        print_json({**counts, **waiting_object(written.waiting, written.next_due)})
     else:
         _print_account(written, out)
         print_idle_queries(written.idle)

@@ -8,6 +8,7 @@ counted beside the sum follows it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -115,3 +116,8 @@ def left_text(waiting: int, next_due: int | None, ledger: pa.Table) -> list[str]
     if held:
         lines.append(f"{counted(held, 'event is', 'events are')} held until time is definitive")
     return lines
+
+
+def waiting_object(waiting: int, next_due: int | None) -> dict[str, Any]:
+    """For programs: how many matches wait, and when the next is due, or null."""
+    return {"waiting": waiting, "next_due": None if next_due is None else format_time(next_due)}

@@ -128,3 +128,24 @@ def test_what_is_left_is_told_as_without_a_file(ensue: Run) -> None:
         "6 received = 6 used",
         "2 matches wait; the next is due at 1970-01-01T00:00:07.000000Z",
     ]
+
+
+@pytest.mark.parametrize("format_", ["matches", "outputs", "steps"])
+def test_what_is_left_is_told_beside_results_for_programs(ensue: Run, format_: str) -> None:
+    waits = "query Q { inputs { W() key card within 1 hour; } find W as low -> wait(2.0) }"
+    Path("q.query").write_text(QUERY.partition("query")[0] + waits, "utf-8")
+    command = ["replay", "q.query", "rows.jsonl", "--format", format_]
+    told = "2 matches wait; the next is due at 1970-01-01T00:00:07.000000Z"
+    done = ensue(*command, "--no-flush")
+    assert done.stderr.splitlines()[-1:] == [told]
+    assert all(json.loads(line) for line in done.stdout.splitlines())
+    assert "wait" not in ensue(*command).stderr
+
+
+def test_what_waits_is_in_the_object_for_programs(ensue: Run) -> None:
+    waits = "query Q { inputs { W() key card within 1 hour; } find W as low -> wait(2.0) }"
+    Path("q.query").write_text(QUERY.partition("query")[0] + waits, "utf-8")
+    command = ["replay", "q.query", "rows.jsonl", "--no-flush", "--json"]
+    for more in ([], ["--out", "found.jsonl"]):
+        found = json.loads(ensue(*command, *more).stdout)
+        assert (found["waiting"], found["next_due"]) == (2, "1970-01-01T00:00:07.000000Z")
