@@ -35,7 +35,7 @@ from querylang.plan.questions import question_of
 from querylang.recursion import room_for
 from runtime.instants import NEVER
 from runtime.interpreter.aggregates import BY_RECENCY, aggregate
-from runtime.interpreter.context import Context, PlanWorld
+from runtime.interpreter.context import Budget, Context, PlanWorld
 from runtime.interpreter.expressions import evaluate, holds
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Event, Value
@@ -169,11 +169,19 @@ class ReferenceMatcher:
         for latest in range(first_new, key.stop):
             searched = list(_Search(self, events, latest, key).candidates(0, latest, {}, is_every=True))
             if any((latest,) in bindings.values() for bindings in searched):
-                oldest_first = sorted(searched, key=self.recency)
-                orders = (oldest_first if node.function in BY_RECENCY else searched[::-1] for node in self._aggregates)
-                nodes = zip(self._aggregates, orders, strict=True)
-                found.append((latest, tuple(self._aggregate(events, node, order) for node, order in nodes)))
+                found.append((latest, self._aggregates_over(events, searched[::-1])))
         return found
+
+    def _aggregates_over(self, events: Sequence[Released], candidates: Sequence[Bindings]) -> tuple[Value, ...]:
+        """The values of all aggregates. `candidates`: in the order of the search, from its end."""
+        oldest_first: Sequence[Bindings] = []
+        if any(node.function in BY_RECENCY for node in self._aggregates):
+            oldest_first = sorted(candidates, key=self.recency)
+        contexts: dict[int, Context] = {}  # by the candidate's identity
+        return tuple(
+            self._aggregate(events, node, oldest_first if node.function in BY_RECENCY else candidates, contexts)
+            for node in self._aggregates
+        )
 
     def outlives(
         self, events: Sequence[Released], bindings: Bindings, latest: int, due: int, key: range, *, is_new: bool
@@ -327,12 +335,27 @@ class ReferenceMatcher:
     def _is_true(self, events: Sequence[Released], expression: Expression, bindings: Bindings) -> bool:
         return holds(expression, self._context(events, bindings))
 
-    def _aggregate(self, events: Sequence[Released], node: Aggregate, candidates: Sequence[Bindings]) -> Value:
-        """The value of an aggregate; if it is an event, the event's position."""
+    def _aggregate(
+        self,
+        events: Sequence[Released],
+        node: Aggregate,
+        candidates: Sequence[Bindings],
+        contexts: dict[int, Context],
+    ) -> Value:
+        """The value of an aggregate; if it is an event, the event's position.
+
+        contexts: of the candidates that another aggregate has asked; gets those that are made here
+        """
+        if not node.arguments:
+            return aggregate(node.function, [()] * len(candidates))
         term = None if self._query.every is None else self._query.every.term_of(node)
         rows = []
         for bindings in candidates:
-            context = self._context(events, bindings)
+            context = contexts.get(id(bindings))
+            if context is None:
+                context = contexts[id(bindings)] = self._context(events, bindings)
+            else:
+                context.budget = Budget()  # each evaluation has all steps
             try:
                 values = [evaluate(argument, context) for argument in node.arguments]
             except EvaluationError:
@@ -341,15 +364,14 @@ class ReferenceMatcher:
         return aggregate(node.function, rows)
 
     def _context(self, events: Sequence[Released], bindings: Bindings) -> Context:
-        terms = range(len(self._query.terms) + 1)
-        values = [events[bindings[term][0]].value if term in bindings else None for term in terms]
-        first = next(iter(bindings.values()))[0]
-        return Context(values, keys=self._keys(events[first]), world=self._world, invoke=run_action)
+        values: list[Event | None] = [None] * (len(self._query.terms) + 1)
+        for term, positions in bindings.items():
+            values[term] = events[positions[0]].value
+        keys = self._keys(events[next(iter(bindings.values()))[0]]) if self._may_mention_keys else ()
+        return Context(values, keys=keys, world=self._world, invoke=run_action)
 
     def _keys(self, event: Released) -> Sequence[Value]:
         """The values of the key, which each of its events has."""
-        if not self._may_mention_keys:
-            return ()
         context = Context([event.value], world=self._world, invoke=run_action)
         return [evaluate(key, context) for key in self._query.inputs[event.input].keys]
 
