@@ -192,7 +192,23 @@ class TopicPublisher:
             return
         self._seconds_stalled += 1
         if self._seconds_stalled >= STALLED:
+            if self._reason is None and not self._outage.is_on:
+                self._refuse_deleted_topic()
             self._wait(self._reason, self._outage.note)
+
+    def _refuse_deleted_topic(self) -> None:
+        """Raise InputError where the broker answers but has the topic no longer: the client waits for it."""
+        from confluent_kafka import KafkaException
+
+        try:
+            known = self._producer.list_topics(timeout=1).topics
+        except KafkaException:
+            return
+        if self._sink.topic not in known:
+            raise InputError(
+                f"sink '{self._sink.name}': {self._where}: the topic '{self._sink.topic}' does not exist any more."
+                " Make it again and run the job again: it continues where it stopped"
+            )
 
     def _recover(self, error: Any, drafts: Sequence[Draft]) -> None:
         """Make the next attempt possible; raises what makes it impossible."""

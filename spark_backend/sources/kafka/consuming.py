@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_backend.retrying import USUAL, shown_length
-from spark_backend.sources.kafka.client import FORBIDDEN, PASSING, QUIET, broker_error, kafka_client, no_permission
+from querylang.logger import warn
+from spark_backend.retrying import USUAL, Outage, OutageTooLong
+from spark_backend.sources.kafka.client import (
+    FORBIDDEN,
+    PASSING,
+    QUIET,
+    broker_error,
+    kafka_client,
+    no_permission,
+    servers,
+)
 from spark_backend.sources.kafka.listing import BrokerError
 from spark_backend.sources.kafka.offsets import OffsetRange
 
@@ -24,6 +33,9 @@ _AT_ONCE = 10_000
 
 _WAIT = 0.05
 """Seconds that the client waits for as many messages; where offsets have gaps, there are fewer."""
+
+SILENCE = 5.0
+"""Seconds without a message after which the broker counts as one that does not answer."""
 
 _SETTINGS = {
     "enable.auto.commit": "false",
@@ -60,10 +72,19 @@ _consumers: dict[str, Any] = {}
 """By settings. A worker keeps its connections from task to task."""
 
 
-def consumed(client: Mapping[str, str], wanted: OffsetRange, patience: float = USUAL) -> Iterator[Chunk]:
+def consumed(
+    client: Mapping[str, str],
+    wanted: OffsetRange,
+    patience: float = USUAL,
+    tell: Callable[[str], None] = warn,
+    now: Callable[[], float] = time.monotonic,
+) -> Iterator[Chunk]:
     """The messages of a range. Gaps are normal; what is missing at the end is not.
 
-    patience: seconds without a message after which the micro-batch fails; it is then repeated
+    patience: seconds that a broker which does not answer is asked again; then the micro-batch
+        fails, and is repeated by the next run
+    tell: takes a line when the broker does not answer, and when it answers again
+    now: the clock, in seconds from any beginning
 
     Raises GoneMessages and BrokerError.
     """
@@ -74,7 +95,8 @@ def consumed(client: Mapping[str, str], wanted: OffsetRange, patience: float = U
 
         try:
             consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-            yield from _Reading(client, consumer, wanted, patience).chunks()
+            outage = Outage(patience, lambda line: tell(f"{wanted.topic}/{wanted.partition}: {line}"), now)
+            yield from _Reading(client, consumer, wanted, outage, now).chunks()
             consumer.unassign()
         except KafkaException as error:
             raise broker_error(client, error.args[0]) from error
@@ -95,17 +117,20 @@ def _new_consumer(client: Mapping[str, str]) -> Any:
 class _Reading:
     """One range that is being read; `next`: the offset up to which it was."""
 
-    def __init__(self, client: Mapping[str, str], consumer: Any, wanted: OffsetRange, patience: float) -> None:
+    def __init__(
+        self, client: Mapping[str, str], consumer: Any, wanted: OffsetRange, outage: Outage, now: Callable[[], float]
+    ) -> None:
         self.client = client
         self.consumer = consumer
         self.wanted = wanted
-        self.patience = patience
+        self.outage = outage
+        self.now = now
         self.next = wanted.start
         self.problem: BrokerError | None = None
 
     def chunks(self) -> Iterator[Chunk]:
         messages: list[Any] = []
-        size, deadline = 0, time.monotonic() + self.patience
+        size, last = 0, self.now()
         while self.next < self.wanted.until:
             before = self.next
             count = min(_AT_ONCE, self.wanted.until - self.next)
@@ -114,9 +139,10 @@ class _Reading:
                     messages.append(message)
                     size += len(message)
             if self.next > before:
-                deadline = time.monotonic() + self.patience
-            elif time.monotonic() > deadline:
-                raise self._too_late()
+                last, self.problem = self.now(), None
+                self.outage.over(self._where)
+            elif self.now() - last >= SILENCE:
+                self._note_silence()
             if len(messages) >= CHUNK_MESSAGES or size >= CHUNK_BYTES:
                 yield _chunk(messages)
                 messages, size = [], 0
@@ -156,14 +182,22 @@ class _Reading:
         there = f"the first one is {first}" if first < behind else f"there is no message before {behind}"
         return GoneMessages(f"the offsets from {self.next} on no longer exist; {there}", known)
 
-    def _too_late(self) -> BrokerError:
-        wanted = self.wanted
-        reason = "no message came" if self.problem is None else str(self.problem)
-        return BrokerError(
-            f"{wanted.topic}/{wanted.partition}: cannot be read from offset {self.next} to {wanted.until - 1}:"
-            f" {reason} for {shown_length(self.patience)}. Run the job again: it continues where it stopped",
-            is_passing=True,
-        )
+    @property
+    def _where(self) -> str:
+        return f"Kafka at {servers(self.client)}"
+
+    def _note_silence(self) -> None:
+        """No message comes, although there are some; raises BrokerError after the last attempt."""
+        reason = f"{self._where}: the broker sends no message" if self.problem is None else str(self.problem)
+        try:
+            self.outage.note(reason)
+        except OutageTooLong as end:
+            wanted = self.wanted
+            raise BrokerError(
+                f"{wanted.topic}/{wanted.partition}: cannot be read from offset {self.next} to {wanted.until - 1}:"
+                f" {end}. Run the job again: it continues where it stopped",
+                is_passing=True,
+            ) from end
 
 
 def _chunk(messages: list[Any]) -> Chunk:

@@ -17,6 +17,7 @@ from querylang.errors import InputError
 from runtime.results.schemas import OUTPUT_SCHEMA
 from spark_backend.sinks.channels import by_channel, channel_sink
 from spark_backend.sinks.formats import Sink
+from spark_backend.sinks.kafka import publishing
 from spark_backend.sinks.kafka.kafka_sink import KafkaSink
 from spark_backend.sinks.kafka.messages import ID, each_message, messages_of
 from spark_backend.sinks.kafka.publishing import TopicPublisher
@@ -204,3 +205,13 @@ def test_a_broker_that_goes_and_comes_loses_and_doubles_nothing(broker: Broker) 
     assert said[0].startswith(f"sink 'matches': Kafka at {broker.servers}: ")
     assert said[0].endswith("; it is asked again for 60 s")
     assert "answers again, after" in said[1]
+
+
+def test_a_topic_that_is_deleted_while_a_job_runs_is_named(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "STALLED", 2)
+    sink = sink_of(broker, broker.topic())
+    publisher = published(sink, 0, drafts(sink, [1]))
+    broker.delete_topic(sink.topic)
+    with pytest.raises(InputError, match=f"sink 'matches': .*the topic '{sink.topic}' does not exist any more"):
+        publisher.publish(1, drafts(sink, [2]))
+    publisher.close()

@@ -127,6 +127,11 @@ class Broker(LocalBroker):
         for answer in admin.create_acls(bindings).values():
             answer.result()
 
+    def delete_topic(self, topic: str) -> None:
+        admin = self.admin()
+        for answer in admin.delete_topics([topic]).values():
+            answer.result()
+
     def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
         from confluent_kafka import TopicPartition
 

@@ -1,0 +1,100 @@
+"""A partition whose broker sends nothing for a while: users are told of it, and of its end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from spark_backend.sources.kafka import consuming
+from spark_backend.sources.kafka.consuming import consumed
+from spark_backend.sources.kafka.listing import BrokerError
+from spark_backend.sources.kafka.offsets import OffsetRange
+
+pytest.importorskip("confluent_kafka")
+
+WANTED = OffsetRange("s", "t", 0, 3, 0, 2)
+CLIENT = {"bootstrap.servers": "somewhere:9092"}
+
+
+class SilentBroker:
+    """A client's consumer: brings its messages one by one, each after so many seconds of a clock of its own."""
+
+    def __init__(self, *after: float) -> None:
+        self.time = 0.0
+        self.arrivals = list(after)
+        self.sent = 0
+        self.is_closed = False
+
+    def now(self) -> float:
+        return self.time
+
+    def consume(self, _: int, timeout: float) -> list[object]:
+        self.time += timeout
+        if self.sent < len(self.arrivals) and self.time >= self.arrivals[self.sent]:
+            offset, self.sent = self.sent, self.sent + 1
+            return [Message(offset)]
+        return []
+
+    def assign(self, _: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Message:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def error(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 5000
+
+    def value(self) -> bytes:
+        return b"{}"
+
+    def __len__(self) -> int:
+        return 2
+
+
+def read(broker: SilentBroker, monkeypatch: pytest.MonkeyPatch, patience: float = 60.0) -> tuple[list[int], list[str]]:
+    package = SimpleNamespace(Consumer=lambda _: broker, KafkaException=RuntimeError)
+    monkeypatch.setattr(consuming, "kafka_client", lambda: package)
+    monkeypatch.setattr(consuming, "_consumers", {})
+    lines: list[str] = []
+    chunks = list(consumed(CLIENT, WANTED, patience, lines.append, broker.now))
+    return [offset for chunk in chunks for offset in chunk.offsets.tolist()], lines
+
+
+def test_a_broker_that_sends_at_once_is_not_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(SilentBroker(0.0, 4.0), monkeypatch) == ([0, 1], [])
+
+
+def test_a_broker_that_is_silent_is_told_of_once_and_so_is_its_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(SilentBroker(0.0, 30.0), monkeypatch) == (
+        [0, 1],
+        [
+            "t/3: Kafka at somewhere:9092: the broker sends no message; it is asked again for 60 s",
+            "t/3: Kafka at somewhere:9092 answers again, after 25 s",
+        ],
+    )
+
+
+def test_a_broker_that_stays_silent_ends_the_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = SilentBroker(1.0, 1000.0)
+    with pytest.raises(BrokerError) as caught:
+        read(broker, monkeypatch, patience=20.0)
+    assert str(caught.value) == (
+        "t/3: cannot be read from offset 1 to 1: Kafka at somewhere:9092: the broker sends no message for 20 s."
+        " Run the job again: it continues where it stopped"
+    )
+    assert caught.value.is_passing
+    assert 26 <= broker.time < 27
+    assert broker.is_closed
