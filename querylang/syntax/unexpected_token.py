@@ -48,6 +48,8 @@ _STATEMENT_WORDS = ("print", "send", "log", "emit", "route", "return", "while", 
 _MOST_NAMED = 6
 _RARE = frozenset({"ALL", "AFTER"})
 """Words that are never named among what is expected: they would push out the usual ones."""
+_REPEATS = frozenset({"PLUS", "STAR", "QUESTION"})
+_ONE_REPEAT = "write one of `+`, `*`, `?` and `{2,3}`: a repeat is neither reluctant nor possessive"
 _SKIPS = "write `after match skip past last event`, `after match skip to first name` or `... to last name`"
 
 
@@ -72,6 +74,8 @@ def unexpected(
     if misspelt is not None:
         return misspelt
     mistake = QueryError.of(Mistake.UNEXPECTED, token.span, found=_found(token), expected=_in_words(kinds))
+    if token.type in _REPEATS and "ARROW" in kinds and before and before[-1].type in {*_REPEATS, "REPEAT"}:
+        return mistake.with_hint(_ONE_REPEAT)
     if token.type != "NAME":
         return mistake.with_hint(_hint_of_members(token, frozenset(kinds), before))
     if token.content == "after" and "WHERE" in kinds:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from querylang.errors import Mistake
@@ -14,6 +15,7 @@ from querylang.syntax.tokens import Token
 CONSECUTIVE = "consecutive"
 """A name everywhere but behind a repeat."""
 
+_BOUNDS = re.compile("([0-9]+)(,?)([0-9]*)")
 _OF_SIGNS: dict[str, tuple[int, int | None]] = {"+": (1, None), "*": (0, None), "?": (0, 1)}
 
 
@@ -67,7 +69,7 @@ class RepeatRules(Rules):
         if is_consecutive and p[2].content != CONSECUTIVE:
             self.report(Mistake.UNEXPECTED, p[2].span, found=f"'{p[2].content}'", expected=f"`{CONSECUTIVE}`")
         sign = p[1].content if p[1].type != "REPEAT" else ""
-        least, most = _OF_SIGNS.get(sign) or _bounds(p[1])
+        least, most = _OF_SIGNS.get(sign) or self._bounds(p[1])
         p[0] = _Repeat(p[1].span.until(p[len(p) - 1].span), least, most, sign, is_consecutive)
 
     def p_same_bounds(self, p: Parts) -> None:
@@ -76,8 +78,11 @@ class RepeatRules(Rules):
         | STAR
         | QUESTION"""
 
-
-def _bounds(token: Token) -> tuple[int, int | None]:
-    """The numbers of `{2}`, `{2,}` and `{2,3}`."""
-    least, comma, most = token.content.partition(",")
-    return int(least), int(most) if most else None if comma else int(least)
+    def _bounds(self, token: Token) -> tuple[int, int | None]:
+        """The numbers of `{2}`, `{2,}` and `{2,3}`; anything else is read as `+`."""
+        found = _BOUNDS.fullmatch(token.content)
+        if found is None:
+            self.report(Mistake.REPEAT_FORM, token.span, text=f"{{{token.content}}}")
+            return 1, None
+        least, comma, most = found.groups()
+        return int(least), int(most) if most else None if comma else int(least)

@@ -197,7 +197,10 @@ class TopicPublisher:
             self._wait(self._reason, self._outage.note)
 
     def _refuse_deleted_topic(self) -> None:
-        """Raise InputError where the broker answers but has the topic no longer: the client waits for it."""
+        """Raise InputError where the broker answers but no longer has the topic.
+
+        The client waits for such a topic as for a broker that does not answer.
+        """
         from confluent_kafka import KafkaException
 
         try:

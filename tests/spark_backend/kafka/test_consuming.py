@@ -1,4 +1,4 @@
-"""A partition whose broker sends nothing for a while: users are told of it, and of its end."""
+"""A partition whose broker sends nothing for a while is reported, and so is the end of the silence."""
 
 from __future__ import annotations
 
