@@ -161,7 +161,7 @@ class Mistake(Enum):
     PARAMETER_TYPE = "parameter-type", "a parameter is integer, float, decimal, string or boolean, not {type}"
 
     # patterns
-    REPEAT_FORM = "repeat", "`{text}` is no repeat: its numbers are whole, as in `{{2}}`, `{{2,}}` and `{{2,4}}`"
+    REPEAT_FORM = "repeat", "`{text}` is not a repeat: its numbers are whole, as in `{{2}}`, `{{2,}}` and `{{2,4}}`"
     REPEAT_NEVER = "repeat", "`{text}` takes no event: a repeat takes at least one; `?` and `*` may take none"
     REPEAT_BOUNDS = "repeat", "`{text}`: the first number must not be greater than the second"
     REPEAT_INSIDE = (
