@@ -105,6 +105,7 @@ app.command()(package)
 def main() -> None:
     """Run the command line; a user's mistake is printed without a traceback."""
     tell_on(sys.stderr)
+    _take_name_of_shell(sys.argv[1:])
     try:
         sys.exit(app(prog_name="ensue", standalone_mode=False) or 0)
     except EnsueError as error:
@@ -120,6 +121,15 @@ def main() -> None:
         _refuse_wrong_usage(error)
         print_failure()
         sys.exit(OUR_FAILURE)
+
+
+def _take_name_of_shell(arguments: list[str]) -> None:
+    """Let `--show-completion zsh` name a shell.
+
+    typer takes a name only where it does not look for the shell itself, and ignores it elsewhere.
+    """
+    if len(arguments) > 1 and arguments[0] in {"--install-completion", "--show-completion"}:
+        os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
 
 
 def _refuse_wrong_usage(error: Any) -> None:

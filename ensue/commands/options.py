@@ -50,8 +50,12 @@ LongestRecord = Annotated[
     typer.Option("--max-record", metavar="SIZE", help="The longest record that is read, else `16 MB`."),
 ]
 CsvForm = Annotated[
-    str | None,
-    typer.Option("--csv", metavar="FORM", help="How CSV files are written: `delimiter=; encoding=latin-1 decimal=,`."),
+    list[str] | None,
+    typer.Option(
+        "--csv",
+        metavar="FORM",
+        help="How CSV files are written: `delimiter=; encoding=latin-1 decimal=,`. May be repeated.",
+    ),
 ]
 TimeUnit = Annotated[
     str | None, typer.Option("--time-unit", metavar="UNIT", help="The unit of times that are numbers: s, ms, us, ns.")
@@ -79,8 +83,9 @@ def _data_options(
     time_unit: TimeUnit = None,
     time_format: TimeFormat = None,
 ) -> DataOptions:
+    form = " ".join(csv) if csv else None
     return DataOptions(
-        arrival, type_, source_time, parameters, ordering, forget_keys, max_record, csv, time_unit, time_format
+        arrival, type_, source_time, parameters, ordering, forget_keys, max_record, form, time_unit, time_format
     )
 
 

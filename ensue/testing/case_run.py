@@ -13,7 +13,7 @@ from ensue import executors
 from ensue.changing import script_of
 from ensue.executors import Job, even_splits
 from ensue.plans import template_for
-from ensue.queries import load
+from ensue.queries import Queries, load
 from ensue.testing.case_check import Line, at_times, expected_lines, observed_by_step, observed_by_time
 from ensue.testing.cases import Case
 from querylang.errors import EnsueError, QueryErrors
@@ -41,7 +41,9 @@ class Outcome:
 
 def prepare(case: Case) -> Job:
     """Compile the case's query and read its rows; raises QueryErrors, InputError."""
-    template = _template(case)
+    queries = load(case.query if case.query is not None else case.text or "")
+    case = case.with_events(queries.input_types)
+    template = _template(case, queries)
     given = with_instances(template, case.parameters)
     tables = [case.table(given)]
     plan, records = read_ordered(tables, given, None, case.orderings)
@@ -53,9 +55,8 @@ def prepare(case: Case) -> Job:
     return Job(script.plan, of_all, flush=False, script=script)
 
 
-def _template(case: Case) -> Plan:
+def _template(case: Case, queries: Queries) -> Plan:
     """The case's query; the rows say the fields of types that nothing defines and it mentions."""
-    queries = load(case.query if case.query is not None else case.text or "")
     try:
         return queries.template()
     except QueryErrors:

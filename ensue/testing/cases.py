@@ -6,8 +6,8 @@ A case names its query's file, or describes a query that finds two events of its
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from querylang.plan.model import Input, Plan, plain_field
 from runtime.policies.plan_policies import Orderings
 
 ROW_KEYS = ("at", "id", "in", "event", "heartbeat", "ts", "dt", "dt_provenance", "out", "discard")
+EVENT_KEYS = ("event", "in", "heartbeat")
+"""Those of them that say what a row is."""
 PLACE_KEYS = ("source", "partition", "start", "end", "shape")
 """Columns of an event table that are not fields. All other keys of a row are fields."""
 
@@ -74,6 +76,18 @@ class Case:
     def rows_before(self) -> int:
         """Rows of the event table before the case's own."""
         return 0 if self.leeway is None else 1
+
+    def with_events(self, inputs: Sequence[str]) -> Case:
+        """Its rows with fields as events of the only input, if no row says what it is.
+
+        As in a table without a column `event`.
+
+        inputs: the event types that the query takes
+        """
+        if len(inputs) != 1 or any(key in row.given for row in self.rows for key in EVENT_KEYS):
+            return self
+        named = (replace(row, given={**row.given, "event": inputs[0]}) if row.fields else row for row in self.rows)
+        return replace(self, rows=tuple(named))
 
     def table(self, plan: Plan) -> list[dict[str, Any]]:
         """The event table: the leeway as a control event, then the rows of the case.

@@ -199,6 +199,26 @@ def test_the_package_is_a_command(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "1 file, no mistakes\n")
 
 
+def test_the_form_of_csv_files_may_be_given_in_parts(ensue: Run, folder: Path) -> None:
+    (folder / "l.csv").write_bytes("at;ts;event;id\n1;1;A;1\n1;1;Ä;1\n".encode("latin-1"))
+    done = ensue("replay", "q.query", "l.csv", "--csv", "delimiter=;", "--csv", "encoding=latin-1")
+    assert "unknown event type 'Ä'" in done.stderr
+    assert ensue("replay", "q.query", "l.csv", "--csv", "delimiter=;", "--csv", "delimiter=,").returncode == 1
+
+
+SHELLS = {
+    "bash": "complete -o default -F _ensue_completion ensue",
+    "zsh": "#compdef ensue",
+    "fish": "complete --command ensue",
+    "powershell": "Set-PSReadLineKeyHandler",
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_is_shown_for_the_shell_that_is_named(folder: Path, shell: str) -> None:
+    assert SHELLS[shell] in python(folder, "-m", "ensue", "--show-completion", shell).stdout
+
+
 def test_the_version_is_told(ensue: Run) -> None:
     assert ensue("--version").stdout == f"ensue {api.__version__}\n"
 

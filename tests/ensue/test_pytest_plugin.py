@@ -155,6 +155,24 @@ def test_the_rows_of_a_case_say_the_fields_that_nothing_defines(pytester: pytest
     result.stdout.fnmatch_lines(["*'P' has no field 'amounts'; did you mean 'amount'?*"])
 
 
+ONE_TYPE = """- name: rises
+  query: |
+    inputs { P() key k within 1 hour; } find P as x -> P as y where y.v > x.v
+  rows:
+    - {at: 1, k: a, v: 20}
+    - {at: 2}
+    - {at: 3, k: a, v: 30, out: ['x=P("a",20), y=P("a",30)']}
+"""
+
+
+def test_rows_without_an_event_are_of_the_only_type(pytester: pytest.Pytester) -> None:
+    several = ONE_TYPE.replace("P() key k within 1 hour;", "P() key k within 1 hour; B() key k within 1 hour;")
+    pytester.makefile(
+        ".case.yaml", one=ONE_TYPE, several=several, some=ONE_TYPE.replace("{at: 2}", "{at: 2, event: P}")
+    )
+    pytester.runpytest().assert_outcomes(passed=1, failed=2)
+
+
 def test_a_case_may_name_its_query(pytester: pytest.Pytester) -> None:
     (pytester.path / "q.query").write_text(
         "event A { integer v; }\ninputs { A() within 9.0; }\nfind A as a -> A as b { print b.toString(); }\n"

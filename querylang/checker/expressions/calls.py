@@ -231,4 +231,6 @@ def _no_method(type_: Type, schema: EventSchema | None, name: ast.Name) -> Query
         return QueryError.of(Mistake.METHOD_IS_FIELD, name.span, type=shown, name=name.text)
     actions = [] if schema is None else [action.name for action in schema.actions]
     mistake = QueryError.of(Mistake.UNKNOWN_METHOD, name.span, type=shown, name=name.text)
+    if type_ == Type.INTEGER and method_of(Type.FLOAT, name.text) is not None:
+        return mistake.with_hint("convert the integer with `.toFloat()`")
     return mistake.suggesting(name.text, [*actions, *methods_of(type_)])

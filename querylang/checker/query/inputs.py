@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from querylang.checker.diagnostics import Diagnostics
+from querylang.checker.expressions.inference_context import type_of
 from querylang.checker.expressions.members import no_field
 from querylang.checker.names.namespaces import Namespace
 from querylang.checker.names.schema import EventSchema
@@ -15,7 +16,7 @@ from querylang.checker.query.input_expressions import event_field, event_value
 from querylang.errors import Mistake, QueryError, counted, nearest
 from querylang.plan.expression import Call, Expression, KeyOf, walk
 from querylang.plan.model import Input, Key
-from querylang.plan.value_types import SIMPLE, Type
+from querylang.plan.value_types import SIMPLE, Kind, Type
 from querylang.syntax import ast
 
 MOST_HEARTBEATS = 60
@@ -201,9 +202,20 @@ def _value(item: ast.Key, schema: EventSchema, constants: Constants, what: str) 
             diagnostics.add(no_field(schema, item.source))
     if value is not None and value.type not in SIMPLE:
         facts = {"what": what, "name": item.source.text, "type": str(value.type)}
-        diagnostics.report(Mistake.KEY_KIND, item.source.span, **facts)
+        mistake = QueryError.of(Mistake.KEY_KIND, item.source.span, **facts)
+        diagnostics.add(mistake.with_hint(_way_into(item.source.text, type_of(value), constants)))
         return None
     return value
+
+
+def _way_into(name: str, type_: Type, constants: Constants) -> str | None:
+    """How a query gets at a simple value of an event in a field; None: it is not an event."""
+    fields = constants.namespace.of(type_).fields if type_.kind is Kind.EVENT else ()
+    for item in fields:
+        if item.type in SIMPLE:
+            body = f"{{ return {name}.{item.name}; }}"
+            return f"take a value out of it, `action of_{name}() returns {item.type} {body}`, `key of_{name}() as ...`"
+    return None
 
 
 def _compare_keys(item: CheckedInput, first: CheckedInput, diagnostics: Diagnostics) -> None:

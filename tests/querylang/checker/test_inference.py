@@ -140,6 +140,8 @@ MISTAKES = {
     "a.xs.siz()": "siz: unknown-method: sequence<float> has no method 'siz'; did you mean 'size'?",
     "a.toSTring()": "toSTring: unknown-method: 'A' has no method 'toSTring'; did you mean 'toString'?",
     "a.twise(1)": "twise: unknown-method: 'A' has no method 'twise'; did you mean 'twice'?",
+    "a.n.formatFixed(2)": "formatFixed: unknown-method: integer has no method 'formatFixed';"
+    " convert the integer with `.toFloat()`",
     "a.x()": "x: unknown-method: 'x' is a field of 'A': it is read without `()`",
     "a.twice()": "twice: argument-count: 'twice' takes 1 argument, not 0",
     "a.twice(1.5)": "1.5: type: 'k' of 'twice' must be integer, not float; convert the float with `.toInteger()`",
