@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ import pyarrow.compute as pc
 
 from querylang.changes.applying import Applied, Moment, apply
 from querylang.changes.running import Running
-from querylang.changes.texts import ChangeError, Infer, Schemas, compiled
+from querylang.changes.texts import ChangeError, Infer, Schemas, annotated_as, compiled
 from querylang.errors import InputError, QueryErrors
 from querylang.load import check_text
 from querylang.plan.changes import Change, DeployQuery, Outcome, ReplaceQuery
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission.selection import furthest_time, selectors_of
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
@@ -79,17 +80,29 @@ def asks_for_changes(results: Results) -> bool:
 
 def plan_for_reading(start: Plan, asked: Sequence[Asked], infer: Infer) -> Plan:
     """The plan that says which columns of tables are needed: of all queries that may ever run."""
-    events, queries = start.events, list(start.queries)
-    for number, item in enumerate(asked, 1):
+    queries = list(start.queries)
+    # a change that is refused later leaves the annotations as they were, so both are possible
+    possible = [start.events]
+    editions = count(10_000)
+    for item in asked:
         if not isinstance(item.change, DeployQuery | ReplaceQuery):
             continue
-        try:
-            plan, events = compiled(item.change.text, events, infer)
-        except ChangeError:
-            continue
+        found = [_compiled(item.change.text, events, infer) for events in possible]
         # no two titles are equal; the texts run with other ones
-        queries += [replace(query, edition=10_000 * number + place) for place, query in enumerate(plan.queries)]
-    return Plan(events, tuple(queries), start.stopped)
+        queries += [replace(query, edition=next(editions)) for plan, _ in found for query in plan.queries]
+        done = [events for _, events in found]
+        refused = [annotated_as(events, before) for events, before in zip(done, possible, strict=True)]
+        widest = max(map(len, done))
+        possible = [events for events in dict.fromkeys([*done, *refused]) if len(events) == widest]
+    return Plan(possible[0], tuple(queries), start.stopped)
+
+
+def _compiled(text: str, known: tuple[EventType, ...], infer: Infer) -> tuple[Plan, tuple[EventType, ...]]:
+    """The templates of a text, and all event types; none, and the known ones, if it is wrong."""
+    try:
+        return compiled(text, known, infer)
+    except ChangeError:
+        return Plan((), ()), known
 
 
 @dataclass(frozen=True, slots=True)

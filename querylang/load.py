@@ -21,7 +21,7 @@ from querylang.checker.written import written_by
 from querylang.compiler import compile_checked
 from querylang.errors import InputError, Mistake, QueryError, QueryErrors, limited_hints, near_file
 from querylang.paths import exists, is_folder
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import EventType, Plan, QueryPlan
 from querylang.plan.value_types import Type
 from querylang.source import Source, Span
 from querylang.syntax import ast
@@ -77,6 +77,17 @@ def compile_text(
     """Compile a query text; types that nothing defines have no fields. Raises QueryErrors."""
     source = Source(path or NAMELESS, text)
     return _compiled(_check([source], definitions, schemas, [_folder(source)] if definitions else [], is_final=True))
+
+
+def compile_for_known(text: str, known: Sequence[EventType], schemas: Schemas) -> Compiled:
+    """Compile a query text that uses event types of earlier texts. Raises QueryErrors.
+
+    known: those that the text does not define
+    schemas: as of `compile_text`
+    """
+    fields = {event.name: {field.name: field.type for field in event.fields} for event in known}
+    data = {**schemas, **fields}
+    return _compiled(_check([Source(NAMELESS, text)], (), data, (), is_final=True, known=known))
 
 
 def check_paths(paths: Iterable[Given], schemas: Schemas | None = None) -> Checked:
@@ -165,25 +176,24 @@ def _check(
     defining_folders: Iterable[str],
     *,
     is_final: bool,
+    known: Sequence[EventType] = (),
 ) -> Checked:
     """Check texts as one set, with a limit to the work for hints."""
     with limited_hints():
-        return _check_all(sources, definitions, schemas, defining_folders, is_final=is_final)
+        catalogue = Catalogue(schemas or {}, is_final, known)
+        return _check_all(sources, definitions, catalogue, defining_folders)
 
 
 def _check_all(
     sources: Sequence[Source],
     definitions: Sequence[Source],
-    schemas: Schemas | None,
+    catalogue: Catalogue,
     defining_folders: Iterable[str],
-    *,
-    is_final: bool,
 ) -> Checked:
     """Check texts as one set.
 
     `defining_folders`: folders with definition files, in which an unknown event type is a mistake.
     """
-    catalogue = Catalogue(schemas or {}, is_final)
     diagnostics = Diagnostics()
     for source in definitions:
         catalogue.add_definitions(*parse_definitions(source))

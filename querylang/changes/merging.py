@@ -22,9 +22,9 @@ from querylang.changes.applying import (
     undeployed,
 )
 from querylang.changes.running import FILE, LIVE, Running, RunningQuery, without_hidden
-from querylang.changes.texts import with_events
+from querylang.changes.texts import annotated_as, with_events
 from querylang.plan.changes import Outcome
-from querylang.plan.model import QueryPlan
+from querylang.plan.model import EventType, QueryPlan
 
 Values = Mapping[str, Any]
 
@@ -50,7 +50,7 @@ def merge(change: FileChange, running: Running, moment: Moment) -> Applied:
 
     Without outcomes, nothing that runs has changed.
     """
-    applied = Applied(replace(running, events=with_events(running.events, change.files.events)), ())
+    applied = Applied(replace(running, events=_events(change, running)), ())
     for query in change.files.queries.values():
         before, own = change.before.queries.get(query.name), running.queries.get(query.name)
         if own is not None:
@@ -61,6 +61,14 @@ def merge(change: FileChange, running: Running, moment: Moment) -> Applied:
         if name not in change.files.queries and name in running.queries:
             applied = undeployed(applied, running.queries[name])
     return applied
+
+
+def _events(change: FileChange, running: Running) -> tuple[EventType, ...]:
+    """All event types; live annotations stay where those of the files have not changed."""
+    before = {event.name: event.annotations for event in change.before.events}
+    same = {event.name for event in change.files.events if before.get(event.name) == event.annotations}
+    all_types = with_events(running.events, change.files.events)
+    return annotated_as(all_types, (event for event in running.events if event.name in same))
 
 
 def _is_same(one: RunningQuery, other: RunningQuery) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from querylang.changes.texts import annotated_as
 from querylang.parameters.binding import NONE_HIDDEN, bind
 from querylang.plan.model import EventType, Plan, QueryPlan, Stopped
 
@@ -96,12 +97,14 @@ class Running:
     events: all event types that are or were known; a new one comes behind all others
     editions: by name, how many texts there have been
     stopped: instances of the start that do not run
+    is_annotated: whether the event types have their annotations, which earlier releases did not keep
     """
 
     events: tuple[EventType, ...]
     queries: Mapping[str, RunningQuery]
     editions: Mapping[str, int]
     stopped: tuple[Stopped, ...] = ()
+    is_annotated: bool = True
 
     @staticmethod
     def of(template: Plan, instances: Plan, hidden: Mapping[str, Hidden] = MappingProxyType({})) -> Running:
@@ -126,6 +129,12 @@ class Running:
         """The plan of all instances; raises InstanceError."""
         queries = tuple(plan for query in self.queries.values() for plan in query.plans())
         return Plan(self.events, queries, self.stopped)
+
+    def annotated_by(self, files: Running) -> Running:
+        """The same with annotations, which are those of the files if none were kept."""
+        if self.is_annotated:
+            return self
+        return replace(self, events=annotated_as(self.events, files.events), is_annotated=True)
 
     def with_query(self, query: RunningQuery) -> Running:
         """The same with this query, in its place or behind all others."""

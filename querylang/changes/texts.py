@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from querylang.checker.event_types.known_types import other_actions
 from querylang.errors import QueryErrors
-from querylang.load import compile_text
+from querylang.load import compile_for_known
 from querylang.plan.model import EventType, Plan
 from querylang.plan.value_types import Type
 from querylang.source import Source
@@ -32,13 +34,9 @@ def compiled(
     """The templates of a text, and all event types, its own last; raises ChangeError."""
     file, _ = parse(Source("query", text))
     defined = {item.name.text for item in file.events}
-    schemas = {
-        event.name: {field.name: field.type for field in event.fields}
-        for event in known
-        if event.fields and event.name not in defined
-    }
+    used = [event for event in known if event.fields and event.name not in defined]
     try:
-        plan = compile_text(text, schemas={**infer(text), **schemas}).plan
+        plan = compile_for_known(text, used, infer(text)).plan
     except QueryErrors as errors:
         found = (f"line {error.span.line}: {error.message}" for error in errors.errors)
         raise ChangeError("; ".join(found)) from None
@@ -50,12 +48,29 @@ def compiled(
 def with_events(known: Sequence[EventType], more: Sequence[EventType]) -> tuple[EventType, ...]:
     """The known event types, then the new ones: the number of a type never changes.
 
-    A known type without fields may get some. Raises ChangeError for a type with other fields.
+    A known type may get fields if it has none, actions, and other annotations. Raises ChangeError
+    for a type with other fields, or with another action of a known name.
     """
     own = {event.name: event for event in more}
-    for event in known:
-        if event.fields and own.get(event.name, event).fields not in ((), event.fields):
-            raise ChangeError(f"event type '{event.name}' is known with other fields")
-    joined = [own.pop(event.name, event) if not event.fields else event for event in known]
-    names = {event.name for event in known}
-    return (*joined, *(event for event in more if event.name not in names))
+    joined = [_joined(event, own.pop(event.name)) if event.name in own else event for event in known]
+    return (*joined, *own.values())
+
+
+def _joined(known: EventType, event: EventType) -> EventType:
+    """A known event type once a text defines it, too."""
+    if not known.fields or not event.fields:
+        return event if not known.fields else known
+    if event.fields != known.fields:
+        raise ChangeError(f"event type '{event.name}' is known with other fields")
+    others = other_actions(known, event)
+    if others:
+        raise ChangeError(f"event type '{event.name}' is known with another action '{others[0]}'; rename the new one")
+    names = {action.name for action in known.actions}
+    actions = (*known.actions, *(action for action in event.actions if action.name not in names))
+    return replace(known, actions=actions).annotated_as(event)
+
+
+def annotated_as(events: Sequence[EventType], others: Iterable[EventType]) -> tuple[EventType, ...]:
+    """The event types with the annotations that others of equal name and fields have."""
+    own = {(event.name, event.fields): event for event in others}
+    return tuple(event.annotated_as(own.get((event.name, event.fields), event)) for event in events)

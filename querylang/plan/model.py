@@ -8,7 +8,7 @@ integer microseconds. A duration that uses a parameter is an expression in secon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, assert_never
 
@@ -17,8 +17,11 @@ from querylang.plan.automaton import Automaton, State, Transition
 from querylang.plan.encoding import Codec
 from querylang.plan.expression import Aggregate, EndOf, EventOf, Expression, Literal, SelectOf, Type, terms_of
 
-PLAN_VERSION = 4
-"""Of a plan that uses fields of `ADDED`; other plans are written as `FIRST_VERSION`, as before."""
+PLAN_VERSION = 5
+"""Of a plan whose event types have annotations. Others are written as before."""
+
+ADDED_VERSION = 4
+"""Of a plan whose queries use fields of `ADDED`; other plans are written as `FIRST_VERSION`."""
 
 FIRST_VERSION = 3
 """The earliest version that can be read."""
@@ -166,11 +169,32 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """An event type; the order of its fields is that of `toString` and of the constructor."""
+    """An event type; the order of its fields is that of `toString` and of the constructor.
+
+    Its annotations are for texts that use the type without its definition. Engines do not need
+    them: the inputs have what follows from them.
+
+    - `time_from`: the argument of `@TimeFrom`.
+    - `heartbeat`: the event type of `@Heartbeat`.
+    - `out_of_order`: whether there is `@OutOfOrder`.
+    """
 
     name: str
     fields: tuple[Field, ...]
     actions: tuple[Action, ...] = ()
+    time_from: str | None = None
+    heartbeat: str | None = None
+    out_of_order: bool = False
+
+    @property
+    def annotations(self) -> tuple[str | None, str | None, bool]:
+        """All annotations."""
+        return self.time_from, self.heartbeat, self.out_of_order
+
+    def annotated_as(self, other: EventType) -> EventType:
+        """The same with the annotations of another definition."""
+        time_from, heartbeat, out_of_order = other.annotations
+        return replace(self, time_from=time_from, heartbeat=heartbeat, out_of_order=out_of_order)
 
     def type_of(self, field: str) -> Type:
         """The type of a field; KeyError if there is no such field."""
@@ -622,6 +646,11 @@ class Plan:
         """The event type of that name; KeyError if there is no such type."""
         return _named(self.events, name)
 
+    def without_annotations(self) -> Plan:
+        """All that engines need: equal for plans that mean the same, also those of earlier versions."""
+        events = (EventType(event.name, event.fields, event.actions) for event in self.events)
+        return replace(self, events=tuple(events))
+
     def time_sources(self) -> tuple[tuple[str, Expression], ...]:
         """As `QueryPlan.time_sources`, over all queries."""
         return tuple(dict.fromkeys(pair for query in self.queries for pair in query.time_sources()))
@@ -658,8 +687,9 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
     Between: {"middle": ()},
     State: {"accepts": None},
     Transition: {"follows": False},
+    EventType: {"time_from": None, "heartbeat": None, "out_of_order": False},
 }
-"""By class, the fields that version 4 has added, with their defaults."""
+"""By class, the fields that version 4 has added, with their defaults; version 5: of event types."""
 
 _CODEC = Codec(
     (
@@ -692,8 +722,13 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
     Checkpoints compare it, so a plan without additions has to stay as it was.
     """
-    version = PLAN_VERSION if any(map(_uses_additions, plan.queries)) else FIRST_VERSION
-    return {"version": version, "plan": _CODEC.encode(plan)}
+    return {"version": _version(plan), "plan": _CODEC.encode(plan)}
+
+
+def _version(plan: Plan) -> int:
+    if plan != plan.without_annotations():
+        return PLAN_VERSION
+    return ADDED_VERSION if any(map(_uses_additions, plan.queries)) else FIRST_VERSION
 
 
 def _uses_additions(part: Any) -> bool:

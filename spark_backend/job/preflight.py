@@ -110,7 +110,7 @@ def _files_before(deployment: Deployment, kept: Record | None, wanted: Record, f
     before = read_files(deployment)
     known = kept if before is None else replace(kept, plan=wanted.plan, queries=wanted.queries)
     refuse_difference(deployment.checkpoint, known, wanted, deployment)
-    return before or files
+    return before.annotated_by(files) if before is not None else files
 
 
 def _refuse_doubled_results(deployment: Deployment, record: Record) -> None:

@@ -11,7 +11,15 @@ from querylang.plan.model import Plan
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan as JSON text; equal plans have equal texts."""
+    """The plan as JSON text; equal plans have equal texts.
+
+    Without annotations of event types, which no engine needs.
+    """
+    return template_text(plan.without_annotations())
+
+
+def template_text(plan: Plan) -> str:
+    """A plan as JSON text, with all that compiling more texts for it needs."""
     return json.dumps(plans.to_dict(plan), sort_keys=True, separators=(",", ":"))
 
 

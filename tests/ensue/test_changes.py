@@ -53,6 +53,67 @@ def test_a_deployed_query_begins_empty_and_leaves_others_alone() -> None:
     assert counts["Rising", "received"] == 2
 
 
+TIMED = """
+@TimeFrom("seen") @Heartbeat("Beat")
+event A { float v; float ts; action seen() returns float { return ts; } }
+@TimeFrom("ts") event Beat { float ts; }
+@OutOfOrder() event Late { float v; float ts; }
+"""
+
+
+@pytest.mark.parametrize("query", ["A() within 9.0 wait 2.0", "Late() within 9.0"])
+def test_a_text_without_definitions_times_events_as_the_others_do(query: str) -> None:
+    name = query.split("(", maxsplit=1)[0]
+    text = f"query NAME {{ inputs {{ {query}; }} find {name}:a -> {name}:b where a.v > b.v }}"
+    rows: list[dict[str, Any]] = [
+        {"at": at, "event": event, "v": v, "ts": ts}
+        for at, event, v, ts in [
+            (1.0, name, 5.0, 0.5),
+            (2.0, name, 1.0, 1.5),
+            (2.5, name, 2.0, 1.0),
+            (3.0, "Beat", None, 2.8),
+            (4.0, name, 4.0, 3.5),
+            (4.5, name, 3.0, 3.0),
+            (9.0, name, 0.0, 8.5),
+        ]
+    ]
+    own = {"DeployQuery": [text.replace("NAME", "Other")]}
+    rows.insert(0, {"at": 0.0, "event": json.dumps(own), "v": None, "ts": None})
+    result = ensue.replay(TIMED + text.replace("NAME", "Q"), rows, source_time="ts", flush=True)
+    matches = [(row["query"], row["time"], row["definitive"]) for row in result.match_objects()]
+    assert [row for row in matches if row[0] == "Q"]
+    assert [row[1:] for row in matches if row[0] == "Q"] == [row[1:] for row in matches if row[0] == "Other"]
+
+
+def test_the_last_definition_says_how_later_texts_time_a_type() -> None:
+    query = "query Q { inputs { A() within 9.0 wait 5.0; } find A:a }"
+    other, third = query.replace("Q", "Other"), query.replace("Q", "Third")
+    plain = "event A { float v; float seen; }"
+    rows: list[dict[str, Any]] = [
+        {"at": 1.0, "event": json.dumps({"DeployQuery": [f"{plain} {other}"]}), "ts": None, "v": None, "seen": None},
+        {"at": 2.0, "event": json.dumps({"DeployQuery": [third]}), "ts": None, "v": None, "seen": None},
+        {"at": 5.0, "event": "A", "ts": 5.0, "v": 1.0, "seen": 3.0},
+    ]
+    result = ensue.replay(f'@TimeFrom("seen") {plain} {query}', rows, flush=True)
+    times = {row["query"]: row["time"][17:19] for row in result.match_objects()}
+    assert times == {"Q": "03", "Other": "05", "Third": "05"}
+
+
+def test_actions_of_a_known_type_are_those_of_its_definition() -> None:
+    event = "event A { float v; action isBig() returns boolean { if v > LEAST { return true; } return false; } }"
+    query = "query NAME { inputs { A() within 9.0; } find A:a where a.isBig() }"
+    first, other = (event.replace("LEAST", least) for least in ("2.0", "5.0"))
+    rows = [
+        {"at": 1.0, "event": json.dumps({"DeployQuery": [query.replace("NAME", "Other")]}), "v": None},
+        {"at": 2.0, "event": json.dumps({"DeployQuery": [other + query.replace("NAME", "Third")]}), "v": None},
+        {"at": 3.0, "event": "A", "v": 3.0},
+    ]
+    result = ensue.replay(first + query.replace("NAME", "Q"), rows)
+    assert sorted(row["query"] for row in result.match_objects()) == ["Other", "Q"]
+    reason = "event type 'A' is known with another action 'isBig'; rename the new one"
+    assert told(result)[1] == ("error", "", f"DeployQuery: {reason}")
+
+
 def test_types_of_a_text_are_unknown_before_it_is_deployed() -> None:
     text = "event B { string k; } query Q { inputs { B() key k within 9.0; } find B:b }"
     table: list[dict[str, Any]] = [

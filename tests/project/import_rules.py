@@ -46,7 +46,7 @@ DOORS = {
     "querylang.plan": "automaton changes constant_folding describe expression graph library model names questions text time_patterns value_types",
     "querylang.syntax": "ast definition_files lexer parser tokens",
     "querylang.formatter": "definition_text formatting",
-    "querylang.checker": "checked diagnostics event_types.catalogue query.check_query written",
+    "querylang.checker": "checked diagnostics event_types.catalogue event_types.known_types query.check_query written",
     "querylang.parameters": "binding given_values instances",
     "querylang.changes": "applying merging reach running shadows texts",
     "runtime.compiling": "ahead choice compiled files notice shipped",

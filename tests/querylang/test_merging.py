@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -232,3 +233,24 @@ def test_new_event_types_come_behind_those_that_are_known() -> None:
     other = "query O { inputs { B() within 5 seconds; } find B:a -> B:b }"
     applied = merged(files(Q), files(Q, other, event="event B { integer k; }\n" + EVENT))
     assert [event.name for event in applied.running.events] == ["A", "B"]
+
+
+TIMED = '@TimeFrom("k") @OutOfOrder() ' + EVENT
+
+
+def annotations(running: Running) -> list[tuple[object, ...]]:
+    return [event.annotations for event in running.events]
+
+
+def test_annotations_of_files_count_where_they_have_changed() -> None:
+    live = after(files(Q), replaced_live(TIMED + Q_LONG).replace('"k"', r"\"k\""))
+    assert annotations(live) == [("k", None, True)]
+    assert annotations(merged(files(Q), files(Q, R), live).running) == [("k", None, True)]
+    assert annotations(merged(files(Q, event=TIMED), files(Q, R), live).running) == [(None, None, False)]
+    assert annotations(merged(files(Q), files(Q, R, event=TIMED)).running) == [("k", None, True)]
+
+
+def test_annotations_that_were_not_kept_are_those_of_the_files() -> None:
+    kept = replace(files(Q), is_annotated=False)
+    assert annotations(kept.annotated_by(files(Q, event=TIMED))) == [("k", None, True)]
+    assert annotations(files(Q).annotated_by(files(Q, event=TIMED))) == [(None, None, False)]

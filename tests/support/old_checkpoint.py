@@ -19,6 +19,10 @@ LAST = "at,k,v,ts\n12,a,5,11\n13,b,4,1\n14,b,9,12.5\n"
 """What comes after the stream of the samples."""
 
 
+WITHOUT_ANNOTATIONS = "event A { string k; float v; float ts; }"
+"""How earlier versions understood a text of a change that leaves the definition to the job."""
+
+
 def unpacked(sample: Path, folder: Path) -> None:
     """Unpack a job into a folder; its record then has the paths of its sources there."""
     with tarfile.open(sample) as archive:
@@ -37,6 +41,10 @@ def continue_as_a_replay(job: Path) -> None:
     """
     folder = job.parent
     later, changes = folder / "later.csv", folder / "changes.csv"
+    if changes.exists() and not _has_annotations(folder):
+        text = changes.read_text()
+        assert '[""query ' in text
+        changes.write_text(text.replace('[""query ', f'[""{WITHOUT_ANNOTATIONS} query '))
     before = _replay(folder, changes, flush=False)
     (folder / "in/3.csv").write_text(later.read_text() if later.exists() else LAST)
     whole = _replay(folder, changes, flush=True)
@@ -52,6 +60,12 @@ def continue_as_a_replay(job: Path) -> None:
     assert len(lasting) <= 1
     ours, theirs = (_records(item for item in found if item[0] not in lasting) for found in (counts, expected))
     assert ours == theirs
+
+
+def _has_annotations(folder: Path) -> bool:
+    """Whether the job's changes were compiled with the annotations of event types."""
+    journal = json.loads((folder / "state/ensue/program.json").read_text())
+    return bool(journal["running"].get("annotated"))
 
 
 def _lines(folder: Path) -> list[Plain]:

@@ -6,11 +6,12 @@ All files are added before a name is resolved, so types may name each other in a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from querylang.checker.diagnostics import Diagnostics
 from querylang.checker.event_types.definitions import with_actions, with_annotations, with_members
+from querylang.checker.event_types.known_types import schema_of_known
 from querylang.checker.event_types.nesting import nesting_mistakes
 from querylang.checker.event_types.unusable_actions import with_problems_of_callees
 from querylang.checker.names.namespaces import EventTypes, Namespace
@@ -49,10 +50,12 @@ class Catalogue:
 
     - `data`: the fields of types that come with data.
     - `is_final`: types that nothing defines have no fields; otherwise their fields are open.
+    - `known`: types of `data` that earlier texts have defined.
     """
 
     data: Data
     is_final: bool
+    known: Sequence[EventType] = ()
     types: EventTypes = field(init=False)
     _definitions: list[_Definition] = field(default_factory=list)
     _namespaces: list[Namespace] = field(default_factory=list)
@@ -60,6 +63,7 @@ class Catalogue:
     def __post_init__(self) -> None:
         """Start with the types of the data."""
         self.types = EventTypes(self.data, self.is_final)
+        self.types.schemas.update({event.name: schema_of_known(event) for event in self.known})
 
     def add(self, file: ast.File) -> None:
         """Add the definitions of a query text."""
@@ -125,7 +129,13 @@ class Catalogue:
         used, unusable = self._used(), self._unusable()
         defined = dict.fromkeys(item.plan_name for item in self._definitions)
         names = [*(name for name in defined if name in used or name not in unusable), *used]
-        return tuple(self.types.schemas[name].event_type for name in dict.fromkeys(names))
+        return tuple(self._event_type(name) for name in dict.fromkeys(names))
+
+    def _event_type(self, name: str) -> EventType:
+        """The event type for the plan, whose heartbeat has its name there, too."""
+        event = self.types.schemas[name].event_type
+        heartbeat = None if event.heartbeat is None else self.types.plan_names.get(event.heartbeat, event.heartbeat)
+        return replace(event, heartbeat=heartbeat)
 
     def _add(self, file: ast.File, beside: list[QueryError] | None) -> None:
         package = "" if file.package is None else file.package.name.text

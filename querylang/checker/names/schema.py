@@ -77,7 +77,7 @@ class EventSchema:
     @property
     def event_type(self) -> EventType:
         """The event type for the plan."""
-        return EventType(self.name, self.fields, self.bodies)
+        return EventType(self.name, self.fields, self.bodies, self.time_from, self.heartbeat, self.out_of_order)
 
     def may_have(self, name: str) -> bool:
         """Whether an unknown member of that name may exist; then it is not reported."""

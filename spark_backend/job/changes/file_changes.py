@@ -81,7 +81,7 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     """
     folder = JobFolder(deployment.checkpoint)
     progress, batch = folder.last_progress(before=open_batch(folder.checkpoint)), last_batch(folder.checkpoint)
-    journal = read_journal(deployment) or _begun(deployment, change, program)
+    journal = (read_journal(deployment) or _begun(deployment, change, program)).annotated_by(change.files)
     waiting = (folder.commands.read(number) for number in folder.commands.pending())
     asked = [(command.text, command.at) for command in waiting if command is not None and command.kind == CHANGE]
     for text, at in (*asked, (files_text(change), None)):

@@ -90,6 +90,10 @@ class Journal:
         first = Epoch(0, program.plans[0])
         return _hiding(Journal(running, {}, (first,), ()))
 
+    def annotated_by(self, files: Running) -> Journal:
+        """The journal with annotations of event types; where none were kept, those of the files."""
+        return replace(self, running=self.running.annotated_by(files))
+
     def changed(
         self,
         command: int,

@@ -8,12 +8,13 @@ from typing import Any
 from querylang.changes.running import Changed, Running, RunningQuery, Version
 from querylang.plan.model import Plan
 from spark_backend.job.changes.hidden_values import Resolve, instance_words, masked, no_variables, unmasked
-from spark_backend.wire.plan_text import load_plan, plan_text
+from spark_backend.wire.plan_text import load_plan, template_text
 
 
 def running_to_plain(running: Running) -> dict[str, Any]:
     """The queries as files may hold them: without values that may be secret."""
-    return _to_plain(running, [{name: _masked(query, name) for name in query.instances} for query in _all(running)])
+    plain = _to_plain(running, [{name: _masked(query, name) for name in query.instances} for query in _all(running)])
+    return plain | {"annotated": running.is_annotated}
 
 
 def is_same(one: Running, other: Running) -> bool:
@@ -49,7 +50,7 @@ def _to_plain(running: Running, instances: Sequence[dict[str, dict[str, Any]]]) 
     templates: Sequence[Version] = [version for query in running.queries.values() for version in query.versions]
     plan = Plan(running.events, tuple(version.template for version in templates), running.stopped)
     return {
-        "plan": plan_text(plan),
+        "plan": template_text(plan),
         "queries": [
             {
                 "name": query.name,
@@ -81,4 +82,4 @@ def running_of_plain(data: Mapping[str, Any], resolve: Resolve = no_variables) -
             instances[name], shown = unmasked(values, versions[-1].template, where, resolve)
             hidden |= {name: shown} if shown else {}
         queries[item["name"]] = RunningQuery(versions, instances, item["origin"], item["value_origins"], hidden)
-    return Running(plan.events, queries, data["editions"], plan.stopped)
+    return Running(plan.events, queries, data["editions"], plan.stopped, data.get("annotated", False))

@@ -44,6 +44,7 @@ def changed_program(ready: Checked) -> Program:
     folder, checkpoint = JobFolder(deployment.checkpoint), deployment.checkpoint
     journal = read_journal(deployment)
     if journal is not None:
+        journal = journal.annotated_by(ready.files.files)
         _answer(folder.commands, journal)  # a run may have been killed before it did
     interrupted = open_batch(checkpoint)
     progress = folder.last_progress(before=interrupted)

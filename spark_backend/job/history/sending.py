@@ -121,9 +121,8 @@ def _program(deployment: Deployment, command: HistoryCommand) -> Program:
     program = Program.of(
         compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
     )
-    journal = read_journal(deployment)
-    if journal is None:
-        journal = Journal.begin(Running.of(compiled.template, compiled.instances, compiled.hidden), program)
+    files = Running.of(compiled.template, compiled.instances, compiled.hidden)
+    journal = (read_journal(deployment) or Journal.begin(files, program)).annotated_by(files)
     moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
     foretold = journal.joined(0, command.to_text(), "", moment, 0, lambda plan: finished(plan, deployment))
     if foretold.taken[-1].errors:

@@ -1,0 +1,27 @@
+"""Annotations of event types in plans: kept for texts that come later, unknown to engines."""
+
+from __future__ import annotations
+
+import querylang
+from querylang.plan.model import EventType, from_dict, to_dict
+from spark_backend.wire.plan_text import load_plan, plan_text, template_text
+
+PLAIN = "package com.x; event Beat { float ts; } event A { float ts; } query Q { inputs { A() within 9.0; } find A:a }"
+ANNOTATED = PLAIN.replace("event A", '@TimeFrom("ts") @Heartbeat("com.x.Beat") event A')
+
+
+def test_a_plan_keeps_annotations_with_the_names_of_the_plan() -> None:
+    plan = querylang.compile_text(ANNOTATED).plan
+    assert plan.event("A").annotations == ("ts", "Beat", False)
+    assert from_dict(to_dict(plan)) == plan == load_plan(template_text(plan))
+
+
+def test_only_plans_with_annotations_are_of_the_latest_version() -> None:
+    annotated, plain = (querylang.compile_text(text).plan for text in (ANNOTATED, PLAIN))
+    assert [to_dict(plan)["version"] for plan in (annotated, plain)] == [5, 3]
+
+
+def test_what_engines_get_has_no_annotations() -> None:
+    plan = querylang.compile_text(ANNOTATED).plan
+    assert load_plan(plan_text(plan)) == plan.without_annotations()
+    assert plan.without_annotations().event("A") == EventType("A", plan.event("A").fields)
