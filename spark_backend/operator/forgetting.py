@@ -19,6 +19,7 @@ from runtime.columns.keys import key_columns
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from spark_backend.operator.bucket_state import BucketState
 from spark_backend.operator.commands import FORGET, tagged_answers
+from spark_backend.operator.epoch_records import QueriesAt
 from spark_backend.wire.packed_rows import BucketInput, GroupRecords
 from spark_backend.wire.partition_groups import PartitionGroup
 from spark_backend.wire.tagged_rows import TaggedRow
@@ -54,6 +55,7 @@ def forget_keys(
     inputs: Sequence[BucketInput],
     bucket: int,
     buckets: int,
+    queries_at: QueriesAt,
 ) -> Forgotten:
     """Carry out the commands of this kind, before any record; engines change in place."""
     found = Forgotten(state.held)
@@ -69,7 +71,7 @@ def forget_keys(
                 found.account.update(account)
                 counts["events"] += len(contents.events)
                 counts["waits"] += contents.wait_count
-            counts["held"] += _forget_held(found, group, values)
+            counts["held"] += _forget_held(found, group, values, queries_at)
         known = {"number": command["number"], "part": str(bucket), "of": buckets, "kind": "forgotten", "time": None}
         found.answers.append(known | {"count": counts.total(), "text": json.dumps(counts)})
     return found
@@ -80,7 +82,7 @@ def given_key(command: Mapping[str, Any]) -> GivenKey:
     return GivenKey(json.loads(command["text"])["key"])
 
 
-def _forget_held(found: Forgotten, group: PartitionGroup, values: Sequence[pa.Scalar]) -> int:
+def _forget_held(found: Forgotten, group: PartitionGroup, values: Sequence[pa.Scalar], queries_at: QueriesAt) -> int:
     """Remove the held records of a key: received, and forgotten before they are used."""
     held, count = [], 0
     for item in found.held:
@@ -90,12 +92,20 @@ def _forget_held(found: Forgotten, group: PartitionGroup, values: Sequence[pa.Sc
             continue
         kinds = item.arrivals.system("kind").astype(np.int64)
         is_own = is_of_key(key_columns(table, kinds, group.plan, group.query), values)
-        for source in pc.value_counts(table.column("_source").filter(pa.array(is_own))).to_pylist():
-            for query in group.plan.queries:
-                for word in (RECEIVED, Outcome.FORGOTTEN.word):
-                    found.account[query.title, source["values"], word] += source["counts"]
-        count += int(np.count_nonzero(is_own))
+        forgotten = replace(item, arrivals=item.arrivals.take(np.flatnonzero(is_own)))
+        _count_forgotten(found.account, forgotten, queries_at)
+        count += len(forgotten.arrivals)
         if not is_own.all():
             held.append(replace(item, arrivals=item.arrivals.take(np.flatnonzero(~is_own))))
     found.held = tuple(held)
     return count
+
+
+def _count_forgotten(account: Account, records: GroupRecords, queries_at: QueriesAt) -> None:
+    """Count held records for the queries of their own epochs, which would have counted them."""
+    records = queries_at.counted([records])[0] if records.counted == () else records
+    for arrivals, titles in queries_at.of_counted(records):
+        for source in pc.value_counts(arrivals.table.column("_source")).to_pylist():
+            for title in titles:
+                for word in (RECEIVED, Outcome.FORGOTTEN.word):
+                    account[title, source["values"], word] += source["counts"]

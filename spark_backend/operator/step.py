@@ -104,10 +104,11 @@ def run_step(
     before, joined = with_histories(program, bucket, open_state(program, bucket, state), is_new=state is None)
     clock = _advanced(program, before.clock, inputs, signals, timestamp)
     turns = [_turn(program, clock, group, signals, timestamp) for group in groups]
-    forgotten = forget_keys(program.plan(index), groups, before, inputs, bucket % program.buckets, program.buckets)
+    queries_at = QueriesAt.of(program, groups)
+    own_bucket = bucket % program.buckets
+    forgotten = forget_keys(program.plan(index), groups, before, inputs, own_bucket, program.buckets, queries_at)
     records = [*forgotten.held, *_read(program, before.clock, placed(inputs, clock))]
     released, held = split_released(records, [turn.limits for turn in turns], program.topic_sources)
-    queries_at = QueriesAt.of(program, groups)
     after = replace(before, clock=clock, held=queries_at.counted(held))
     is_now, has_ended = program.clock is Clock.PROCESSING, Signal.FLUSH in signals
     work = _Work(released, turns, is_home, is_now, has_ended, program.has_changes)

@@ -10,8 +10,11 @@ import pyarrow as pa
 import pytest
 
 import querylang
+from querylang.changes.applying import Moment
+from querylang.changes.running import Running
 from querylang.errors import InputError
 from runtime.columns.given_keys import GivenKey
+from spark_backend.job.changes.journal import Journal
 from spark_backend.operator.bucket_state import open_state
 from spark_backend.operator.step import run_step
 from spark_backend.sources.command_reading import packed_commands
@@ -80,6 +83,36 @@ def test_pending_matches_of_the_key_end_and_are_counted() -> None:
     assert (open_waits(program, states, "k3"), open_waits(program, states, "k4")) == (0, waits["k4"])
     counted = [row["count"] for row in rows_of(rows, Tag.LEDGER) if row["what"] == "forgotten_waits"]
     assert counted == [waits["k3"]]
+
+
+def test_held_records_are_counted_as_forgotten_for_the_queries_of_their_epoch() -> None:
+    start = querylang.compile_text(WAITING).plan
+    other = "query Other { inputs { A() key k within 60 seconds; } find A as x -> A as y }"
+    first = Program.of(start, buckets=2, sources=SOURCES)
+    arrivals = arrivals_of(200, plan=start)
+    place = int(np.median(arrivals.system("arrival")))
+    journal = Journal.begin(Running.of(start, start), first)
+    deployed = journal.changed(1, json.dumps({"DeployQuery": [other]}), Moment(place, place), 0, lambda plan: plan)
+    program = deployed.program(first)
+    states, rows = run(program, {}, [[pack_arrivals(arrivals, program.groups(), 2)]])
+    held = [
+        arrival
+        for bucket, data in states.items()
+        for item in open_state(program, bucket, data).held
+        for arrival, key in zip(
+            item.arrivals.system("arrival"), item.arrivals.table.column("k:string").to_pylist(), strict=True
+        )
+        if key == "k3"
+    ]
+    _, more = run(program, states, [forgetting(program, "k3")])
+    total = Counter[tuple[str, str]]()
+    for row in rows_of([*rows, *more], Tag.LEDGER):
+        total[row["query"], row["what"]] += row["count"]
+    later = sum(arrival > place for arrival in held)
+    assert 0 < later < len(held)
+    assert (total["Silence", "forgotten"], total["Other", "forgotten"]) == (len(held), later)
+    assert total["Silence", "received"] == 200
+    assert total["Other", "received"] == np.count_nonzero(arrivals.system("arrival") > place)
 
 
 def test_keys_are_given_as_value_as_parts_and_as_json() -> None:
