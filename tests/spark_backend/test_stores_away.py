@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from spark_backend.delta.commit_log import last_checkpoint
 from spark_backend.job.atomic_files import BatchFiles
+from spark_backend.job.changes.file_texts import read_files
+from spark_backend.job.changes.journal_file import read_journal
 from spark_backend.job.checkpoint_record import read_record
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.history.history_command import read_mark
+from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.after_reading import SettledFile
 from spark_backend.sources.listing.command_folder import CommandFolder
 from spark_backend.sources.listing.job_notes import job_notes
@@ -29,7 +34,13 @@ READS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a log of Delta": ("_delta_log/_last_checkpoint", last_checkpoint),
     "a log of Spark": ("offsets/0", refuse_damaged_logs),
     "the mark of a history": ("mark.json", read_mark),
+    "the journal": ("ensue/program.json", lambda folder: read_journal(_deployment(folder))),
+    "texts of files": ("ensue/files.json", lambda folder: read_files(_deployment(folder))),
 }
+
+
+def _deployment(checkpoint: Path) -> Deployment:
+    return cast("Deployment", SimpleNamespace(checkpoint=checkpoint, value_of=None))
 
 
 @pytest.mark.parametrize("name", READS)

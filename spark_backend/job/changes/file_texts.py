@@ -33,6 +33,8 @@ def read_files(deployment: Deployment) -> Running | None:
         return _files_of_plain(json.loads(file.read_text("utf-8")), deployment.value_of)
     except FileNotFoundError:
         return None
+    except ConnectionError:
+        raise  # a store that is away says nothing about the file
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file}: is damaged: {error}. Restore it from a copy") from error
 
