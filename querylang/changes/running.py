@@ -68,6 +68,8 @@ class RunningQuery:
     origin: str = FILE
     value_origins: Mapping[str, str] = field(default_factory=dict)
     hidden: Hidden = field(default_factory=dict)
+    _plans: list[QueryPlan] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What `plans` has found: a change leaves most queries as they are."""
 
     @property
     def current(self) -> Version:
@@ -81,9 +83,14 @@ class RunningQuery:
 
     def plans(self) -> Iterator[QueryPlan]:
         """The plans of all instances, by version; raises InstanceError."""
-        for version in self.versions:
-            for name, values in self.instances.items():
-                yield version.instance(name, values, self.hidden.get(name, {}))
+        if not self._plans:
+            found = [
+                version.instance(name, values, self.hidden.get(name, {}))
+                for version in self.versions
+                for name, values in self.instances.items()
+            ]
+            self._plans.extend(found)
+        return iter(self._plans)
 
     def shown(self, instance: str) -> dict[str, Any]:
         """The values of an instance, as messages may show them."""
@@ -97,7 +104,8 @@ class Running:
     events: all event types that are or were known; a new one comes behind all others
     editions: by name, how many texts there have been
     stopped: instances of the start that do not run
-    is_annotated: whether the event types have their annotations, which earlier releases did not keep
+    is_annotated: whether the event types have their annotations, which earlier releases did not
+        keep
     """
 
     events: tuple[EventType, ...]

@@ -8,7 +8,7 @@ integer microseconds. A duration that uses a parameter is an expression in secon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, assert_never
 
@@ -647,7 +647,7 @@ class Plan:
         return _named(self.events, name)
 
     def without_annotations(self) -> Plan:
-        """All that engines need: equal for plans that mean the same, also those of earlier versions."""
+        """All that engines need; plans of earlier versions have no more."""
         events = (EventType(event.name, event.fields, event.actions) for event in self.events)
         return replace(self, events=tuple(events))
 
@@ -691,30 +691,34 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
 }
 """By class, the fields that version 4 has added, with their defaults; version 5: of event types."""
 
-_CODEC = Codec(
-    (
-        *expressions.NODES,
-        *(Print, Log, Send, Emit, Route, Assign, Evaluate, If, IfPresent, While, For, Break, Continue, Return),
-        *(
-            Action,
-            Field,
-            EventType,
-            Parameter,
-            Heartbeat,
-            TimePolicy,
-            Input,
-            Term,
-            Wait,
-            Between,
-            Where,
-            Within,
-            Without,
-            Gap,
-        ),
-        *(Select, Skip, Every, Key, QueryPlan, Stopped, Plan, Automaton, State, Transition),
+_CLASSES: tuple[type, ...] = (
+    *expressions.NODES,
+    *(Print, Log, Send, Emit, Route, Assign, Evaluate, If, IfPresent, While, For, Break, Continue, Return),
+    *(
+        Action,
+        Field,
+        EventType,
+        Parameter,
+        Heartbeat,
+        TimePolicy,
+        Input,
+        Term,
+        Wait,
+        Between,
+        Where,
+        Within,
+        Without,
+        Gap,
     ),
-    ADDED,
+    *(Select, Skip, Every, Key, QueryPlan, Stopped, Plan, Automaton, State, Transition),
 )
+
+_CODEC = Codec(_CLASSES, ADDED)
+
+_OLD_FIELDS = {
+    kind: tuple(item.name for item in fields(kind) if item.name not in ADDED.get(kind, {})) for kind in _CLASSES
+}
+"""By class, the fields that plans of the first version have, too."""
 
 
 def to_dict(plan: Plan) -> dict[str, Any]:
@@ -735,13 +739,12 @@ def _uses_additions(part: Any) -> bool:
     """Whether a part of a plan is a `Gap`, or has a field of `ADDED` that is not the default."""
     if isinstance(part, tuple):
         return any(map(_uses_additions, part))
-    if not is_dataclass(part) or isinstance(part, Type):
-        return False
-    if isinstance(part, Gap):
+    kind = type(part)
+    if kind is Gap:
         return True
-    added = ADDED.get(type(part), {})
-    values = ((item.name, getattr(part, item.name)) for item in fields(part))
-    return any(added[name] != value if name in added else _uses_additions(value) for name, value in values)
+    if any(getattr(part, name) != default for name, default in ADDED.get(kind, {}).items()):
+        return True
+    return any(_uses_additions(getattr(part, name)) for name in _OLD_FIELDS.get(kind, ()))
 
 
 def from_dict(data: Mapping[str, Any]) -> Plan:
