@@ -80,15 +80,25 @@ def package(
     kernels: Annotated[
         bool, typer.Option("--kernels", help="Compile the kernels for machines like this one, and add them.")
     ] = False,
+    with_dependencies: Annotated[
+        bool,
+        typer.Option(
+            "--with-dependencies",
+            help="Add numpy, pandas, pyarrow and numba, as they are installed here, with what they require.",
+        ),
+    ] = False,
 ) -> None:
     """Write an archive of Ensue, for executors that have none. Jobs send one by themselves."""
+    from spark_backend.cluster.dependencies import dependency_files
     from spark_backend.cluster.package import write_package
 
-    if kernels:
-        with tempfile.TemporaryDirectory() as folder:
-            compiled = Path(folder) / "kernels.zip"
-            archive_kernels(compiled)
-            write_package(out, compiled.read_bytes())
-    else:
-        write_package(out, None)
+    compiled = _compiled_kernels() if kernels else None
+    write_package(out, compiled, dependency_files() if with_dependencies else ())
     print_line(f"{out}, {out.stat().st_size / 1e6:.1f} MB")
+
+
+def _compiled_kernels() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "kernels.zip"
+        archive_kernels(archive)
+        return archive.read_bytes()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -29,28 +31,43 @@ def package(kernels: bytes | None = None) -> bytes:
     """The archive; `kernels`: an archive of `ensue compile --out`, None = without."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as out:
-        for folder in PACKAGES:
-            for path in sorted((ROOT / folder).rglob("*")):
-                if path.is_file() and path.suffix not in _LEFT_OUT and "__pycache__" not in path.parts:
-                    _add(out, path.relative_to(ROOT).as_posix(), path.read_bytes())
-        if kernels is not None:
-            _add(out, KERNELS, kernels)
+        _add_ensue(out, kernels)
     return content.getvalue()
 
 
-def write_package(path: Path, kernels: bytes | None) -> None:
-    """Write the archive to a file. Raises InputError."""
+def write_package(path: Path, kernels: bytes | None, others: Iterable[tuple[str, Path]] = ()) -> None:
+    """Write the archive to a file.
+
+    others: files to add, by their path in the archive
+
+    Raises InputError.
+    """
+    part = path.with_name(f"{path.name}.part")
     try:
-        part = path.with_name(f"{path.name}.part")
-        part.write_bytes(package(kernels))
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as out:
+            _add_ensue(out, kernels)
+            for name, file in others:
+                _add(out, name, file.read_bytes())
         part.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def digest(content: bytes) -> str:
     """A name for what an archive contains."""
     return sha256(content).hexdigest()[:16]
+
+
+def _add_ensue(out: zipfile.ZipFile, kernels: bytes | None) -> None:
+    for folder in PACKAGES:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix not in _LEFT_OUT and "__pycache__" not in path.parts:
+                _add(out, path.relative_to(ROOT).as_posix(), path.read_bytes())
+    if kernels is not None:
+        _add(out, KERNELS, kernels)
 
 
 def _add(out: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -60,7 +60,7 @@ DOORS = {
     "runtime.engine": "division engine metrics snapshot",
     "runtime.replay": "divided epochs file_records incremental loading order pieces records replay stepping steps",
     "runtime.single_events": "events known results",
-    "spark_backend.cluster": "executor_check executors masters package shared_folders shipping",
+    "spark_backend.cluster": "dependencies driver_python executor_check executors masters package shared_folders shipping",
     "spark_backend.places": "place remote_path",
     "spark_backend.delta": "commit_log features package publishing statistics store_access table_schemas transactions",
     "spark_backend.launch": "jvm other_python session_settings worker_python",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
+from spark_backend.cluster.dependencies import dependency_files
+from spark_backend.cluster.driver_python import refuse_unfit_driver_python
 from spark_backend.cluster.executor_check import NEEDED, Found, fits, problems_of
 from spark_backend.cluster.executors import LONGEST_WAIT, settled_number
 from spark_backend.cluster.package import KERNELS, PACKAGES, digest, package
@@ -109,3 +112,37 @@ def test_the_package_is_the_same_for_the_same_files() -> None:
     assert {name.split("/")[0] for name in names} == set(PACKAGES)
     assert "spark_backend/log4j2.properties" in names
     assert zipfile.ZipFile(io.BytesIO(package(b"kernels"))).read(KERNELS) == b"kernels"
+
+
+def test_dependencies_are_the_files_of_the_packages_and_of_what_they_require() -> None:
+    files = dict(dependency_files())
+    assert {"numpy/__init__.py", "llvmlite/__init__.py", "dateutil/__init__.py", "six.py"} <= set(files)
+    assert not [name for name in files if ".." in name or "/tests/" in name or name.endswith(".pyc")]
+    assert any(name.startswith("pyarrow-") and name.endswith("/METADATA") for name in files)  # its version is asked for
+
+
+def test_dependencies_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NEEDED, "no-such-package", ("1", None))  # type: ignore[misc]
+    with pytest.raises(InputError, match="no-such-package cannot be added: not installed"):
+        list(dependency_files(["no-such-package", "six", "no-such-client"]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"), [("echo 3.8", "here it is Python 3.8, while this one is"), (None, "here it does not exist")]
+)
+def test_a_python_of_executors_that_the_driver_cannot_run_is_refused(
+    tmp_path: Path, answer: str | None, problem: str
+) -> None:
+    program = tmp_path / "python"
+    if answer is not None:
+        program.write_text(f"#!/bin/sh\n{answer}\n")
+        program.chmod(0o755)
+    with pytest.raises(InputError, match=f"executors run '{program}' as Python, .*{problem}"):
+        refuse_unfit_driver_python(str(program))
+
+
+def test_a_python_of_executors_that_is_like_the_drivers_is_fine(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    program.chmod(0o755)
+    refuse_unfit_driver_python(str(program))

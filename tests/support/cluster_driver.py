@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.standalone import ROOT, Cluster
+from tests.support.standalone import Cluster
 
 DRIVER = """
 import sys
@@ -28,7 +28,7 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
         )
 
     def ask(self, line: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from querylang.logger import warn
+from spark_backend.cluster.driver_python import add_own_packages, refuse_unfit_driver_python
 from spark_backend.cluster.executor_check import refuse_unfit_executors
 from spark_backend.cluster.executors import await_executors
 from spark_backend.cluster.shared_folders import refuse_unseen_folders
@@ -40,9 +41,11 @@ def job_session(deployment: Deployment, session: SparkSession | None) -> SparkSe
         warn(without_values(f"{text}; it cannot be changed any more", deployment.environment))
     if not is_on_one_machine(own):
         context = own.sparkContext
+        refuse_unfit_driver_python(context.pythonExec)
         executors = await_executors(context)
         refuse_unfit_executors(context, executors, ship_package(context))
         refuse_unseen_folders(context, executors, *_local_folders(deployment))
+        add_own_packages(context)
     return own
 
 
