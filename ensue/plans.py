@@ -62,6 +62,8 @@ def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) 
     try:
         plan = queries.template(with_nested(schemas, queries.open_types))
     except QueryErrors:
+        for remark in inferred.without_values:
+            warn(remark)
         if schemas:
             warn(f"by what the data shows: {definitions(schemas)}")
         raise

@@ -118,8 +118,17 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
 
     def run(**given: Any) -> None:
         data = _data_options(**{name: given.pop(name) for name in options})
-        given["events"] = _with_standard_input(given["file"], given["events"], given.pop("input_format"))
-        command(data=data, **given)
+        events = given["events"]
+        given["events"] = _with_standard_input(given["file"], events, given.pop("input_format"))
+        try:
+            command(data=data, **given)
+        except InputError as error:
+            text = str(error)
+            for told, read in zip(events, given["events"], strict=True):
+                text = text.replace(str(read), str(told))  # nobody knows the file of standard input
+            if text == str(error) or type(error) is not InputError:
+                raise
+            raise InputError(text) from error
 
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():

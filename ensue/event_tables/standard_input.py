@@ -58,4 +58,7 @@ def _looks_like(first: bytes) -> str:
         if first.startswith(magic):
             raise InputError(f"-: is compressed; say what it holds, such as `--input-format csv{packing}`")
     text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return ".jsonl" if text[:1] in (b"{", b"[") else ".csv"
+    if text[:1] in (b"{", b"["):
+        return ".jsonl"
+    names = text.partition(b"\n")[0]
+    return ".tsv" if b"\t" in names and b"," not in names else ".csv"

@@ -199,6 +199,21 @@ def test_the_package_is_a_command(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "1 file, no mistakes\n")
 
 
+def test_a_table_on_standard_input_may_have_tabs(ensue: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "w.query").write_text("query W { inputs { A() within 9.0; } find A as a }")
+    _piped(monkeypatch, "at\tn\n1\t1\n2\t2\n")
+    assert len(ensue("replay", "w.query", "-", "--format", "matches").stdout.splitlines()) == 2
+
+
+def test_mistakes_of_standard_input_name_it_as_it_was_given(
+    ensue: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "w.query").write_text("query W { inputs { A() within 9.0; } find A as a }")
+    _piped(monkeypatch, "at|n\n1|1\n")
+    told = "its only column is 'at|n'; is the delimiter another one? `--csv \"delimiter=|\"`"
+    assert ensue("replay", "w.query", "-").stderr == f"-: {told}\n"
+
+
 def test_the_form_of_csv_files_may_be_given_in_parts(ensue: Run, folder: Path) -> None:
     (folder / "l.csv").write_bytes("at;ts;event;id\n1;1;A;1\n1;1;Ä;1\n".encode("latin-1"))
     done = ensue("replay", "q.query", "l.csv", "--csv", "delimiter=;", "--csv", "encoding=latin-1")

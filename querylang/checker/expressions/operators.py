@@ -46,7 +46,8 @@ def binary(inferring: Inferring, node: ast.Binary) -> Expression | None:
     if result is None:
         facts = {"operator": node.operator, "left": str(left.type), "right": str(right.type)}
         mistake = QueryError.of(Mistake.OPERATOR_TYPES, node.span, **facts)
-        return inferring.report(mistake.with_hint(_hint(node.operator, type_of(left), type_of(right))))
+        hint = _decimal_hint(node, left, right) or _hint(node.operator, type_of(left), type_of(right))
+        return inferring.report(mistake.with_hint(hint))
     return Binary(result, node.operator, left, right)
 
 
@@ -58,6 +59,15 @@ def _sides(inferring: Inferring, node: ast.Binary) -> tuple[Expression | None, E
     if left is None:
         return None, check_untyped(inferring, node.right)
     return left, inferring.typed(node.right, left.type)
+
+
+def _decimal_hint(node: ast.Binary, left: Expression, right: Expression) -> str | None:
+    """How a number beside a decimal is written as one; None: it is not that."""
+    for number, other in ((node.left, right), (node.right, left)):
+        if other.type == Type.DECIMAL and isinstance(number, ast.Constant) and is_number(number):
+            span = number.span
+            return f"write the number as a decimal, `{span.source.text[span.start : span.end]}d`"
+    return None
 
 
 def _hint(operator: str, left: Type, right: Type) -> str | None:

@@ -30,10 +30,12 @@ class Inferred:
 
     schemas: by event type: its fields; those of structs follow
     remarks: what is not plain, a line each: why a column is text, and which columns are not read
+    without_values: columns that say nothing of their type, a line each
     """
 
     schemas: Mapping[str, Fields]
     remarks: tuple[str, ...] = ()
+    without_values: tuple[str, ...] = ()
 
 
 def infer_schemas(*tables: Any, names: ColumnNames = STANDARD, event: str = "") -> Mapping[str, Fields]:
@@ -66,7 +68,8 @@ def infer(*tables: Any, names: ColumnNames = STANDARD, event: str = "") -> Infer
         found.padded = set()
     fields = found.fields()
     schemas = {**found.structs.found, **fields}
-    return Inferred({name: schemas[name] for name in [*fields, *found.structs.found]}, tuple(found.remarks))
+    ordered = {name: schemas[name] for name in [*fields, *found.structs.found]}
+    return Inferred(ordered, tuple(found.remarks), tuple(found.without_values))
 
 
 def _rows_by_type(raw: RawTable, column: str, event: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -108,6 +111,7 @@ class _Found:
     padded: columns of the table in which some event type has numbers with zeros in front
     shown: by event type and field: what each table shows of it
     remarks: in order, each once
+    without_values: as of `Inferred`, each once
     """
 
     reserved: set[str]
@@ -115,6 +119,7 @@ class _Found:
     shown: dict[str, dict[str, list[Shown]]] = field(default_factory=dict)
     structs: EventsOfStructs = field(default_factory=EventsOfStructs)
     remarks: dict[str, None] = field(default_factory=dict)
+    without_values: dict[str, None] = field(default_factory=dict)
 
     def add(self, raw: RawTable, event: str, rows: NDArray[np.bool_]) -> None:
         """Add the columns of a table that rows of this event type have values in."""
@@ -131,6 +136,12 @@ class _Found:
                 self._tell_too_large(raw, name, column, raw.numbers[rows])
                 continue
             type_ = self._type_of(raw, name, column, nested_name(event, name), raw.numbers[rows])
+            if type_ is None and pa.types.is_null(column.type):
+                if len(column):
+                    told = f"{raw.name}: column {name!r} has no value, so its type is not known; define the event"
+                    self.without_values[told] = None
+                    continue
+                type_ = Type.STRING  # as in a CSV file without rows
             if type_ is None:
                 self._tell_unread(raw, name, column.type)
                 continue
@@ -187,8 +198,7 @@ class _Found:
         self.remarks[f"{raw.name}: column {name!r} is not read: {told}"] = None
 
     def _tell_unread(self, raw: RawTable, name: str, kind: pa.DataType) -> None:
-        if not pa.types.is_null(kind):
-            self.remarks[unread_column(raw.name, name, str(kind))] = None
+        self.remarks[unread_column(raw.name, name, str(kind))] = None
 
 
 def _is_too_large(column: pa.Array) -> bool:

@@ -127,8 +127,8 @@ MISTAKES = {
     'a.xs["0"]': '"0": type: an index must be integer, not string; convert the string with `.toInteger()`',
     "a.counts[0]": "0: type: a key of this dictionary must be string, not integer; convert the integer with `.toString()`",
     # operators
-    "3 + 1.5d": "3 + 1.5d: type: `+` does not take integer and decimal; convert the integer with `.toDecimal()`",
-    "a.d > 1.5": "a.d > 1.5: type: `>` does not take decimal and float; convert the float with `.toDecimal()`",
+    "3 + 1.5d": "3 + 1.5d: type: `+` does not take integer and decimal; write the number as a decimal, `3d`",
+    "a.d > 1.5": "a.d > 1.5: type: `>` does not take decimal and float; write the number as a decimal, `1.5d`",
     "k + 1": "k + 1: type: `+` does not take string and integer; convert the integer with `.toString()`",
     "a.o + 1.0": "a.o + 1.0: type: `+` does not take optional<float> and float; what may be unset is read in `ifpresent` "
     "or with `.getOrThrow()`",

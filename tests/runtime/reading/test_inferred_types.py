@@ -11,7 +11,7 @@ import pytest
 
 import querylang
 from ensue import replay
-from querylang.errors import InputError
+from querylang.errors import InputError, QueryErrors
 from querylang.formatter.definition_text import definitions
 from querylang.plan.value_types import Type
 from runtime.reading.inference.remarks import truncating_divisions
@@ -114,6 +114,23 @@ def test_columns_without_a_counterpart_are_named_once() -> None:
         "table: column 'b' is not read: no type of the language holds binary; make it text or a number",
         "table: column 'd' is not read: no type of the language holds duration[us]; make it a number of seconds",
     )
+
+
+def test_a_column_without_values_is_named_where_the_query_needs_it(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"at": 1, "k": "x", "v": None}]
+    found = infer(rows, event="A")
+    told = "table: column 'v' has no value, so its type is not known; define the event"
+    assert (found.schemas, found.remarks, found.without_values) == ({"A": {"k": Type.STRING}}, (), (told,))
+    with pytest.raises(QueryErrors):
+        replay("inputs { A() within 9.0; } find A as a where a.v > 1", rows)
+    assert told in capsys.readouterr().err + caplog.text
+
+
+def test_a_table_without_rows_has_its_columns() -> None:
+    empty = pd.DataFrame({"at": pd.Series(dtype=float), "k": pd.Series(dtype=object), "v": pd.Series(dtype=float)})
+    assert len(replay('inputs { A() key k within 9.0; } find A as a where a.k = "x" and a.v > 1', empty)) == 0
 
 
 def test_divisions_of_inferred_integers_are_told_once() -> None:
