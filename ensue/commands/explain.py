@@ -7,18 +7,22 @@ from typing import Annotated
 
 import typer
 
-from ensue.commands.options import Json, OrderingPolicies, ParameterValues, QueryFile
-from ensue.commands.output import print_json, print_line, print_text
-from ensue.queries import load
+from ensue.commands.options import Json, QueryFile, with_data_options
+from ensue.commands.output import print_error, print_json, print_line, print_text
+from ensue.data_options import DataOptions
+from ensue.queries import Queries, load
+from querylang.errors import QueryErrors
+from querylang.plan.model import Plan
 
 
+@with_data_options
 def explain(
     file: QueryFile,
     events: Annotated[
         list[Path] | None, typer.Argument(metavar="[EVENTS...]", help="Tables with the types that nothing defines.")
     ] = None,
-    parameters: ParameterValues = None,
-    ordering: OrderingPolicies = None,
+    *,
+    data: DataOptions,
     dot: Annotated[bool, typer.Option("--dot", help="Print the automaton as a graph for graphviz.")] = False,
     svg: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Draw the automaton as an SVG picture; of several queries each.")
@@ -33,18 +37,17 @@ def explain(
     The automaton, the conditions and where each is checked, the state, the matcher, the pushdown.
     """
     from ensue.parameters import read_parameters
-    from ensue.plans import template_for
     from ensue.rendering import explanation
     from querylang.parameters.instances import with_instances
     from querylang.plan.graph import to_dot
+    from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
     from runtime.policies.plan_policies import SourceOrdering, parse_orderings, with_ordering
-    from runtime.reading.column_names import ColumnNames
 
-    queries = load(file)
-    plan = template_for(queries, events, ColumnNames()) if events else queries.template()
-    if parameters is not None:
-        plan = with_instances(plan, read_parameters(parameters))
-    plan = with_ordering(plan, [SourceOrdering(*chosen) for chosen in parse_orderings(ordering).items()])
+    plan = _template(load(file), file, events or [], data)
+    if data.parameters is not None:
+        plan = with_instances(plan, read_parameters(data.parameters))
+    plan = with_ordering(plan, [SourceOrdering(*chosen) for chosen in parse_orderings(data.ordering).items()])
+    plan = with_forget_keys(plan, parse_forget_keys(data.forget_keys))
     if svg is not None:
         for path in explanation.draw(plan, svg):
             print_line(str(path))
@@ -56,3 +59,18 @@ def explain(
         print_json(explanation.plain(plan))
     else:
         print_text("\n\n".join(item.text() for item in explanation.explain(plan)))
+
+
+def _template(queries: Queries, file: Path, events: list[Path], data: DataOptions) -> Plan:
+    """The queries before they get their parameters. Raises QueryErrors and InputError."""
+    if events:
+        from ensue.plans import as_tables, template_for
+
+        return template_for(queries, as_tables(list(events)), data.columns)
+    try:
+        return queries.template()
+    except QueryErrors:
+        if queries.open_types:
+            types = ", ".join(queries.open_types)
+            print_error(f"nothing defines {types}; a table shows the fields: `ensue explain {file} EVENTS`")
+        raise

@@ -118,7 +118,7 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
 
     def run(**given: Any) -> None:
         data = _data_options(**{name: given.pop(name) for name in options})
-        events = given["events"]
+        events = given["events"] or []
         given["events"] = _with_standard_input(given["file"], events, given.pop("input_format"))
         try:
             command(data=data, **given)

@@ -120,3 +120,13 @@ def test_svg_overwrites_pictures_only(ensue: Run, folder: Path) -> None:
     told = "one.query: is not an SVG picture, so it is not overwritten; write another name\n"
     assert (done.returncode, done.stderr) == (1, told)
     assert (folder / "one.query").read_text() == before
+
+
+def test_tables_that_are_read_as_by_a_replay_show_the_types(ensue: Run, tmp_path: Path) -> None:
+    (tmp_path / "open.query").write_text("inputs { M() key k within 9.0; } find M as a where a.v > 1.5")
+    (tmp_path / "m.csv").write_bytes("when;k;v\n1;Säge;2\n".encode("latin-1"))
+    told = ensue("explain", "open.query").stderr
+    assert told.startswith("nothing defines M; a table shows the fields: `ensue explain open.query EVENTS`\n")
+    done = ensue("explain", "open.query", "m.csv", "--csv", "delimiter=; encoding=latin-1", "--arrival", "when")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "    fields read: k, v\n" in done.stdout
