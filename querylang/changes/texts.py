@@ -61,13 +61,24 @@ def _joined(known: EventType, event: EventType) -> EventType:
     if not known.fields or not event.fields:
         return event if not known.fields else known
     if event.fields != known.fields:
-        raise ChangeError(f"event type '{event.name}' is known with other fields")
+        raise ChangeError(f"event type '{event.name}' is known with other fields: {_difference(known, event)}")
     others = other_actions(known, event)
     if others:
         raise ChangeError(f"event type '{event.name}' is known with another action '{others[0]}'; rename the new one")
     names = {action.name for action in known.actions}
     actions = (*known.actions, *(action for action in event.actions if action.name not in names))
     return replace(known, actions=actions).annotated_as(event)
+
+
+def _difference(known: EventType, event: EventType) -> str:
+    """How the fields of a definition differ from the known ones."""
+    before, now = ({field.name: field.type for field in item.fields} for item in (known, event))
+    words = [f"'{name}' is new" for name in now if name not in before]
+    words += [f"'{name}' is missing" for name in before if name not in now]
+    words += [
+        f"'{name}' is {now[name]}, not {before[name]}" for name in now if now[name] != before.get(name, now[name])
+    ]
+    return ", ".join(words) or "they are in another order"
 
 
 def annotated_as(events: Sequence[EventType], others: Iterable[EventType]) -> tuple[EventType, ...]:

@@ -223,10 +223,22 @@ def test_a_query_whose_parameters_have_no_values_is_deployed_idle() -> None:
     assert "once an instance has values" in applied.outcomes[0].text
 
 
-def test_an_event_type_with_other_fields_is_refused() -> None:
-    other = files(Q, event="event A { integer k; float v; string more; }\n")
-    with pytest.raises(ChangeError, match="event type 'A' is known with other fields"):
+@pytest.mark.parametrize(
+    ("fields", "difference"),
+    [
+        ("integer k; float v; string more;", "'more' is new"),
+        ("integer k; float v; optional<string> more;", "'more' is new"),
+        ("string v; integer k; string w;", "'w' is new, 'v' is string, not float"),
+        ("integer k;", "'v' is missing"),
+        ("float v; integer k;", "they are in another order"),
+    ],
+)
+def test_an_event_type_with_other_fields_is_refused(fields: str, difference: str) -> None:
+    query = "query R { inputs { A() key k within 20 seconds; } find A:a }"
+    other = files(query, event=f"event A {{ {fields} }}\n")
+    with pytest.raises(ChangeError) as error:
         merged(files(Q), other)
+    assert str(error.value) == f"event type 'A' is known with other fields: {difference}"
 
 
 def test_new_event_types_come_behind_those_that_are_known() -> None:
