@@ -15,7 +15,12 @@ def plan_text(plan: Plan) -> str:
 
     Without annotations of event types, which no engine needs.
     """
-    return template_text(plan.without_annotations())
+    plan = plan.without_annotations()
+    text = template_text(plan)
+    _MADE[text] = plan
+    while len(_MADE) > MOST_MADE:
+        del _MADE[next(iter(_MADE))]
+    return text
 
 
 def template_text(plan: Plan) -> str:
@@ -30,5 +35,13 @@ def fingerprint(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def load_plan(text: str) -> Plan:
-    """The inverse of `plan_text`; parsed once per process."""
-    return plans.from_dict(json.loads(text))
+    """The inverse of `plan_text`; parsed once per process, and not where the text was just made."""
+    made = _MADE.pop(text, None)
+    return made if made is not None else plans.from_dict(json.loads(text))
+
+
+MOST_MADE = 4
+"""A plan of a thousand queries has some ten megabytes."""
+
+_MADE: dict[str, Plan] = {}
+"""The plans whose texts were made last: a driver soon asks for what it has just written."""
