@@ -72,7 +72,8 @@ def file_text(path: Path) -> str:
         if not path.exists():
             raise FileErrors(str(path), [(None, f"no such file{near_file(path)}")])
         if not path.is_file():
-            raise FileErrors(str(path), [(None, "is not a regular file")])
+            what = "is a folder, where a YAML file is expected" if path.is_dir() else "is not a regular file"
+            raise FileErrors(str(path), [(None, what)])
         if path.stat().st_size > LARGEST:
             raise FileErrors(str(path), [(None, _TOO_LARGE)])
         return path.read_bytes().decode("utf-8-sig")

@@ -110,7 +110,7 @@ def test_a_value_that_cannot_be_is_a_mistake_with_its_line(text: str, told: str)
         ("a\0b.yaml", None, "no such file"),
         ("a.yaml", b"a: 1\nb: \xff", "is not UTF-8"),
         ("b.yaml", b"#" * 16_000_001, "is larger than 16 MB; a table of this size is CSV, JSON lines or Parquet"),
-        (".", None, "is not a regular file"),
+        (".", None, "is a folder, where a YAML file is expected"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_clear_line(
