@@ -9,10 +9,15 @@ other buckets, and its queries were changed: one with repeats came, one has anot
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from spark_backend.job.changes.taking import changed_program
+from spark_backend.job.commands.control import send_change
+from spark_backend.job.preflight import checked
+from spark_backend.settings.deployment_file import load_deployment
 from tests.support.old_checkpoint import continue_as_a_replay, unpacked
 
 SAMPLES = Path(__file__).parents[1] / "snapshots"
@@ -23,3 +28,13 @@ SAMPLES = Path(__file__).parents[1] / "snapshots"
 def test_a_job_continues_from_an_old_checkpoint(tmp_path: Path, sample: Path) -> None:
     unpacked(sample, tmp_path)
     continue_as_a_replay(tmp_path / "old.yaml")
+
+
+def test_new_texts_on_an_old_checkpoint_have_the_annotations_of_its_files(tmp_path: Path) -> None:
+    unpacked(SAMPLES / "checkpoint-4.tar.gz", tmp_path)
+    deployment = load_deployment(tmp_path / "old.yaml")
+    new = "query New { inputs { A() key k within 9 seconds; } find A:a }"
+    send_change(deployment, json.dumps({"DeployQuery": [new]}), wait=False)
+    queries = changed_program(checked(deployment)).running().queries
+    is_annotated = {query.name: query.inputs[0].out_of_order for query in queries}
+    assert is_annotated == {"Rise": True, "Silence": False, "Runs": False, "New": True}
