@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
+from threading import Lock
 
 from querylang.plan import model as plans
 from querylang.plan.model import Plan
@@ -17,9 +18,10 @@ def plan_text(plan: Plan) -> str:
     """
     plan = plan.without_annotations()
     text = template_text(plan)
-    _MADE[text] = plan
-    while len(_MADE) > MOST_MADE:
-        del _MADE[next(iter(_MADE))]
+    with _LOCK:
+        _MADE[text] = plan
+        while len(_MADE) > MOST_MADE:
+            del _MADE[next(iter(_MADE))]
     return text
 
 
@@ -36,12 +38,15 @@ def fingerprint(text: str) -> str:
 @lru_cache(maxsize=64)
 def load_plan(text: str) -> Plan:
     """The inverse of `plan_text`; parsed once per process, and not where the text was just made."""
-    made = _MADE.pop(text, None)
+    with _LOCK:
+        made = _MADE.pop(text, None)
     return made if made is not None else plans.from_dict(json.loads(text))
 
 
 MOST_MADE = 4
 """A plan of a thousand queries has some ten megabytes."""
+
+_LOCK = Lock()
 
 _MADE: dict[str, Plan] = {}
 """The plans whose texts were made last: a driver soon asks for what it has just written."""
