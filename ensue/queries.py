@@ -20,7 +20,7 @@ from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Queries:
     """A set of queries without mistakes.
 
@@ -32,6 +32,9 @@ class Queries:
     paths: tuple[Path, ...]
     text: str | None
     checked: Checked
+
+    def __repr__(self) -> str:
+        return f"<Queries: {', '.join(self.names)}>"
 
     @property
     def names(self) -> tuple[str, ...]:

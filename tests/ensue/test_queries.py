@@ -16,6 +16,10 @@ def test_text_is_a_query_named_query() -> None:
     assert ensue.load(TEXT).names == ("query",)
 
 
+def test_queries_show_their_names() -> None:
+    assert repr(ensue.load(TEXT)) == "<Queries: query>"
+
+
 def test_a_path_is_a_file_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rise.query").write_text(TEXT)
     assert ensue.load(tmp_path / "rise.query").names == ("rise",)

@@ -22,6 +22,8 @@ _BEGINS_WITH_ZERO = r"^[+-]?0\d"
 """Numbers are not written like this, but identifiers and postal codes are."""
 
 
+_WITH_COMMA = r"^[+-]?\d+,\d+$"
+
 TOO_LARGE = ", more than an integer holds"
 
 
@@ -58,6 +60,8 @@ def type_of_text(column: pa.Array) -> TextType:
         return _number(filled)
     if convert(filled, Type.BOOLEAN).bad is None:
         return TextType(Type.BOOLEAN)
+    if not (bad & ~_are(filled, _WITH_COMMA)).any():
+        return TextType(Type.STRING, int(np.argmax(bad)), "; with commas in decimals: `--csv decimal=,`")
     are_mostly_numbers = 2 * int(bad.sum()) <= len(filled) - filled.null_count
     return TextType(Type.STRING, int(np.argmax(bad)) if are_mostly_numbers else None)
 

@@ -67,6 +67,8 @@ def test_tables_together_say_the_fields_of_objects_and_numbers() -> None:
         (["7", "1e5"], ('a.csv: v is float: line 3 has "1e5"',)),
         (["7", "NaN"], ('a.csv: v is float: line 3 has "NaN"',)),
         (["0", "-1", " 5 ", '""'], ()),
+        (["20", '"1,5"'], ('a.csv: v is text: line 3 has "1,5"; with commas in decimals: `--csv decimal=,`',)),
+        (['"1,5"', "x"], ()),
     ],
 )
 def test_why_a_column_is_text_is_told_where_it_is_not_plain(
