@@ -14,7 +14,7 @@ from ensue.changing import asks_for_changes, script_of
 from ensue.data_options import DataOptions, stop_time
 from ensue.parameters import read_parameters
 from ensue.plans import as_tables, template_for
-from ensue.queries import Queries, load
+from ensue.queries import Queries, load_and_warn
 from ensue.result import Replay
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
@@ -56,7 +56,7 @@ def read(
     progress: Progress | None = None,
 ) -> ToReplay:
     """Read the queries and the tables, compile the queries for them; as of `ensue.replay`."""
-    loaded, tables = load(queries), as_tables(events)
+    loaded, tables = load_and_warn(queries), as_tables(events)
     stop = stop_time(until)
     template = template_for(loaded, tables, options.columns)
     instances = with_instances(template, read_parameters(options.parameters))

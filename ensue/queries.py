@@ -12,8 +12,9 @@ from pathlib import Path
 
 import querylang
 from querylang.checker.checked import Checked
-from querylang.errors import InputError, QueryError, near_file
+from querylang.errors import InputError, Mistake, QueryError, near_file
 from querylang.load import PATH_SUFFIXES, Schemas, is_query_text
+from querylang.logger import warn
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
 from querylang.paths import exists
@@ -73,6 +74,19 @@ class Queries:
         if self.text is not None:
             return querylang.compile_text(self.text, schemas=schemas).plan
         return querylang.compile_paths(self.paths, schemas).plan
+
+
+def load_and_warn(queries: Queries | str | Path | Sequence[str | Path]) -> Queries:
+    """As `load`; what is suspicious in a text that was not loaded before is logged.
+
+    What is kept for ever is a matter of jobs. Raises QueryErrors and InputError.
+    """
+    loaded = load(queries)
+    if loaded is not queries:
+        for warning in loaded.warnings:
+            if warning.code != Mistake.KEPT_KEYS.code:
+                warn(str(warning).partition("\n")[0])
+    return loaded
 
 
 def load(source: Queries | str | Path | Sequence[str | Path]) -> Queries:

@@ -17,7 +17,7 @@ from ensue.changing import Finish, InferredTypes, script_of_changes
 from ensue.data_options import DataOptions
 from ensue.parameters import read_parameters
 from ensue.plans import plan_for, template_for
-from ensue.queries import Queries, load
+from ensue.queries import Queries, load_and_warn
 from querylang.changes.texts import Infer
 from querylang.errors import InputError, QueryErrors
 from querylang.load import Schemas, check_text
@@ -62,7 +62,7 @@ def batch(frames: Frames, queries: Queries | str | Path, options: DataOptions, *
 def _bounded(frames: Frames, queries: Queries | str | Path, options: DataOptions) -> tuple[DataFrame, Plan]:
     """The tagged rows of bounded DataFrames."""
     _refuse_kind(frames, is_stream=False)
-    loaded = load(queries)
+    loaded = load_and_warn(queries)
     plan = _plan_for_frames(loaded, frames, options)
     source = "table" if isinstance(frames, DataFrame) else None
     columns = options.columns
@@ -140,7 +140,7 @@ def _streaming(
     """The tagged rows of streaming DataFrames."""
     given = _idle(how.clock, how.idle)
     _refuse_kind(frames, is_stream=True)
-    plan = _plan_for_frames(load(queries), frames, options)
+    plan = _plan_for_frames(load_and_warn(queries), frames, options)
     reading = {name: Reading.of_columns(options.columns, name) for name in _by_name(frames)}
     return streaming.stream(
         frames,

@@ -21,7 +21,7 @@ from ensue.live.plan import LivePlan
 from ensue.live.rows import RowReader, UnreadRows, split
 from ensue.live.state import SavedLive, StateFiles, identity_of, refuse_other_queries
 from ensue.plans import as_tables
-from ensue.queries import Queries, load
+from ensue.queries import Queries, load_and_warn
 from querylang.errors import InputError
 from querylang.logger import warn
 from querylang.plan.model import Plan
@@ -112,7 +112,7 @@ class Live:
     def __init__(self, queries: Queries | str | Path, options: DataOptions, state: str | Path | None = None) -> None:
         self._lock = RLock()
         self._files = StateFiles()
-        self._plan = LivePlan(load(queries), options)
+        self._plan = LivePlan(load_and_warn(queries), options)
         self._work: Incremental | None = None
         self._reader: RowReader | None = None
         self._unread = UnreadRows(options.columns.of_roles[1])

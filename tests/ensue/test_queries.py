@@ -74,3 +74,14 @@ def test_values_of_other_types_are_refused_in_one_line(call: Callable[[], object
     with pytest.raises(ensue.InputError) as raised:
         call()
     assert str(raised.value) == told
+
+
+def test_what_is_suspicious_in_a_text_is_logged_once_it_runs(caplog: pytest.LogCaptureFixture) -> None:
+    text = 'inputs { A() key k within 9.0; } find A as d -> wait(5.0) without A as x where d.s = "down"'
+    rows = [{"at": 1, "k": "a", "s": "up"}]
+    ensue.replay(text, rows)
+    told = "query:1:74: idle-where: this `where` belongs to the `without` before it and does not mention its 'x'"
+    assert caplog.messages == [told]
+    ensue.replay(ensue.load(text), rows)  # which has `warnings`
+    ensue.replay("inputs { A() key k retain 1; } find A as a", rows)
+    assert caplog.messages == [told]

@@ -120,6 +120,10 @@ def index(inferring: Inferring, node: ast.Index) -> Expression | None:
     return None if at is None else IndexOf(element, receiver, at)
 
 
+_COLUMNS_OF_TIME = ("at", "ts")
+"""Columns of event tables that are fields only if a definition has them."""
+
+
 def no_field(schema: EventSchema, node: ast.Name) -> QueryError:
     """The mistake of a name that is not a field of this event type."""
     if schema.is_unseen:
@@ -141,7 +145,11 @@ def _event_member(inferring: Inferring, receiver: Expression, schema: EventSchem
     constants = dict(schema.constants)
     if node.text in constants:
         return constants[node.text]
-    return None if schema.may_have(node.text) else inferring.report(no_field(schema, node))
+    if schema.may_have(node.text):
+        return None
+    mistake = no_field(schema, node)
+    is_time = node.text in _COLUMNS_OF_TIME and not mistake.message.endswith("?")
+    return inferring.report(mistake.with_hint("the time of an event is `.getTime()`" if is_time else None))
 
 
 def _type_constant(inferring: Inferring, path: ast.Name, node: ast.Name) -> Expression | None:

@@ -119,6 +119,7 @@ MISTAKES = {
     "a.getTime": "getTime: unknown-field: 'getTime' is an action of 'A': it is called with `getTime()`",
     "a.s.length": "length: unknown-field: 'length' is an action of string: it is called with `length()`",
     "a.at.x3": "x3: unknown-field: location has no member 'x3'; did you mean 'x2'?",
+    "a.nested.at": "at: unknown-field: 'B' has no field 'at'; the time of an event is `.getTime()`",
     "a.nested.mm": "mm: unknown-field: 'B' has no field 'mm'; did you mean 'm'?",
     "A.MIX": "MIX: unknown-name: 'A' has no constant 'MIX'; did you mean 'MAX'?",
     "A.x": "x: unknown-name: 'A' has no constant 'x'; a field is read from an event, not from its type",
