@@ -46,11 +46,19 @@ def _compile_all(processes: int) -> Iterator[None]:
     if processes == 1:
         yield from map(_compile, range(len(_versions)))
         return
+    _load_numba()
     try:
         with ProcessPoolExecutor(processes, get_context("fork"), initializer=be_silent) as pool:
             yield from pool.map(_compile, range(len(_versions)))
     except BrokenProcessPool as error:
         raise InputError("a process that compiled kernels was ended from outside: is memory short?") from error
+
+
+def _load_numba() -> None:
+    """Load what numba knows of types and functions: here, not in each fork."""
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()
 
 
 def _compile(number: int) -> None:

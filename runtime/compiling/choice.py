@@ -52,7 +52,7 @@ TO_LOAD = Patience(1.0, 20_000)
 """While a kernel's machine code is on disk: to load all of it takes about a second."""
 
 TO_COMPILE = Patience(20.0, 100_000)
-"""While it is not: to compile all of it takes about a minute."""
+"""While it is not: to compile it takes about a quarter of a minute."""
 
 
 class TakesTooLong(Exception):

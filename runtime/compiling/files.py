@@ -17,7 +17,9 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 _IMPORTED = re.compile(r"^from runtime\.([\w.]+) import", re.MULTILINE)
 
-_COMPILER = {f"compiling.{name}" for name in ("machine_code", "pipeline", "inlining", "library")}
+_COMPILER = {
+    f"compiling.{name}" for name in ("machine_code", "pipeline", "inlining", "known_types", "lowering", "library")
+}
 """The modules that decide how kernels are compiled."""
 
 

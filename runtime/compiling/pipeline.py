@@ -19,12 +19,7 @@ from numba.core.compiler_machinery import AnalysisPass, FunctionPass, PassManage
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 from numba.core.ir_utils import simplify_CFG
-from numba.core.typed_passes import (
-    IRLegalization,
-    NativeLowering,
-    NoPythonBackend,
-    NopythonTypeInference,
-)
+from numba.core.typed_passes import IRLegalization, NativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import (
     FixupArgs,
     GenericRewrites,
@@ -34,7 +29,9 @@ from numba.core.untyped_passes import (
 )
 
 from runtime.compiling.inlining import inline_calls
+from runtime.compiling.known_types import KnownTypes
 from runtime.compiling.library import CalledLibrary, EntryLibrary
+from runtime.compiling.lowering import KernelLower
 from runtime.compiling.notice import compiling
 
 
@@ -53,7 +50,9 @@ class _InlineKernels(FunctionPass):  # type: ignore[misc]
             blocks = state.func_ir.blocks
             for unreachable in compute_cfg_from_blocks(blocks).dead_nodes():
                 del blocks[unreachable]
-            state.func_ir.blocks = simplify_CFG(blocks)
+            blocks = simplify_CFG(blocks)
+            # Types are inferred in this order, in rounds until nothing changes: few rounds, then.
+            state.func_ir.blocks = {label: blocks[label] for label in compute_cfg_from_blocks(blocks).topo_order()}
         return is_changed
 
 
@@ -76,6 +75,21 @@ class _ForgetLiterals(FunctionPass):  # type: ignore[misc]
                 if isinstance(value, ir.Const | ir.Global | ir.FreeVar) and type(value.value) in (int, bool):
                     assignment.value = ir.Const(value.value, value.loc, use_literal_type=False)
         return True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _InferTypes(NopythonTypeInference):  # type: ignore[misc]
+    """Numba's own stage, which asks for each type once."""
+
+    _name = "infer_types"
+
+    def run_pass(self, state: Any) -> bool:
+        context = state.typingctx
+        state.typingctx = KnownTypes.of(context, state.flags)
+        try:
+            return bool(super().run_pass(state))
+        finally:
+            state.typingctx = context
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -102,6 +116,27 @@ class _CheckTypes(AnalysisPass):  # type: ignore[misc]
                     name = assignment.target.name
                     raise TypingError(f"'{name}' is an integer here, and a float elsewhere", assignment.loc)
         return False
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _EndLives(IRLegalization):  # type: ignore[misc]
+    """Says where variables are used last, which matters only to the counting of references."""
+
+    _name = "end_lives"
+
+    def run_pass(self, state: Any) -> bool:
+        return bool(super().run_pass(state)) if state.flags.nrt else False
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerKernel(NativeLowering):  # type: ignore[misc]
+    """Makes LLVM's intermediate form."""
+
+    _name = "lower_kernel"
+
+    @property
+    def lowering_class(self) -> type:
+        return KernelLower
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -162,11 +197,11 @@ class KernelCompiler(CompilerBase):  # type: ignore[misc]
             (GenericRewrites, "nopython rewrites"),
             (_InlineKernels, "inline kernels"),
             (_ForgetLiterals, "forget literals"),
-            (NopythonTypeInference, "nopython frontend"),
+            (_InferTypes, "infer types"),
             (_CheckTypes, "check types"),
-            (IRLegalization, "ensure IR is legal prior to lowering"),
+            (_EndLives, "end lives of variables"),
             (_CreateLibrary, "create library"),
-            (NativeLowering, "native lowering"),
+            (_LowerKernel, "lower kernel"),
             (_OfferToCallers, "offer to callers"),
             (NoPythonBackend, "nopython mode backend"),
         ):

@@ -9,7 +9,14 @@ from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.conditions import Events, first_after
 from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, holds
-from runtime.matching.run_kernel.questions import FAILS, each_holds, has_blocking_event, names_all, verdict
+from runtime.matching.run_kernel.questions import (
+    FAILS,
+    each_compares,
+    each_holds,
+    has_blocking_event,
+    names_all,
+    verdict,
+)
 from runtime.matching.run_kernel.tables import CheckKind, Tables
 from runtime.matching.run_kernel.workspace import Bound
 
@@ -69,7 +76,7 @@ def checks_hold(
                 program, checks[check].operation, checks[check].left, here, checks[check].right, there
             )
         else:
-            result = each_holds(checks, tables.questions, tables.lists, program, bound, path, deepest, check, stacks)
+            result = each_compares(checks, tables.questions, tables.lists, program, bound, path, deepest, check)
         check += 1
     return result
 

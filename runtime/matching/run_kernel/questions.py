@@ -21,6 +21,35 @@ FAILS, HOLDS, NOT_ASKED = range(3)
 
 
 @inlined
+def each_compares(
+    checks: Records,
+    questions: Records,
+    lists: Integers,
+    program: LoadedProgram,
+    bound: Bound,
+    path: Integers,
+    deepest: int,
+    check: int,
+) -> bool:
+    """Whether a condition without folds that compares two operands may hold, as far as the
+    candidate is known.
+
+    deepest: the depth of the candidate's oldest event
+    """
+    question = checks[check].question
+    if _lacks_event_before(questions, lists, bound, question, deepest):
+        return True
+    first, stop = 0, _iterations(questions, lists, bound, question)
+    if checks[check].newest_only:
+        first = max(0, stop - 2)
+    result = HOLDS
+    for place in range(first, stop):
+        if result != FAILS:
+            result = _of_comparison(checks, questions, lists, program, bound, path, deepest, check, place)
+    return result != FAILS
+
+
+@inlined
 def each_holds(
     checks: Records,
     questions: Records,
@@ -32,23 +61,17 @@ def each_holds(
     check: int,
     stacks: Stacks,
 ) -> bool:
-    """Whether a condition without folds may hold, as far as the candidate is known.
-
-    deepest: the depth of the candidate's oldest event
-    """
+    """The same of any condition without folds."""
     question = checks[check].question
-    # The event before of a plain name: if there is none, nothing is asked.
-    for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
-        term = lists[index]
-        if not _is_run_of(questions, lists, question, term) and bound.runs[term, 0] >= deepest:
-            return True
+    if _lacks_event_before(questions, lists, bound, question, deepest):
+        return True
     first, stop = 0, _iterations(questions, lists, bound, question)
     if checks[check].newest_only:
         first = max(0, stop - 2)
     result = HOLDS
     for place in range(first, stop):
         if result != FAILS:
-            result = _of_one(checks, questions, lists, program, bound, path, deepest, check, place, stacks)
+            result = _of_program(checks, questions, lists, program, bound, path, deepest, check, place, stacks)
     return result != FAILS
 
 
@@ -74,10 +97,8 @@ def verdict(
         if count == 0:
             return NOT_ASKED
         bound.at[slot] = path[bound.runs[term, count - 1 if lists[index + 2] == 1 else 0]]
-    for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
-        term = lists[index]
-        if not _is_run_of(questions, lists, question, term) and bound.runs[term, 0] >= deepest:
-            return NOT_ASKED
+    if _lacks_event_before(questions, lists, bound, question, deepest):
+        return NOT_ASKED
     stop = _iterations(questions, lists, bound, question)
     if stop == 0:
         return HOLDS
@@ -85,7 +106,12 @@ def verdict(
     result = NOT_ASKED
     for place in range(stop):
         if result != FAILS:
-            found = _of_one(tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks)
+            if tables.checks[check].operation >= 0:
+                found = _of_comparison(tables.checks, questions, lists, program, bound, path, deepest, check, place)
+            else:
+                found = _of_program(
+                    tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks
+                )
             if found == HOLDS and not has_folds:
                 found = FAILS
             if found != NOT_ASKED:
@@ -121,7 +147,63 @@ def _is_unset(terms: Records, lists: Integers, bound: Bound, term: int) -> bool:
 
 
 @inlined
-def _of_one(
+def _lacks_event_before(questions: Records, lists: Integers, bound: Bound, question: int, deepest: int) -> bool:
+    """Whether a plain name has no event before that is asked for: then nothing is asked."""
+    result = False
+    for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
+        term = lists[index]
+        if not _is_run_of(questions, lists, question, term):
+            result = result or bound.runs[term, 0] >= deepest
+    return result
+
+
+@inlined
+def _bind_one(
+    questions: Records,
+    lists: Integers,
+    bound: Bound,
+    path: Integers,
+    deepest: int,
+    question: int,
+    place: int,
+) -> bool:
+    """Binds one event for each name; whether there is one. `place`: of a run, newest first."""
+    for index in range(questions[question].first_run, questions[question].stop_run):
+        bound.at[lists[index]] = path[bound.runs[lists[index], place]]
+    for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
+        term = lists[index]
+        depth = int(bound.runs[term, place if _is_run_of(questions, lists, question, term) else 0])
+        if depth >= deepest:
+            return False
+        bound.at[lists[index + 1]] = path[depth + 1]
+    return True
+
+
+@inlined
+def _of_comparison(
+    checks: Records,
+    questions: Records,
+    lists: Integers,
+    program: LoadedProgram,
+    bound: Bound,
+    path: Integers,
+    deepest: int,
+    check: int,
+    place: int,
+) -> int:
+    """What a comparison of two operands says with one event for each name."""
+    result = NOT_ASKED
+    if _bind_one(questions, lists, bound, path, deepest, checks[check].question, place):
+        here, there = bound.at[checks[check].left_term], bound.at[checks[check].right_term]
+        is_true = comparison_holds(
+            program, checks[check].operation, checks[check].left, here, checks[check].right, there
+        )
+        result = HOLDS if is_true else FAILS
+    return result
+
+
+@inlined
+def _of_program(
     checks: Records,
     questions: Records,
     lists: Integers,
@@ -133,24 +215,11 @@ def _of_one(
     place: int,
     stacks: Stacks,
 ) -> int:
-    """What the condition says with one event for each name; `place`: of a run, newest first."""
-    question = checks[check].question
-    for index in range(questions[question].first_run, questions[question].stop_run):
-        bound.at[lists[index]] = path[bound.runs[lists[index], place]]
-    for index in range(questions[question].first_prev, questions[question].stop_prev, 2):
-        term = lists[index]
-        depth = int(bound.runs[term, place if _is_run_of(questions, lists, question, term) else 0])
-        if depth >= deepest:
-            return NOT_ASKED
-        bound.at[lists[index + 1]] = path[depth + 1]
-    if checks[check].operation >= 0:
-        here, there = bound.at[checks[check].left_term], bound.at[checks[check].right_term]
-        is_true = comparison_holds(
-            program, checks[check].operation, checks[check].left, here, checks[check].right, there
-        )
-    else:
-        is_true = holds(program, checks[check].program, bound.at, stacks)
-    return HOLDS if is_true else FAILS
+    """What the condition's program says with one event for each name."""
+    result = NOT_ASKED
+    if _bind_one(questions, lists, bound, path, deepest, checks[check].question, place):
+        result = HOLDS if holds(program, checks[check].program, bound.at, stacks) else FAILS
+    return result
 
 
 @borrowing
