@@ -74,7 +74,9 @@ def test_inlined_functions_do_what_they_do_when_called() -> None:
 
 
 def test_constants_among_arguments_make_no_versions() -> None:
-    cast(Kernel[..., int], answers).machine_code(Pair(np.zeros(3, np.int64), np.zeros(3, np.int64)), np.zeros(7, int))
+    arguments = Pair(np.zeros(3, np.int64), np.zeros(3, np.int64)), np.zeros(7, int)
+    caller = cast(Kernel[..., int], answers)
+    caller.called_code.compile(tuple(map(caller.machine_code.typeof_pyval, arguments)))  # never stored
     assert _versions(_times) == 1
 
 
