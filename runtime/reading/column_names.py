@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -112,9 +113,21 @@ def _find(raw: RawTable, name: str | None, standard: str) -> str | None:
     return name
 
 
+_NOT_UTF_8 = "\ufffd"
+"""What stands in a name for bytes that are not text."""
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The end of a message: the most similar name, or nothing."""
-    near = nearest(name, names)
+    """The end of a message: the most similar name, or nothing.
+
+    A name that is the same but for what is not UTF-8 says that the file has another encoding.
+    """
+    known = list(names)
+    for other in known:
+        form = ".".join(map(re.escape, other.split(_NOT_UTF_8)))
+        if _NOT_UTF_8 in other and re.fullmatch(form, name):
+            return f"; {other!r} is not UTF-8 text; if it is latin-1: `--csv encoding=latin-1`"
+    near = nearest(name, known)
     return f"; did you mean {near!r}?" if near is not None else ""
 
 

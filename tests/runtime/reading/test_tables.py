@@ -225,6 +225,16 @@ def test_csv_bytes_that_are_not_utf8_make_their_record_malformed(tmp_path: Path)
     assert texts == [told + "1,A,1,1,\ufffd,1,true", None]
 
 
+def test_a_name_of_a_column_that_is_not_utf8_tells_of_the_encoding(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_bytes("at,grad °C\n1,5\n".encode("latin-1"))
+    plan = compile_text("event A { float `grad °C`; } inputs { A() retain 1; } find A as a").plan
+    told = (
+        "has no column 'grad °C', a field of 'A'; 'grad \ufffdC' is not UTF-8 text; if it is latin-1: `--csv encoding"
+    )
+    with pytest.raises(InputError, match=told):
+        read_arrivals(tmp_path / "e.csv", plan)
+
+
 def test_columns_that_no_query_needs_may_hold_any_bytes(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_bytes(b"note," + HEADER.encode() + b"\xff,1,A,1,1,x,1,true\n")
     assert texts_of(tmp_path / "e.csv") == ([0], [None])
