@@ -114,7 +114,7 @@ def _find(raw: RawTable, name: str | None, standard: str) -> str | None:
 
 
 _NOT_UTF_8 = "\ufffd"
-"""What stands in a name for bytes that are not text."""
+"""What readers write in a name in place of bytes that are not text."""
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
