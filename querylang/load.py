@@ -7,9 +7,9 @@ is an `InputError`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path, PurePath
 
@@ -206,7 +206,7 @@ def _check_all(
     diagnostics.extend(catalogue.complete())
     folders = set(defining_folders)
     queries: list[QueryPlan | None] = []
-    written: dict[str, tuple[Written, ...]] = {}
+    readings: dict[str, Callable[[], tuple[Written, ...]]] = {}  # for texts without mistakes only
     places: dict[str, Span] = {}
     for file in files:
         is_strict = bool(file.events) or _folder(file.source) in folders
@@ -214,7 +214,7 @@ def _check_all(
         for query in file.queries:
             name = _named(file.source, query, places, diagnostics)
             queries.append(check_query(query, name, namespace))
-            written[name] = written_by(query, namespace)
+            readings[name] = partial(written_by, query, namespace)
     diagnostics.extend(catalogue.problems(of_all=not sources))
     if sources and len(catalogue.event_types()) > MOST_EVENT_TYPES:
         diagnostics.report(Mistake.TOO_MANY_TYPES, sources[0].span(0, 0), limit=MOST_EVENT_TYPES)
@@ -222,6 +222,7 @@ def _check_all(
         raise QueryErrors(_in_text_order(diagnostics.mistakes, [*sources, *definitions]))
     checked = tuple(query for query in queries if query is not None)
     assert len(checked) == len(queries), "a query that could not be checked has a mistake"
+    written = {name: read() for name, read in readings.items()}
     return Checked(catalogue.event_types(), checked, tuple(_in_text_order(diagnostics.warnings, sources)), written)
 
 
