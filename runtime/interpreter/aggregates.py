@@ -67,6 +67,14 @@ def exact_sum(values: Iterable[float]) -> float:
     odd = [value for value in terms if not math.isfinite(value)]
     if odd:
         return sum(odd)
+    try:
+        return math.fsum(terms) + 0.0  # exact, rounded once; -0.0 becomes 0.0
+    except OverflowError:
+        return _sum_of_units(terms)
+
+
+def _sum_of_units(terms: Sequence[float]) -> float:
+    """The same where sums on the way are beyond the floats."""
     ratios = (value.as_integer_ratio() for value in terms)
     units = sum(numerator * (_UNITS // denominator) for numerator, denominator in ratios)
     try:

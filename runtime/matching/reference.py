@@ -125,7 +125,8 @@ class ReferenceMatcher:
         self._questions = [question_of(condition, query.terms) for condition in query.conditions]
         self.pasts = pasts(query) if query.has_runs else ()
         self.counted, self.most_bound = counted_states(query), MOST_BOUND
-        self._is_ordered = query.finds_all and not self._has_ties()
+        self._tied = self._ties()
+        self._is_ordered = query.finds_all and all(len(tied) == 1 for ties in self._tied.values() for tied in ties)
 
     def matches(self, events: Sequence[Released], key: range, first_new: int, free: int = 0) -> KeyMatches:
         """The matches of the new events of one key: at most one for each, except by `find all`.
@@ -380,16 +381,17 @@ class ReferenceMatcher:
         """The inputs of the query."""
         return self._query.inputs
 
-    def transitions(self, state: int, kind: int) -> Iterator[list[Transition]]:
+    def transitions(self, state: int, kind: int) -> Sequence[Sequence[Transition]]:
         """A state's transitions for an input in groups of ties, more names first."""
-        fitting = [item for item in self._query.automaton.states[state].transitions if item.input == kind]
-        for _, tied in groupby(fitting, key=lambda item: len(item.binds)):
-            yield list(tied)
+        return self._tied[state, kind]
 
-    def _has_ties(self) -> bool:
-        """Whether one event may serve different names, equally many."""
-        states, inputs = range(len(self._query.automaton.states)), range(len(self._query.inputs))
-        return any(len(tied) > 1 for state in states for kind in inputs for tied in self.transitions(state, kind))
+    def _ties(self) -> dict[tuple[int, int], list[list[Transition]]]:
+        found = {}
+        for number, state in enumerate(self._query.automaton.states):
+            for kind, _ in enumerate(self._query.inputs):
+                fitting = [item for item in state.transitions if item.input == kind]
+                found[number, kind] = [list(tied) for _, tied in groupby(fitting, key=lambda item: len(item.binds))]
+        return found
 
     def accepts(self, state: int) -> tuple[int, ...] | None:
         """The conditions to check where a candidate ends in this state; None: it cannot."""

@@ -16,6 +16,10 @@ Key = tuple[Value, ...]
 """A key as Python compares it."""
 
 
+Arguments = tuple[tuple[Value, ...] | None, ...]
+"""By aggregate, the values of its arguments for one candidate; None = one has no value."""
+
+
 class UnforeseenError(Exception):
     """Only the engine can tell what an event brings, now or later."""
 
@@ -46,12 +50,14 @@ class Known(Released):
     source_time: µs; NO_TIME = none
     place: as in `SingleEvent`
     unique: what `with unique` compares; None = nothing
+    arguments: as a candidate of `runtime.single_events.one_name`; None = it is not one
     """
 
     arrival: int = NO_TIME
     source_time: int = NO_TIME
     place: Place | None = None
     unique: Key | None = None
+    arguments: Arguments | None = None
 
 
 @dataclass(frozen=True, slots=True)

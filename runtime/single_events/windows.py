@@ -16,13 +16,14 @@ from runtime.interpreter.values import EvaluationError, Event, Value
 from runtime.matching.asking import Bindings
 from runtime.matching.reference import ReferenceMatcher, in_windows
 from runtime.single_events.known import Finding, Key, Known, UnforeseenError
+from runtime.single_events.one_name import OneName, has_one_name
 from runtime.single_events.selects import Selects
 
 _MOST_CANDIDATES = 2_000
 """A search among more is left to the engine."""
 
 _MOST_AGGREGATED = 200
-"""So is a `find every` with more candidates, each of which costs more."""
+"""So is a `find every` of several names with more candidates, each of which costs more."""
 
 _FEW = 32
 """So many events of a key are kept at least before those outside of their windows are removed."""
@@ -39,6 +40,7 @@ class Windows:
         self._world = PlanWorld(plan, query)
         self._matcher = ReferenceMatcher(plan, query)
         self._selects = None if query.every is None else Selects(plan, query)
+        self._one_name = OneName(plan, query) if query.every is not None and has_one_name(query) else None
         starts = query.automaton.states[0].transitions
         # Of a `find every` any event may be part of a candidate.
         self._may_end = set(range(len(query.inputs)))
@@ -46,7 +48,8 @@ class Windows:
             self._may_end = {transition.input for transition in starts}
         has_without = any(isinstance(condition, Without) for condition in query.conditions)
         self._depth = (max(1, len(query.terms) - 1) if query.every is None else len(query.terms)) + has_without
-        self._most_candidates = _MOST_CANDIDATES if query.every is None else _MOST_AGGREGATED
+        is_searched = query.every is not None and self._one_name is None
+        self._most_candidates = _MOST_AGGREGATED if is_searched else _MOST_CANDIDATES
         # A skip is not known here, so more is found than there is.
         self._is_for_engine = bool(query.selects) or query.skip is not None or query.finds_all
         self._events: dict[Key, list[Known]] = {}
@@ -70,6 +73,9 @@ class Windows:
         if item.unique:
             event = replace(event, unique=self._unique(item.unique, event))
             self._supersede(events, event)
+        if self._one_name is not None:
+            keys = self._keys_of(event)
+            event = replace(event, arguments=self._one_name.arguments(event.input, event.value, keys))
         events.append(event)
         self._count += 1
 
@@ -98,8 +104,8 @@ class Windows:
         latest = len(events) - 1
         if self._selects is not None:
             selects, keys = self._selects, self._keys_of(events[latest])
-            aggregated = self._matcher.aggregated(events, range(len(events)), latest)
-            chosen = [selects.finding(events, events[latest], values, keys) for _, values in aggregated]
+            aggregated = self._aggregated(events, latest)
+            chosen = [selects.finding(events, events[latest], values, keys) for values in aggregated]
             return [item for item in chosen if item is not None]
         matches = self._matcher.matches(events, range(len(events)), latest).matches
         if matches and self._is_for_engine:
@@ -111,6 +117,16 @@ class Windows:
                 members = [events[bindings[term][0]] if term in bindings else None for term in terms]
                 found.append(self.finding(events[latest], members))
         return found
+
+    def _aggregated(self, events: Sequence[Known], latest: int) -> list[Sequence[Value]]:
+        """The aggregates over all candidates, if the latest event is part of one."""
+        if self._one_name is None:
+            return [values for _, values in self._matcher.aggregated(events, range(len(events)), latest)]
+        if events[latest].arguments is None:
+            return []
+        newest_first = in_windows(events, latest, self._query.inputs, range(len(events)))
+        candidates = [place for place in reversed(newest_first) if events[place].arguments is not None]
+        return [self._one_name.aggregates(events, candidates)]
 
     def _begins_to_wait(self, events: Sequence[Known], bindings: Bindings) -> bool:
         """Whether no condition on a match's trailing wait is false already."""

@@ -14,8 +14,10 @@ from runtime.columns.arrivals import Arrivals
 from runtime.columns.cell_values import row_events
 from runtime.engine.engine import Engine
 from runtime.interpreter.context import PlanWorld
+from runtime.interpreter.expressions import evaluate
 from runtime.replay.order import in_order
 from runtime.results.schemas import Results
+from runtime.single_events import one_name
 from runtime.single_events.events import SingleEvents, can_foresee
 from runtime.single_events.known import Finding, SingleEvent, UnforeseenError
 from runtime.single_events.results import CallResults
@@ -140,3 +142,19 @@ def found_by_both(seed: int) -> Counter[str]:
             seen["told"] += 1
             seen["matches"] += len(brought)
     return seen
+
+
+def test_a_find_every_of_one_name_asks_each_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(one_name, "evaluate", lambda node, context: asked.append(node) or evaluate(node, context))
+    text = "find every A as a where a.k != 7 select avg(a.k) as mean select last(a) as newest select count() as n"
+    plan = compile_text(f"event A {{ integer k; }} query Q {{ inputs {{ A() retain 250; }} {text} }}").plan
+    events, event = SingleEvents(Engine(plan)), plan.events[0]
+    for number in range(300):
+        found = events.take(SingleEvent(event, {"k": number}, number, ("t", 0, number)))
+        assert found is not None
+        assert len(found) == (number != 7)
+    (_, finding), *_ = found
+    assert finding.selected == {"mean": sum(range(50, 300)) / 250, "n": 250}
+    assert [None if member is None else member.place for member in finding.members] == [("t", 0, 299)]
+    assert len(asked) == 2 * 299
