@@ -16,10 +16,12 @@ from ensue.parameters import read_parameters
 from ensue.plans import as_tables, template_for
 from ensue.queries import Queries, load_and_warn
 from ensue.result import Replay
+from querylang.errors import InputError
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import parse_orderings
+from runtime.reading.column_names import NoTimesError
 from runtime.replay.epochs import Script, epoch_steps, replay_epochs
 from runtime.replay.file_records import FileRecords
 from runtime.replay.loading import read_ordered
@@ -28,6 +30,8 @@ from runtime.replay.replay import measured_replay
 from runtime.replay.stepping import Step
 from runtime.replay.steps import replay_steps
 from runtime.results.json_objects import Plain
+
+_EACH_ITS_OWN = '; where each table names its times differently, write `@TimeFrom("NAME")` above each event instead'
 
 Progress = Callable[[str, int], None]
 """Is called with what is being done, and to how many rows so far."""
@@ -62,7 +66,10 @@ def read(
     instances = with_instances(template, read_parameters(options.parameters))
     reading = None if progress is None else partial(progress, "reading")
     orderings, forget_keys = parse_orderings(options.ordering), parse_forget_keys(options.forget_keys)
-    plan, records = read_ordered(tables, instances, options.columns, orderings, reading)
+    try:
+        plan, records = read_ordered(tables, instances, options.columns, orderings, reading)
+    except NoTimesError as error:
+        raise InputError(f"{error}{_EACH_ITS_OWN * (len(tables) > 1)}") from None
 
     def script(records: Records) -> tuple[Script, Records] | None:
         return script_of(template, instances, records, tables, options.columns, orderings, forget_keys)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.data_options import DataOptions
 from ensue.parameters import Parameters
+from ensue.python_words import in_python_words
 from ensue.queries import Queries
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from runtime.policies.plan_policies import GivenOrderings
 
 
+@in_python_words()
 def replay(
     queries: Queries | str | Path,
     events: Any,
@@ -72,6 +74,7 @@ def replay(
     return embedded.replay(queries, events, options, until=until, flush=flush)
 
 
+@in_python_words()
 def open(  # noqa: A001  as files are opened
     queries: Queries | str | Path,
     state: str | Path | None = None,

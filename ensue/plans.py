@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import RecordKind
-from runtime.reading.column_names import ColumnNames
+from runtime.reading.column_names import TYPE, ColumnNames
 from runtime.reading.formats.frames import held
 from runtime.reading.inference.remarks import truncating_divisions
 from runtime.reading.inference.schema import infer
 from runtime.reading.inference.types import with_nested
 from runtime.reading.tables import iter_arrivals
+
+_UNTYPED = "; or define the event types: then each table has the only one whose fields it has"
+"""The way out where tables of several event types have no column of types."""
 
 
 def as_tables(events: Any) -> list[Any]:
@@ -54,9 +58,7 @@ def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) 
     inferred = infer(*tables, names=columns, event=event)
     schemas = inferred.schemas
     if not schemas and not event:
-        raise InputError(
-            f"no table has rows with {columns.type or 'event'!r}, and the queries need {', '.join(inputs)}"
-        )
+        raise InputError(_without_types(tables, columns, inputs))
     for remark in inferred.remarks:
         warn(remark)
     try:
@@ -70,6 +72,25 @@ def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) 
     for remark in truncating_divisions(plan, schemas):
         warn(remark)
     return plan
+
+
+def _without_types(tables: Sequence[Any], columns: ColumnNames, inputs: Sequence[str]) -> str:
+    """Why nothing says which of these event types a row has, and the ways out."""
+    name = columns.type or TYPE
+    column = f"add one, or name it, `--type NAME`{_UNTYPED}"
+    shown = " ".join(text for table in tables for text in _shown_by(table, columns, inputs))
+    return (
+        f"no table has rows with {name!r}, and the queries need {', '.join(inputs)}; {column}"
+        f"{f'. By what the data shows: {shown}' if shown else ''}"
+    )
+
+
+def _shown_by(table: Any, columns: ColumnNames, inputs: Sequence[str]) -> Iterator[str]:
+    """The definition that fits a table; a file has the event type of its name, if there is one."""
+    stem = Path(table).name.split(".")[0] if isinstance(table, str | Path) else ""
+    event = next((name for name in inputs if name.casefold() == stem.casefold()), "NAME")
+    with suppress(InputError):
+        yield definitions(infer(table, names=columns, event=event).schemas)
 
 
 def any_row_is_read(queries: Queries, paths: Sequence[Path], options: DataOptions) -> bool:

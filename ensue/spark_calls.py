@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.data_options import DataOptions
 from ensue.parameters import Parameters
+from ensue.python_words import in_python_words
 from ensue.queries import Queries
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from spark_backend.job.handle import Handle
 
 
+@in_python_words()
 def match(
     frames: DataFrame | Mapping[str, DataFrame],
     queries: Queries | str | Path,
@@ -60,6 +62,7 @@ def match(
     return spark.match(frames, queries, options, flat=flat)
 
 
+@in_python_words()
 def batch(
     frames: DataFrame | Mapping[str, DataFrame],
     queries: Queries | str | Path,
@@ -97,6 +100,7 @@ def batch(
     return spark.batch(frames, queries, options, flat=flat)
 
 
+@in_python_words()
 def stream(
     frames: DataFrame | Mapping[str, DataFrame],
     queries: Queries | str | Path,
@@ -151,6 +155,7 @@ def stream(
     return spark.stream(frames, queries, options, spark.StreamOptions(control, clock, idle), flat=flat)
 
 
+@in_python_words()
 def streams(
     frames: DataFrame | Mapping[str, DataFrame],
     queries: Queries | str | Path,

@@ -21,6 +21,7 @@ from ensue.live.plan import LivePlan
 from ensue.live.rows import RowReader, UnreadRows, split
 from ensue.live.state import SavedLive, StateFiles, identity_of, refuse_other_queries
 from ensue.plans import as_tables
+from ensue.python_words import in_python_words
 from ensue.queries import Queries, load_and_warn
 from querylang.errors import InputError
 from querylang.logger import warn
@@ -124,6 +125,7 @@ class Live:
         elif not self._plan.is_open:
             self._begin(self._plan.compiled([]))
 
+    @in_python_words()
     def send(self, rows: Any) -> Answer:
         """Process rows; gives what they and the timers before them bring.
 

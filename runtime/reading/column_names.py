@@ -90,12 +90,16 @@ class Roles:
         return self.arrival is None
 
 
+class NoTimesError(InputError):
+    """A table lacks the column that users name for times."""
+
+
 def find_roles(raw: RawTable, names: ColumnNames, *, has_intervals: bool) -> Roles:
     """The columns of a table by role; InputError for a name that users give and it lacks."""
     return Roles(
-        arrival=_find(raw, names.arrival, ARRIVAL),
+        arrival=_find(raw, names.arrival, ARRIVAL, NoTimesError),
         type=_find(raw, names.type, TYPE),
-        source_time=_find(raw, names.source_time, SOURCE_TIME),
+        source_time=_find(raw, names.source_time, SOURCE_TIME, NoTimesError),
         start=_find(raw, None, START) if has_intervals else None,
     )
 
@@ -104,12 +108,12 @@ _MOST_SHOWN = 20
 """Names of columns in a message."""
 
 
-def _find(raw: RawTable, name: str | None, standard: str) -> str | None:
+def _find(raw: RawTable, name: str | None, standard: str, kind: type[InputError] = InputError) -> str | None:
     if name is None:
         return standard if standard in raw.names else None
     if name not in raw.names:
         hint = did_you_mean(name, raw.names) or f"; it has {listed(map(repr, raw.names[:_MOST_SHOWN]))}"
-        raise InputError(f"{raw.name}: has no column {name!r}{hint}")
+        raise kind(f"{raw.name}: has no column {name!r}{hint}")
     return name
 
 

@@ -294,8 +294,35 @@ def test_keys_in_the_table_are_written_as_in_the_language() -> None:
 
 def test_a_table_without_types_for_several_undefined_events_is_one_clear_line() -> None:
     query = "inputs { A() key k retain 1; B() key k retain 1; }\nfind A as a -> B as b\n"
-    with pytest.raises(ensue.InputError, match=r"^no table has rows with 'event', and the queries need A, B$"):
+    with pytest.raises(ensue.InputError) as told:
         ensue.replay(query, [{"at": 1, "k": 1}])
+    assert str(told.value) == (
+        "no table has rows with 'event', and the queries need A, B; add one, or name it, `type=\"NAME\"`; or define"
+        " the event types: then each table has the only one whose fields it has. By what the data shows:"
+        " event NAME { integer k; }"
+    )
+
+
+def test_the_definitions_that_files_show_have_the_names_of_their_event_types(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("id,placed\n1,2024-05-01\n")
+    (tmp_path / "b.csv").write_text("id,up\n1,true\n")
+    query = "inputs { Orders() retain 1; Paid() retain 1; }\nfind Orders as a -> Paid as b\n"
+    with pytest.raises(ensue.InputError) as told:
+        ensue.replay(query, [tmp_path / "orders.csv", tmp_path / "b.csv"])
+    shown = "By what the data shows: event Orders { integer id; string placed; } event NAME { integer id; boolean up; }"
+    assert str(told.value).endswith(shown)
+
+
+def test_tables_whose_times_have_different_names_are_told_how() -> None:
+    """The option would hold for both."""
+    query = (
+        '@TimeFrom("placed")\nevent A { float placed; }\n@TimeFrom("paid")\nevent B { float paid; integer n; }\n'
+        "query Q { inputs { A() within 9.0; B() within 9.0; } find A as a -> B as b }"
+    )
+    tables = [[{"placed": 1.0}], [{"paid": 2.0, "n": 1}]]
+    with pytest.raises(ensue.InputError, match=r"it has 'paid' and 'n'; where each .* write `@TimeFrom\(\"NAME\"\)`"):
+        ensue.replay(query, tables, source_time="placed")
+    assert len(ensue.replay(query, tables)) == 1
 
 
 def test_a_mistake_about_inferred_types_comes_with_what_the_data_shows(

@@ -21,7 +21,7 @@ from runtime.reading.files import read_raw
 from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.inference.shown_types import Shown, joined_type
 from runtime.reading.inference.text_types import TOO_LARGE, TextType, has_padded, type_of_text
-from runtime.reading.inference.types import EventsOfStructs, Fields, nested_name
+from runtime.reading.inference.types import EventsOfStructs, Fields, nested_name, parts_without_type
 
 
 @dataclass(slots=True)
@@ -136,14 +136,10 @@ class _Found:
                 self._tell_too_large(raw, name, column, raw.numbers[rows])
                 continue
             type_ = self._type_of(raw, name, column, nested_name(event, name), raw.numbers[rows])
-            if type_ is None and pa.types.is_null(column.type):
-                if len(column):
-                    told = f"{raw.name}: column {name!r} has no value, so its type is not known; define the event"
-                    self.without_values[told] = None
-                    continue
+            if type_ is None and pa.types.is_null(column.type) and not len(column):
                 type_ = Type.STRING  # as in a CSV file without rows
+            self._tell_parts(raw, name, column)
             if type_ is None:
-                self._tell_unread(raw, name, column.type)
                 continue
             has_values = raw.has_types or column.null_count < len(column)
             found = Shown(type_, raw.name, name not in raw.declared, has_values)
@@ -197,8 +193,14 @@ class _Found:
         told = f"{place} has {column[row].as_py()}{TOO_LARGE}; make it text"
         self.remarks[f"{raw.name}: column {name!r} is not read: {told}"] = None
 
-    def _tell_unread(self, raw: RawTable, name: str, kind: pa.DataType) -> None:
-        self.remarks[unread_column(raw.name, name, str(kind))] = None
+    def _tell_parts(self, raw: RawTable, name: str, column: pa.Array) -> None:
+        """Say which parts of a column have no type."""
+        for part, kind in parts_without_type(column.type, name):
+            if not pa.types.is_null(kind):
+                self.remarks[unread_column(raw.name, part, str(kind))] = None
+            elif len(column):
+                told = f"{raw.name}: column {part!r} has no value, so its type is not known; define the event"
+                self.without_values[told] = None
 
 
 def _is_too_large(column: pa.Array) -> bool:

@@ -6,7 +6,7 @@ A struct becomes an event type of its own, with the names of event and field: `A
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ class EventsOfStructs:
         if pa.types.is_map(kind):
             key, value = self.type_of(kind.key_type, name), self.type_of(kind.item_type, name)
             return None if key is None or value is None else Type.dictionary(key, value)
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        if is_list(kind):
             element = self.type_of(kind.value_type, name)
             return None if element is None else Type.sequence(element)
         if pa.types.is_struct(kind):
@@ -54,6 +54,32 @@ class EventsOfStructs:
             return None
         self.found[name] = joined_fields(self.found.get(name, {}), fields, name)
         return Type.event(name)
+
+
+def parts_without_type(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+    """The parts of a column whose values no type holds, such as `user.age`, with their Arrow types.
+
+    path: of the column. The type of what has no value is null.
+    """
+    if pa.types.is_dictionary(kind):
+        yield from parts_without_type(kind.value_type, path)
+    elif pa.types.is_struct(kind) and kind.num_fields:
+        for part in kind:
+            yield from parts_without_type(part.type, f"{path}.{part.name}")
+    elif is_list(kind):
+        for inner, own in parts_without_type(kind.value_type, path):
+            yield inner, kind if inner == path and not pa.types.is_null(own) else own
+    elif pa.types.is_map(kind):
+        parts = [*parts_without_type(kind.key_type, path), *parts_without_type(kind.item_type, path)]
+        if parts:
+            yield path, pa.null() if all(pa.types.is_null(own) for _, own in parts) else kind
+    elif _scalar(kind) is None:
+        yield path, pa.null() if pa.types.is_struct(kind) else kind
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether its values are lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def joined_fields(before: Fields, found: Fields, event: str, table: str = "") -> Fields:

@@ -118,6 +118,28 @@ def test_columns_without_a_counterpart_are_named_once() -> None:
     )
 
 
+def test_parts_without_a_counterpart_are_named() -> None:
+    user = [{"id": 1, "d": timedelta(1), "tags": [], "none": {}}]
+    table = pa.table({"event": ["A"], "user": user, "l": [[]], "b": [[b"x"]], "e": [[{"f": [timedelta(1)]}]]})
+    found = infer(table)
+    assert found.schemas == {
+        "A": {"user": Type.event("A_user")},
+        "A_user": {"id": Type.INTEGER},
+    }
+    kinds = {"user.d": "duration[us]", "b": "list<item: binary>", "e.f": "list<item: duration[us]>"}
+    for (part, kind), remark in zip(kinds.items(), found.remarks, strict=True):
+        assert remark.startswith(f"table: column '{part}' is not read: no type of the language holds {kind}; make it")
+    told = "table: column '{}' has no value, so its type is not known; define the event"
+    assert found.without_values == tuple(told.format(part) for part in ("user.tags", "user.none", "l"))
+
+
+def test_lists_that_are_all_empty_are_read_with_a_definition() -> None:
+    rows = [{"at": 1, "tags": [], "user": {"names": []}}]
+    defined = "event U { sequence<string> names; }\nevent A { sequence<string> tags; U user; }\n"
+    query = f"{defined}query Q {{ inputs {{ A() within 9.0; }} find A as a where a.tags.size() = a.user.names.size() }}"
+    assert len(replay(query, rows)) == 1
+
+
 def test_a_column_without_values_is_named_where_the_query_needs_it(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
