@@ -50,16 +50,18 @@ Frames = DataFrame | Mapping[str, DataFrame]
 
 def match(frames: Frames, queries: Queries | str | Path, options: DataOptions, *, flat: bool) -> DataFrame:
     """See `ensue.match`."""
-    tagged, plan = _bounded(frames, queries, options)
+    tagged, plan = _bounded(frames, queries, options, logs_discards=True)
     return matches_frame(tagged, plan, is_flat=flat)
 
 
 def batch(frames: Frames, queries: Queries | str | Path, options: DataOptions, *, flat: bool) -> Batch:
     """See `ensue.batch`."""
-    return batch_of(*_bounded(frames, queries, options), is_flat=flat)
+    return batch_of(*_bounded(frames, queries, options, logs_discards=False), is_flat=flat)
 
 
-def _bounded(frames: Frames, queries: Queries | str | Path, options: DataOptions) -> tuple[DataFrame, Plan]:
+def _bounded(
+    frames: Frames, queries: Queries | str | Path, options: DataOptions, *, logs_discards: bool
+) -> tuple[DataFrame, Plan]:
     """The tagged rows of bounded DataFrames."""
     _refuse_kind(frames, is_stream=False)
     loaded = load_and_warn(queries)
@@ -79,7 +81,8 @@ def _bounded(frames: Frames, queries: Queries | str | Path, options: DataOptions
     sources = bounded.frame_sources(frames, reading)
     changing = _changing(template or loaded.template(), plan, sources, infer, finish)
     plan = plan if changing is None else changing.script.plan
-    return bounded.match_tagged(frames, plan, reading=reading, changing=changing), plan
+    tagged = bounded.match_tagged(frames, plan, reading=reading, changing=changing, logs_discards=logs_discards)
+    return tagged, plan
 
 
 def _changing(

@@ -25,6 +25,11 @@ _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 
 MORE_MEMORY = 'Choose how much memory Java gets: PYSPARK_SUBMIT_ARGS="--driver-memory 4g pyspark-shell"'
 
+LESS_MEMORY = (
+    "The system gives Java less than that: raise the limit (`ulimit -v`), or choose less,"
+    ' PYSPARK_SUBMIT_ARGS="--driver-memory 1g pyspark-shell"'
+)
+
 SHORTEST_SECRET = 4
 """Characters. Shorter values are part of too many words to be replaced in any text."""
 

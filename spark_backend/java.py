@@ -15,7 +15,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from querylang.errors import InputError
 from querylang.printable import one_line
-from spark_backend.errors import MORE_MEMORY
+from spark_backend.errors import LESS_MEMORY, MORE_MEMORY
 
 OLDEST = 17
 """The oldest version of Java that this Spark runs on."""
@@ -29,6 +29,7 @@ _OPTIONS = ("PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JA
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)|JAVA_VERSION="(?:1\.)?(\d+)')
 _MEMORY = re.compile(r"--driver-memory[ =](\w+)|spark\.driver\.memory=(\w+)")
+_NOT_RESERVED = "Could not reserve enough space"
 _NO_ROOM = re.compile(r"System memory \d+ must be at least \d+")
 LONGEST_ANSWER = 20
 """Seconds."""
@@ -85,7 +86,8 @@ def _refuse_failing(program: str, memory: str, environment: Mapping[str, str]) -
     if code:
         # Java says which variables it read before it says what is wrong.
         lines = [line for line in text.splitlines() if line and not line.startswith(("Picked up", "NOTE:"))]
-        raise InputError(f"Java does not start: {one_line(' '.join(lines[:2]))}. {MORE_MEMORY}")
+        way_out = LESS_MEMORY if _NOT_RESERVED in text else MORE_MEMORY
+        raise InputError(f"Java does not start: {one_line(' '.join(lines[:2]))}. {way_out}")
 
 
 def _run(command: list[str]) -> tuple[int, str]:

@@ -180,6 +180,8 @@ class Streams:
 
         Raises InputError.
         """
+        if not callable(function):
+            raise InputError(f"write: expected a function that takes a `Batch`; found {function!r}")
         writer = self._tagged.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
         writer = writer if name is None else writer.queryName(name)
         if trigger == AVAILABLE_NOW:

@@ -37,16 +37,18 @@ def match_tagged(
     reading: Reading | None = None,
     flush: bool = True,
     changing: Changing | None = None,
+    logs_discards: bool = False,
 ) -> DataFrame:
     """All results for DataFrames of events, as tagged rows; `frames`: by source name, or one.
 
     changing: how the queries change; `plan` is then that of its script
+    logs_discards: as of `tagged_bounded`
     """
     program = _program(plan, buckets, changing)
     readings = _readings(frames, reading)
     parts = {name: packed_frame(frame, program, own) for name, (frame, own) in readings.items()}
     with_package_path(next(iter(readings.values()))[0].sparkSession)
-    return tagged_bounded(union_by_name(parts), program, flush=flush)
+    return tagged_bounded(union_by_name(parts), program, flush=flush, logs_discards=logs_discards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,14 @@ def start_workers(session: SparkSession) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def tagged_bounded(packed: DataFrame, program: Program, *, flush: bool = True) -> DataFrame:
-    """A DataFrame of tagged rows; `flush`: time advances at the end until no timer is left."""
-    run = on_worker(_FUNCTIONS, "run_bounded", program.to_text(), flush)
+def tagged_bounded(
+    packed: DataFrame, program: Program, *, flush: bool = True, logs_discards: bool = False
+) -> DataFrame:
+    """A DataFrame of tagged rows.
+
+    flush: time advances at the end until no timer is left
+    logs_discards: workers log the first discarded record, for users who see matches only
+    """
+    name = "run_bounded_of_user" if logs_discards else "run_bounded"
+    run = on_worker(_FUNCTIONS, name, program.to_text(), flush)
     return packed.repartition("bucket").sortWithinPartitions("bucket").mapInArrow(run, TAGGED_DDL)

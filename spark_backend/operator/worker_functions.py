@@ -69,11 +69,22 @@ def step_of_bucket(
 
 def run_bounded(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow` over packed rows sorted by bucket: one step per bucket, without state."""
+    for bucket, step in _bounded_steps(program, flush, batches):
+        yield tagged_batch(bucket, step.rows)
+
+
+def run_bounded_of_user(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `run_bounded`; the first record that this worker discards is logged."""
+    for bucket, step in _bounded_steps(program, flush, batches):
+        warn_of_first_discard(row.table for row in step.rows if row.tag is Tag.DISCARDED)
+        yield tagged_batch(bucket, step.rows)
+
+
+def _bounded_steps(program: str, flush: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, StepResult]]:
     loaded = load_program(program)
     signal = Signal.FLUSH if flush else Signal.CATCH_UP
     for bucket, rows in groupby(_pairs(batches), key=itemgetter(0)):
-        step = run_step(loaded, bucket, None, [data for _, data in rows], 0, signal=signal)
-        yield tagged_batch(bucket, step.rows)
+        yield bucket, run_step(loaded, bucket, None, [data for _, data in rows], 0, signal=signal)
 
 
 def import_packages(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,9 @@ import ensue
 from ensue import cli
 from ensue.spark import type_of_column
 from runtime.reading.inference.types import EventsOfStructs
+from spark_backend.operator import spark_operator
 from spark_backend.session import get_session
+from spark_backend.wire.worker_calls import on_worker
 
 TEXT = "inputs { A() key card within 30.0 wait 5.0; } find A as a -> A as b where b.v > a.v"
 TABLE = pd.DataFrame(
@@ -33,6 +35,20 @@ TABLE = pd.DataFrame(
 @pytest.fixture(scope="module")
 def session() -> SparkSession:
     return get_session("tests")
+
+
+def test_who_sees_matches_only_is_told_of_discards(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers log the first of each reason; a batch has them all in a table."""
+    names = []
+
+    def noting(module: str, name: str, *arguments: object) -> object:
+        names.append(name)
+        return on_worker(module, name, *arguments)
+
+    monkeypatch.setattr(spark_operator, "on_worker", noting)
+    for call in (ensue.match, ensue.batch):
+        call(session.createDataFrame(TABLE), TEXT)
+    assert names == ["run_bounded_of_user", "run_bounded"]
 
 
 def test_a_data_frame_gives_the_matches_of_a_replay(session: SparkSession) -> None:

@@ -192,6 +192,8 @@ def test_mistakes_are_found_before_anything_runs(session: SparkSession, folder: 
         streams.write(print, checkpoint=str(folder / "state"), trigger="availableNow")
     with pytest.raises(ensue.InputError, match="trigger: expected 'availableNow' or a duration"):
         streams.write(print, checkpoint=str(folder / "state"), trigger="often")
+    with pytest.raises(ensue.InputError, match="write: expected a function that takes a `Batch`; found 'out'"):
+        streams.write("out", checkpoint=str(folder / "state"))  # type: ignore[arg-type]
 
 
 def test_the_first_discarded_record_of_a_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:

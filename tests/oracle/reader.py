@@ -27,7 +27,10 @@ def read_find(text: str, inputs: str, keys: Sequence[str] = ()) -> Query:
 
 def read_input(text: str) -> Input:
     """`A`, or `A(v > 1) within 30 retain 3 with unique s wait 20`; `within` is 100 seconds unless something is said."""
-    return Reader(text).input()
+    reader = Reader(text)
+    item = reader.input()
+    assert not reader.words, f"{reader.words} behind an input: keys are of the query"
+    return item
 
 
 class Reader:

@@ -13,12 +13,12 @@ from spark_backend.java import refuse_unusable_java, start_in_plain_words
 NEW, OLD = 'openjdk version "17.0.9"', 'openjdk version "1.8.0_372"'
 
 
-def java(folder: Path, version: str, *, refuses_options: bool = False) -> Path:
+def java(folder: Path, version: str, *, refusal: str = "") -> Path:
     """A JAVA_HOME whose java says that it has a version."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
-    refusal = 'if [ $# -gt 1 ]; then echo "Error: no room" >&2; exit 1; fi\n' if refuses_options else ""
-    program.write_text(f"#!/bin/sh\n{refusal}echo '{version}' >&2\n")
+    refuses = f'if [ $# -gt 1 ]; then echo "{refusal}" >&2; exit 1; fi\n' if refusal else ""
+    program.write_text(f"#!/bin/sh\n{refuses}echo '{version}' >&2\n")
     program.chmod(0o755)
     return folder
 
@@ -46,11 +46,18 @@ def test_the_version_may_be_in_a_file_beside_java(tmp_path: Path) -> None:
 
 
 def test_what_java_says_against_the_options_is_told(tmp_path: Path) -> None:
-    home = java(tmp_path, NEW, refuses_options=True)
+    home = java(tmp_path, NEW, refusal="Error: no room")
     refuse_unusable_java("2g", {"JAVA_HOME": str(home)})
     options = {"PYSPARK_SUBMIT_ARGS": "--driver-memory 900g pyspark-shell"}
     with pytest.raises(InputError, match=r"^Java does not start: Error: no room\. Choose how much memory"):
         refuse_unusable_java("2g", {"JAVA_HOME": str(home), **options})
+
+
+def test_a_limit_of_memory_asks_for_less(tmp_path: Path) -> None:
+    home = java(tmp_path, NEW, refusal="Could not reserve enough space for 2097152KB object heap")
+    options = {"JAVA_TOOL_OPTIONS": "-Dx=y", "JAVA_HOME": str(home)}
+    with pytest.raises(InputError, match=r"object heap\. The system gives Java less than that: raise the limit"):
+        refuse_unusable_java("2g", options)
 
 
 def test_a_jvm_that_ends_at_its_start_is_no_failure_of_ours() -> None:
