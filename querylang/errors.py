@@ -8,6 +8,7 @@ outside of query texts.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -476,8 +477,16 @@ _MOST_FILES = 1000
 """Files of a folder whose names are compared."""
 
 
+_QUERY_TEXT = re.compile(r"\binputs\s*\{[^}]*\}\s*find\b")
+
+
 def near_file(path: str | Path) -> str:
-    """The same for a file that does not exist, and one beside it: name or suffix are another's."""
+    """The same for a file that does not exist, and one beside it: name or suffix are another's.
+
+    Query text in place of a file has its own way out.
+    """
+    if _QUERY_TEXT.search(str(path)):
+        return "; query text is written to a file, or to standard input, where the file is `-`"
     wanted = Path(path)
     if not can_be(path) or not is_folder(wanted.parent):
         return ""

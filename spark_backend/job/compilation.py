@@ -102,14 +102,17 @@ def schemas_from_data(deployment: Deployment) -> Schemas:
 
     Raises FileErrors for a source whose files do not say the types, unless it may infer them.
     """
-    open_types = [event.name for event in querylang.check_paths(deployment.queries).events if not event.fields]
+    checked = querylang.check_paths(deployment.queries)
+    open_types = [event.name for event in checked.events if not event.fields]
+    read = {item.event for query in checked.queries for item in query.inputs}
+    only = next(iter(read)) if len(read) == 1 else ""
     found: dict[str, Fields] = {}
     refused: list[tuple[int | None, str]] = []
     for source in of_files(deployment.sources):
         sample = source_format(source.format).sample(listed_source(source))
         if not sample:
             continue
-        inferred = infer(*sample, names=_columns(source), event=source.event or "")
+        inferred = infer(*sample, names=_columns(source), event=source.event or only)
         own = with_nested(inferred.schemas, open_types)
         if source.format in _UNTYPED and not source.infers and any(own.values()):
             refused.append((None, _refusal(source, own)))

@@ -56,6 +56,15 @@ def test_types_are_inferred_where_files_say_them_or_the_source_allows_it(tmp_pat
     assert again.plan == compiled.plan
 
 
+def test_files_without_a_column_of_types_hold_the_only_event_type(tmp_path: Path) -> None:
+    file = written(tmp_path, "csv")
+    (tmp_path / "in" / "1.csv").write_text("at,k,v\n1,a,20.5\n")
+    with pytest.raises(FileErrors, match=r"the first files: event A { string k; float v; }$"):
+        compile_deployment(load_deployment(file), None)
+    file.write_text(JOB.replace("FORMAT", "csv, infer: true"))
+    assert list(compile_deployment(load_deployment(file), None).schemas) == ["A"]
+
+
 def test_a_job_with_definitions_needs_no_data(tmp_path: Path) -> None:
     query = "event A { string k; } query Q { inputs { A() key k within 1 hour; } find A:x }"
     assert not compile_deployment(load_deployment(written(tmp_path, "csv", query)), None).schemas
