@@ -147,6 +147,12 @@ def test_explain_shows_the_automaton_and_the_matcher(ensue: Run) -> None:
     assert "\n  matcher\n    kernel\n  before the shuffle, on Spark\n" in done.stdout
 
 
+def test_query_text_in_place_of_a_file_is_told_so(ensue: Run) -> None:
+    done = ensue("replay", "inputs { A() retain 2; } find A as a", "e.csv")
+    assert done.returncode == 1
+    assert done.stderr.endswith("; query text is written to a file, or to standard input, where the file is `-`\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -170,11 +176,6 @@ def test_explain_shows_the_automaton_and_the_matcher(ensue: Run) -> None:
             "q.query: is a query file; a deployment file, such as `job.yaml`, names it under `queries`",
         ),
         (("check", "none.yaml"), "none.yaml: no such file"),
-        (
-            ("replay", "inputs { A() retain 2; } find A as a", "e.csv"),
-            "inputs { A() retain 2; } find A as a: no such file or folder"
-            + "; query text is written to a file, or to standard input, where the file is `-`",
-        ),
         (("match", "q.query", "none.csv", "--out", "m"), "none.csv: no such file or folder"),
     ],
 )
