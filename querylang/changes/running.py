@@ -49,6 +49,8 @@ class Version:
         """The plan of an instance; raises InstanceError. `hidden`: as of `bind`."""
         own = {key: known_value(value) for key, value in values.items() if key in _parameters(self.template)}
         bound = bind(self.template, own, name, {key: text for key, text in hidden.items() if key in own})
+        if (bound.edition, bound.starts, bound.ends) == (self.template.edition, self.starts, self.ends):
+            return bound
         return replace(bound, edition=self.template.edition, starts=self.starts, ends=self.ends)
 
 
@@ -121,9 +123,12 @@ class Running:
         instances: the same plan with values for all parameters
         hidden: by query, what is shown in place of values that may be secret
         """
+        by_name: dict[str, list[QueryPlan]] = {}
+        for item in instances.queries:
+            by_name.setdefault(item.name, []).append(item)
         queries = {}
         for query in template.queries:
-            own = [item for item in instances.queries if item.name == query.name]
+            own = by_name.get(query.name, [])
             values = {item.instance: _values(item) if item.instance else _changed(query, item) for item in own}
             own_hidden = {
                 name: {key: text for key, text in shown.items() if key in values.get(name, {})}

@@ -657,10 +657,23 @@ class Plan:
 
     def query(self, title: str) -> QueryPlan:
         """The query of that title (`QueryPlan.title`); KeyError if there is no such query."""
-        for candidate in self.queries:
-            if candidate.title == title:
-                return candidate
-        raise KeyError(title)
+        return _by_title(self.queries)[title]
+
+
+_BY_TITLE: dict[int, tuple[tuple[QueryPlan, ...], dict[str, QueryPlan]]] = {}
+"""By the identity of a plan's queries: one of thousands is asked for with each table of matches."""
+
+_MOST_BY_TITLE = 16
+
+
+def _by_title(queries: tuple[QueryPlan, ...]) -> dict[str, QueryPlan]:
+    known = _BY_TITLE.get(id(queries))
+    if known is None or known[0] is not queries:
+        known = queries, {query.title: query for query in reversed(queries)}
+        if len(_BY_TITLE) >= _MOST_BY_TITLE:
+            _BY_TITLE.clear()
+        _BY_TITLE[id(queries)] = known
+    return known[1]
 
 
 def known(number: Duration | Count) -> int:
@@ -737,14 +750,19 @@ def _version(plan: Plan) -> int:
 
 def _uses_additions(part: Any) -> bool:
     """Whether a part of a plan is a `Gap`, or has a field of `ADDED` that is not the default."""
+    kind = type(part)
+    if kind in _WITHOUT_PARTS:  # of most parts: a plan may have thousands of queries
+        return False
     if isinstance(part, tuple):
         return any(map(_uses_additions, part))
-    kind = type(part)
     if kind is Gap:
         return True
     if any(getattr(part, name) != default for name, default in ADDED.get(kind, {}).items()):
         return True
     return any(_uses_additions(getattr(part, name)) for name in _OLD_FIELDS.get(kind, ()))
+
+
+_WITHOUT_PARTS = frozenset({type(None), bool, int, float, str, Type})
 
 
 def from_dict(data: Mapping[str, Any]) -> Plan:

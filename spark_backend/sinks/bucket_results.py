@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from querylang.plan.model import Plan
@@ -248,12 +249,28 @@ def refuse_unwritable(name: str, sink: Sink, plan: Plan) -> None:
     sink_format(sink.format).refuse_unwritable(sink, _parts_of(name, sink, plan))
 
 
-def _parts_of(name: str, sink: Sink, plan: Plan) -> dict[str, pa.Schema]:
+class _Schemas(Mapping[str, "pa.Schema"]):
+    """Schemas by part of a sink, made when somebody asks for one: files of matches need none."""
+
+    def __init__(self, made: Mapping[str, Callable[[], pa.Schema]]) -> None:
+        self._made = made
+
+    def __getitem__(self, part: str) -> pa.Schema:
+        return self._made[part]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def _parts_of(name: str, sink: Sink, plan: Plan) -> Mapping[str, pa.Schema]:
     """By part of the sink of that name: the schema of what is written there."""
     if name == MATCHES and sink.layout is Layout.ONE:
         return {"": one_schema(spread_schema(plan, plan.queries[0]))} if plan.queries else {}
     if name == MATCHES:
-        return {match_folder(query): spread_schema(plan, query) for query in plan.queries}
+        return _Schemas({match_folder(query): partial(spread_schema, plan, query) for query in plan.queries})
     tag = next((tag for tag, sink in SINK_OF.items() if sink == name), Tag.OUTPUT)  # of a channel
     return {"": schema_of(plan, tag)}
 

@@ -22,11 +22,13 @@ def refuse_name_conflicts(file: Path, plan: Plan) -> None:
 
 
 def _folders(plan: Plan) -> Iterator[str]:
-    names = list(dict.fromkeys(query.name for query in plan.queries))
-    for group in _same(names):
+    instances: dict[str, list[str]] = {}
+    for query in plan.queries:
+        instances.setdefault(query.name, []).append(query.instance)
+    for group in _same(list(instances)):
         yield f"the queries {_quoted(group)} would be written to one folder; {_REASON}"
-    for name in names:
-        for group in _same([query.instance for query in plan.queries if query.name == name]):
+    for name, own in instances.items():
+        for group in _same(own) if len(own) > 1 else ():
             yield f"the instances {_quoted(group)} of query '{name}' would be written to one folder; {_REASON}"
 
 
@@ -35,7 +37,7 @@ def _columns(plan: Plan) -> Iterator[str]:
         for group in _same([field.name for field in event.fields]):
             yield f"the fields {_quoted(group)} of event '{event.name}' would be one column; {_REASON}"
     for query in plan.queries:
-        for group in _same([key.name for key in query.keys]):
+        for group in _same([key.name for key in query.keys]) if len(query.keys) > 1 else ():
             yield f"the keys {_quoted(group)} of query '{query.title}' would be one column; {_REASON}"
 
 
