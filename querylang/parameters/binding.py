@@ -68,7 +68,8 @@ def bind(
     literals = {item.name: _literal(item, values, where, hidden.get(item.name)) for item in query.parameters}
     bound = _with_values(query, literals) if literals else query
     parameters = tuple(replace(item, default=literals[item.name]) for item in query.parameters)
-    return replace(_with_numbers(bound, where, hidden), parameters=parameters, instance=instance)
+    made = replace(_with_numbers(bound, where, hidden), parameters=parameters, instance=instance)
+    return query if made == query else made  # who has seen one of them knows the other
 
 
 def _unknown(name: str, known: list[str]) -> str:

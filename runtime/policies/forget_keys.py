@@ -39,4 +39,6 @@ def forget_length(text: str) -> int | None:
 
 def with_forget_keys(plan: Plan, length: int | None) -> Plan:
     """The plan whose queries forget keys after this length, µs; None = they forget none."""
+    if all(query.forget_keys == length for query in plan.queries):
+        return plan
     return replace(plan, queries=tuple(replace(query, forget_keys=length) for query in plan.queries))

@@ -1,4 +1,8 @@
-"""Plans as JSON text: the form in which they are sent to workers and fingerprinted."""
+"""Plans as JSON text: the form in which they are sent to workers and fingerprinted.
+
+A job has plans that differ in few of thousands of queries: one per change. So a process writes and
+reads each query once, whatever plans it is in.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ import hashlib
 import json
 from functools import lru_cache
 from threading import Lock
+from typing import Any, TypeVar
 
 from querylang.plan import model as plans
-from querylang.plan.model import Plan
+from querylang.plan.model import EventType, Plan, QueryPlan
+
+Value = TypeVar("Value")
 
 
 def plan_text(plan: Plan) -> str:
@@ -27,7 +34,11 @@ def plan_text(plan: Plan) -> str:
 
 def template_text(plan: Plan) -> str:
     """A plan as JSON text, with all that compiling more texts for it needs."""
-    return json.dumps(plans.to_dict(plan), sort_keys=True, separators=(",", ":"))
+    rest = plans.to_dict(Plan(plan.events, (), plan.stopped))
+    written = [_query_text(query) for query in plan.queries]
+    version = max([rest["version"], *(version for _, version in written)])
+    events, stopped = _json(rest["plan"]["events"]), _json(rest["plan"]["stopped"])
+    return f"{_EVENTS}{events}{_QUERIES}{','.join(text for text, _ in written)}{_STOPPED}{stopped}{_VERSION}{version}}}"
 
 
 def fingerprint(text: str) -> str:
@@ -40,13 +51,113 @@ def load_plan(text: str) -> Plan:
     """The inverse of `plan_text`; parsed once per process, and not where the text was just made."""
     with _LOCK:
         made = _MADE.pop(text, None)
-    return made if made is not None else plans.from_dict(json.loads(text))
+    return made if made is not None else _read(text)
 
 
 MOST_MADE = 4
-"""A plan of a thousand queries has some ten megabytes."""
+"""A plan of a thousand queries has some megabytes."""
+
+MOST_QUERIES = 20_000
+"""So many queries are kept with their texts."""
 
 _LOCK = Lock()
 
 _MADE: dict[str, Plan] = {}
 """The plans whose texts were made last: a driver soon asks for what it has just written."""
+
+_WRITTEN: dict[int, tuple[QueryPlan, str, int]] = {}
+"""By the identity of a query: the query, its text, and the version of a plan of it alone."""
+
+_PARTS_READ: dict[bytes, Any] = {}
+"""By the hash of a text: the query, or the event types, that it stands for."""
+
+_EVENTS = '{"plan":{"events":'
+_QUERIES = ',"is":"Plan","queries":['
+_STOPPED = '],"stopped":'
+_VERSION = '},"version":'
+"""What is between the parts of a plan's text."""
+
+_DECODER = json.JSONDecoder()
+
+
+def _json(plain: Any) -> str:
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
+def _query_text(query: QueryPlan) -> tuple[str, int]:
+    known = _WRITTEN.get(id(query))
+    if known is None or known[0] is not query:
+        alone = plans.to_dict(Plan((), (query,)))
+        known = query, _json(alone["plan"]["queries"][0]), alone["version"]
+        _keep(_WRITTEN, id(query), known)
+    return known[1:]
+
+
+def _keep(kept: dict[Any, Value], key: Any, value: Value) -> None:
+    with _LOCK:
+        kept[key] = value
+        while len(kept) > MOST_QUERIES:
+            del kept[next(iter(kept))]
+
+
+def _read(text: str) -> Plan:
+    """The plan of a text; what was read before is not read again."""
+    try:
+        events, queries, rest = _parts(text)
+    except (ValueError, IndexError):  # damaged, or laid out in another way
+        return plans.from_dict(json.loads(text))
+    stopped = plans.from_dict(rest).stopped
+    version = rest["version"]
+    return Plan(_events_of(*events, version), tuple(_query_of(*query, version) for query in queries), stopped)
+
+
+_Part = tuple[str, Any]
+"""A text of JSON, and what it stands for."""
+
+
+def _parts(text: str) -> tuple[_Part, list[_Part], dict[str, Any]]:
+    """The event types and the queries of a plan's text, and the plan without them.
+
+    Raises ValueError or IndexError for a text that is laid out in another way.
+    """
+    events, at = _DECODER.raw_decode(text, len(_EVENTS))
+    queries = []
+    begin = at + len(_QUERIES)
+    if text[: len(_EVENTS)] != _EVENTS or text[at:begin] != _QUERIES:
+        raise ValueError("it does not begin as plans do")
+    place = begin
+    while text[place] != "]":
+        query, end = _DECODER.raw_decode(text, place)
+        queries.append((text[place:end], query))
+        place = end + (text[end] == ",")
+    rest = json.loads(f"{_EVENTS}[]{_QUERIES}{text[place:]}")
+    return (text[len(_EVENTS) : at], events), queries, rest
+
+
+def _events_of(text: str, plain: Any, version: int) -> tuple[EventType, ...]:
+    key = _hash(text)
+    known = _PARTS_READ.get(key)
+    if known is None:
+        known = plans.from_dict(_alone(version, events=plain)).events
+        _keep(_PARTS_READ, key, known)
+    return known
+
+
+def _query_of(text: str, plain: Any, version: int) -> QueryPlan:
+    key = _hash(text)
+    known = _PARTS_READ.get(key)
+    if known is None:
+        (known,) = plans.from_dict(_alone(version, queries=[plain])).queries
+        _keep(_PARTS_READ, key, known)
+        if version == plans.FIRST_VERSION:  # it is written as it was
+            _keep(_WRITTEN, id(known), (known, text, version))
+    return known
+
+
+def _alone(version: int, *, events: Any = (), queries: Any = ()) -> dict[str, Any]:
+    plan = {"is": "Plan", "events": list(events), "queries": list(queries), "stopped": []}
+    return {"version": version, "plan": plan}
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
