@@ -179,6 +179,18 @@ def selectors_of(plan: Plan) -> list[Selector]:
     return [Selector(plan, query) for query in plan.queries]
 
 
+def shared_selectors(plan: Plan) -> tuple[Selector, ...]:
+    """One per query; queries with equal inputs and keys, which select alike, have the same one."""
+    made: dict[str, Selector] = {}
+    found = []
+    for query in plan.queries:
+        alike = repr((query.inputs, query.keys))
+        if alike not in made:
+            made[alike] = Selector(plan, query)
+        found.append(made[alike])
+    return tuple(found)
+
+
 def furthest_time(records: pa.Table, selectors: Iterable[Selector]) -> int:
     """The furthest source time of records, µs, as queries take it; NO_TIME = there is none."""
     if not len(records):

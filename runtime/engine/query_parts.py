@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from querylang.plan.model import Plan, QueryPlan
+from querylang.plan.model import EventType, Plan, QueryPlan
 from runtime.admission.selection import Selector
 from runtime.arrow_types import arrow_type
 from runtime.columns.arrivals import SYSTEM_FIELDS, field_columns
@@ -64,20 +64,53 @@ def query_parts(plan: Plan, query: QueryPlan, matcher: str) -> QueryParts:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What was made for plans with these event types.
+
+    parts: by the identity of their query, which they hold
+    """
+
+    events: tuple[EventType, ...]
+    parts: dict[int, QueryParts]
+
+
+_KEPT: dict[tuple[int, str], _Kept] = {}
+"""By the identity of the event types, and the matcher that was wanted; the last used are the last.
+
+Parts never change. A job makes an engine per bucket and micro-batch, and a change of its queries
+leaves most of them as they are.
+"""
+
+_MOST_EVENTS, _MOST_PARTS = 4, 20_000
+
+
 def all_parts(plan: Plan, matcher: str) -> list[QueryParts]:
     """The parts of all queries; what queries with the same admission have alike is made once."""
-    first: dict[str, QueryParts] = {}
-    found = []
-    for query in plan.queries:
-        like = first.get(_admission(query))
-        if like is None:
-            parts = query_parts(plan, query, matcher)
-            first[parts.admission] = parts
-        else:
-            own = choose_matcher(plan, query, matcher)
-            parts = replace(like, query=query, windows=window_columns(query), matcher=own)
-        found.append(parts)
-    return found
+    kept = _KEPT.pop((id(plan.events), matcher), None)
+    if kept is None or kept.events is not plan.events or len(kept.parts) > _MOST_PARTS:
+        kept = _Kept(plan.events, {})
+    _KEPT[id(plan.events), matcher] = kept
+    for key in list(_KEPT)[:-_MOST_EVENTS]:
+        _KEPT.pop(key, None)
+    found = [kept.parts.get(id(query)) for query in plan.queries]
+    first = {parts.admission: parts for parts in reversed(found) if parts is not None}
+    return [
+        parts or _new_parts(plan, query, matcher, first, kept) for query, parts in zip(plan.queries, found, strict=True)
+    ]
+
+
+def _new_parts(plan: Plan, query: QueryPlan, matcher: str, first: dict[str, QueryParts], kept: _Kept) -> QueryParts:
+    """The parts of a query; `first`: by admission those of the first query that has it."""
+    like = first.get(_admission(query))
+    if like is None:
+        parts = query_parts(plan, query, matcher)
+        first[parts.admission] = parts
+    else:
+        own = choose_matcher(plan, query, matcher)
+        parts = replace(like, query=query, windows=window_columns(query), matcher=own)
+    kept.parts[id(query)] = parts
+    return parts
 
 
 def _admission(query: QueryPlan) -> str:

@@ -18,15 +18,12 @@ from spark_backend.operator.job_clock import JobClock
 from spark_backend.wire.container import ContainerError, pack, unpack
 from spark_backend.wire.epochs import Stage
 from spark_backend.wire.packed_rows import COMMANDS, CONTROL, HOME, GroupRecords
-from spark_backend.wire.partition_groups import PartitionGroup
+from spark_backend.wire.partition_groups import GroupName, PartitionGroup
 from spark_backend.wire.program import Program
 
 STATE_VERSION = 3
 
 _USE = "state"
-
-GroupName = tuple[str, bool, tuple[str, ...] | None]
-"""As `PartitionGroup.name`."""
 
 
 @dataclass(frozen=True, slots=True)

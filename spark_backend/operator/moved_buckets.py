@@ -11,10 +11,10 @@ import numpy as np
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.division import NOWHERE, Rule, by_rules, divided, same, united
-from spark_backend.operator.bucket_state import GroupName, SavedBucket, close_state, open_state, unjoined
+from spark_backend.operator.bucket_state import SavedBucket, close_state, open_state, unjoined
 from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.wire.packed_rows import HOME, GroupRecords
-from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup
+from spark_backend.wire.partition_groups import EVERY_BUCKET, GroupName, PartitionGroup
 from spark_backend.wire.program import Program
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
-from runtime.admission.selection import Selector
+from runtime.admission.selection import shared_selectors
 from spark_backend.wire.clock_sources import ClockSource
-from spark_backend.wire.partition_groups import PartitionGroup, group_name
+from spark_backend.wire.partition_groups import GroupName, PartitionGroup, group_name
 from spark_backend.wire.plan_text import load_plan
 
 
@@ -118,17 +118,20 @@ def epoch_stages(whole: str, epochs: tuple[Epoch, ...], sources: tuple[ClockSour
     whole: the plan of all queries, as text
     """
     plan, until = load_plan(whole), epochs[-1].begins
-    routers: dict[tuple[str, bool, tuple[str, ...] | None], QueryPlan] = {}
+    routers: dict[GroupName, QueryPlan] = {}
     for query in plan.queries:
         routers.setdefault(group_name(query, sources), query)
     stages = []
     for epoch in epochs:
         own = load_plan(epoch.plan)
+        members: dict[GroupName, list[QueryPlan]] = {}
+        for query in own.queries:
+            members.setdefault(group_name(query, sources), []).append(query)
         groups = []
         for number, (name, router) in enumerate(routers.items()):
-            queries = tuple(query for query in own.queries if group_name(query, sources) == name)
+            queries = tuple(members.get(name, ()))
             part = Plan(plan.events, queries, () if number else own.stopped)
-            selectors = tuple(Selector(part, query) for query in queries)
+            selectors = shared_selectors(part)
             groups.append(PartitionGroup(number, part, selectors, *name, router=router, until=until))
         stages.append(
             Stage(

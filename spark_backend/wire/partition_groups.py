@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import Plan, QueryPlan, TimelineKind
 from runtime.admission.outcomes import Outcome
-from runtime.admission.selection import Selector
+from runtime.admission.selection import Selector, shared_selectors
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.keys import bucket_of, key_identity
 from runtime.policies.per_input import is_clocked, shares_clock
@@ -29,6 +29,9 @@ from spark_backend.wire.clock_sources import ClockSource, sources_of
 
 EVERY_BUCKET = -1
 """Among bucket numbers: a copy goes to each bucket."""
+
+GroupName = tuple[str, bool, tuple[str, ...] | None]
+"""As `PartitionGroup.name`."""
 
 _UNWANTED = (Outcome.UNRELATED, Outcome.FILTERED, Outcome.TICK)
 """Records that only advance the clock, which packed rows report anyway."""
@@ -43,7 +46,7 @@ class PartitionGroup:
 
     number: place among the plan's groups, from 0
     plan: a plan of the group's queries alone
-    selectors: one per query
+    selectors: one per query; queries with equal inputs have the same one
     identity: what the queries have in common; the same in every release
     is_shared: whether their keys share timelines, so that all records must meet in one bucket
     sources: the names of the sources that can bring their records; None = all, because the sources
@@ -72,7 +75,7 @@ class PartitionGroup:
         return self.router or self.plan.queries[0]
 
     @property
-    def name(self) -> tuple[str, bool, tuple[str, ...] | None]:
+    def name(self) -> GroupName:
         """What tells it from the other groups, whichever queries it has at a time."""
         return self.identity, self.is_shared, self.sources
 
@@ -85,21 +88,22 @@ class PartitionGroup:
         if not self.plan.queries:
             return False
         present = np.flatnonzero(np.bincount(arrivals.system("kind") - min(RecordKind))) + min(RecordKind)
-        plain = set.intersection(*(_unfiltered(self.plan, query) for query in self.plan.queries))
+        different = {id(selector): query for query, selector in zip(self.plan.queries, self.selectors, strict=True)}
+        plain = set.intersection(*(_unfiltered(self.plan, query) for query in different.values()))
         return plain.issuperset(present.tolist())
 
     def uses(self, arrivals: Arrivals) -> dict[str, NDArray[np.int8]]:
         """Per query, what it uses each record for (`runtime.admission.outcomes.Outcome`)."""
         kinds = arrivals.system("kind").astype(np.int64)
+        made = {id(item): item.select(arrivals.table, kinds).outcome for item in dict.fromkeys(self.selectors)}
         return {
-            query.title: selector.select(arrivals.table, kinds).outcome
-            for query, selector in zip(self.plan.queries, self.selectors, strict=True)
+            query.title: made[id(selector)] for query, selector in zip(self.plan.queries, self.selectors, strict=True)
         }
 
     def is_wanted(self, uses: Mapping[str, NDArray[np.int8]], *, refuses: bool) -> NDArray[np.bool_]:
         """Which records some query of the group, or its engine, needs; `refuses` as in `route`."""
         unwanted = _UNWANTED if refuses else _UNWANTED + _REFUSED_ONCE
-        wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in uses.values()])
+        wanted: NDArray[np.bool_] = np.logical_or.reduce([~np.isin(use, unwanted) for use in _different(uses)])
         return wanted
 
     def route(self, arrivals: Arrivals, buckets: int, *, refuses: bool | None = None) -> Route:
@@ -123,7 +127,7 @@ class PartitionGroup:
             return Route(bucket, np.ones(len(bucket), np.bool_), Account())
         uses, kinds = self.uses(arrivals), arrivals.system("kind")
         is_for_all = np.logical_or.reduce(
-            [kinds == RecordKind.CONTROL, *(use == Outcome.HEARTBEAT for use in uses.values())]
+            [kinds == RecordKind.CONTROL, *(use == Outcome.HEARTBEAT for use in _different(uses))]
         )
         bucket[has_no_key & is_for_all] = EVERY_BUCKET
         refuses = self.number == 0 if refuses is None else refuses
@@ -168,9 +172,15 @@ def count_uses(arrivals: Arrivals, uses: Mapping[str, NDArray[np.int8]], rows: N
     account: Account = Account()
     chosen = arrivals.table.column("_source").filter(pa.array(rows)).combine_chunks()
     sources = pc.dictionary_encode(chosen)
+    own = {id(use): count_records("", sources, use[rows]) for use in _different(uses)}
     for query, use in uses.items():
-        account.update(count_records(query, sources, use[rows]))
+        account.update({(query, source, word): count for (_, source, word), count in own[id(use)].items()})
     return account
+
+
+def _different(uses: Mapping[str, NDArray[np.int8]]) -> Iterable[NDArray[np.int8]]:
+    """Those of queries that use records alike only once."""
+    return {id(use): use for use in uses.values()}.values()
 
 
 def partition_groups(plan: Plan, sources: Sequence[ClockSource] = ()) -> tuple[PartitionGroup, ...]:
@@ -178,21 +188,20 @@ def partition_groups(plan: Plan, sources: Sequence[ClockSource] = ()) -> tuple[P
 
     sources: those of the job; none = not known
     """
-    members: dict[tuple[str, bool, tuple[str, ...] | None], list[QueryPlan]] = {}
+    members: dict[GroupName, list[QueryPlan]] = {}
     for query in plan.queries:
         members.setdefault(group_name(query, sources), []).append(query)
+    parts = (
+        Plan(plan.events, tuple(queries), () if number else plan.stopped)
+        for number, queries in enumerate(members.values())
+    )
     return tuple(
-        PartitionGroup(
-            number,
-            Plan(plan.events, tuple(queries), () if number else plan.stopped),
-            tuple(Selector(plan, query) for query in queries),
-            *identity,
-        )
-        for number, (identity, queries) in enumerate(members.items())
+        PartitionGroup(number, part, shared_selectors(part), *identity)
+        for number, (identity, part) in enumerate(zip(members, parts, strict=True))
     )
 
 
-def group_name(query: QueryPlan, sources: Sequence[ClockSource]) -> tuple[str, bool, tuple[str, ...] | None]:
+def group_name(query: QueryPlan, sources: Sequence[ClockSource]) -> GroupName:
     """As `PartitionGroup.name` of the group that a query belongs to."""
     met = sources_of(query, sources) if sources else None
     return json.dumps(key_identity(query)), shares_clock(query), met

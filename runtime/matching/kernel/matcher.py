@@ -85,8 +85,9 @@ class KernelMatcher:
 
     def _tables(self, events: Ordered) -> tuple[Events, Query]:
         """Events and query as the kernel reads them, shared by `match` and `outlives`."""
-        if self._last is not None and self._last[0] is events:
-            return self._last[1]
+        last = self._last
+        if last is not None and last[0] is events:
+            return last[1]
         tables = self._new_tables(events)
         if self._has_trailing_wait:
             self._last = events, tables

@@ -1,0 +1,181 @@
+"""Thousands of queries in a job: work grows with their number, and what queries share is made once."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import querylang
+from querylang.changes.applying import Moment
+from querylang.changes.running import Running
+from querylang.plan import model
+from querylang.plan.model import Plan, QueryPlan
+from runtime.columns.arrivals import Arrivals
+from runtime.engine import query_parts
+from runtime.engine.engine import Engine
+from runtime.policies.forget_keys import with_forget_keys
+from spark_backend.job.changes.journal import Journal
+from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
+from spark_backend.sinks import bucket_results
+from spark_backend.sinks.formats import Sink
+from spark_backend.wire import plan_text as texts
+from spark_backend.wire.partition_groups import partition_groups
+from spark_backend.wire.program import Program
+
+EVENTS = "event A { integer k; float v; } event B { integer k; float v; }"
+
+
+def _query(number: int) -> str:
+    return (
+        f"query Q{number} {{ inputs {{ A() key k within 30.0; B() key k within 30.0; }}"
+        f" find A as a -> B as b where b.v > a.v + {number}.5 }}"
+    )
+
+
+def _plan(count: int) -> Plan:
+    return querylang.compile_text(f"{EVENTS} {' '.join(map(_query, range(count)))}").plan
+
+
+class _Looked(tuple[QueryPlan, ...]):
+    """Queries that count how often somebody looks through all of them."""
+
+    __slots__ = ()
+    looks = 0
+
+    def __iter__(self) -> Iterator[QueryPlan]:
+        type(self).looks += 1
+        return super().__iter__()
+
+    def __reversed__(self) -> Iterator[QueryPlan]:
+        type(self).looks += 1
+        return iter(tuple(super().__iter__())[::-1])
+
+
+def _running(plan: Plan) -> None:
+    Running.of(plan, plan)
+
+
+def _conflicts(plan: Plan) -> None:
+    refuse_name_conflicts(Path("job.yaml"), plan)
+
+
+def _by_title(plan: Plan) -> None:
+    titles = [f"Q{number}" for number in range(len(plan.queries))]
+    assert [plan.query(title).title for title in titles] == titles
+
+
+@pytest.mark.parametrize("work", [_running, _conflicts, _by_title])
+def test_queries_are_not_looked_through_once_per_query(work: Callable[[Plan], None]) -> None:
+    looks = []
+    for count in (5, 20):
+        plan = _plan(count)
+        _Looked.looks = 0
+        work(replace(plan, queries=_Looked(plan.queries)))
+        looks.append(_Looked.looks)
+    assert looks[0] == looks[1]
+
+
+def test_a_title_that_a_plan_does_not_have_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        _plan(1).query("Q1")
+
+
+def test_a_plan_is_written_as_a_whole_or_query_by_query_alike() -> None:
+    plan = _plan(3)
+    whole = json.dumps(model.to_dict(plan), sort_keys=True, separators=(",", ":"))
+    assert texts.plan_text(plan) == texts.template_text(plan) == whole
+
+
+def test_a_plan_is_read_query_by_query_as_it_was_written() -> None:
+    plan = _plan(3)
+    text = texts.template_text(plan)
+    assert texts.load_plan(text) == plan
+    assert texts.template_text(texts.load_plan(text)) == text
+
+
+def test_a_plan_that_is_laid_out_in_another_way_is_read_too() -> None:
+    plan = _plan(2)
+    assert texts.load_plan(json.dumps(model.to_dict(plan), indent=1)) == plan
+
+
+@pytest.mark.parametrize("cut", [1, 20, 300, -1, -20])
+def test_a_damaged_plan_is_refused(cut: int) -> None:
+    with pytest.raises(ValueError):
+        texts.load_plan(texts.template_text(_plan(2))[:cut])
+
+
+def test_a_query_is_read_once_whatever_plans_it_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [_query(number) for number in range(40, 44)]
+    whole, changed = (querylang.compile_text(f"{EVENTS} {' '.join(own)}").plan for own in (queries[:3], queries[1:]))
+    read: list[str] = []
+    from_dict = model.from_dict
+
+    def counting(data: Any) -> Plan:
+        read.extend(query["name"] for query in data["plan"]["queries"])
+        return from_dict(data)
+
+    monkeypatch.setattr(model, "from_dict", counting)
+    first, second = (texts.load_plan(texts.template_text(plan)) for plan in (whole, changed))
+    assert read == ["Q40", "Q41", "Q42", "Q43"]
+    assert first.queries[1] is second.queries[0]
+    assert first.events is second.events
+
+
+def test_a_change_writes_only_the_queries_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = _plan(3)
+    journal = Journal.begin(Running.of(plan, plan), Program.of(plan, buckets=1))
+    journal.to_plain()
+    written: list[str] = []
+    to_dict = model.to_dict
+
+    def counting(plan: Plan) -> Any:
+        written.extend(query.name for query in plan.queries)
+        return to_dict(plan)
+
+    monkeypatch.setattr(model, "to_dict", counting)
+    text = f"DeployQuery({json.dumps(_query(9))})"
+    changed = journal.changed(1, text, Moment(0, 0), 0, lambda plan: with_forget_keys(plan, None))
+    changed.to_plain()
+    assert [query.name for query in changed.running.plan().queries] == ["Q0", "Q1", "Q2", "Q9"]
+    assert written == ["Q9"]
+
+
+def test_files_are_checked_without_the_schemas_of_their_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("nobody needs it")
+
+    monkeypatch.setattr(bucket_results, "spread_schema", refuse)
+    bucket_results.refuse_unwritable("matches", Sink("parquet", tmp_path), _plan(2))
+
+
+def test_matchers_are_made_once_per_query_and_not_per_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, made = _plan(3), list[str]()
+    choose = query_parts.choose_matcher
+
+    def counting(plan: Plan, query: QueryPlan, wanted: str) -> Any:
+        made.append(query.title)
+        return choose(plan, query, wanted)
+
+    monkeypatch.setattr(query_parts, "choose_matcher", counting)
+    engine = Engine(plan)
+    Engine.restore(plan, engine.snapshot())
+    engine.followed_by(replace(plan, queries=plan.queries[1:]), {})
+    assert made == ["Q0", "Q1", "Q2"]
+    Engine(plan, "reference")
+    assert made == ["Q0", "Q1", "Q2"] * 2
+
+
+def test_records_are_selected_once_for_queries_of_equal_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    filtered = "query F { inputs { A(v > 1.0) key k within 30.0; } find A as a -> A as b }"
+    text = f"{EVENTS} {_query(0)} {_query(1)} {filtered}"
+    plan = querylang.compile_text(text).plan
+    (group,) = [group for group in partition_groups(plan) if len(group.plan.queries) > 1]
+    assert len(set(group.selectors)) == len({query.inputs for query in group.plan.queries})
+    uses = group.uses(Arrivals.empty(plan))
+    assert list(uses) == [query.title for query in group.plan.queries]
+    assert uses["Q0"] is uses["Q1"]
