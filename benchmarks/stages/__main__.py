@@ -20,7 +20,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import events
+from benchmarks import events, many
 
 HOOKS = Path(__file__).resolve().parent / "hooks"
 
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=1, help="files per micro-batch")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--buckets", type=int, default=8)
+    parser.add_argument("--queries", type=int, default=1, help="queries that differ in a number")
     parser.add_argument("--data", type=Path, default=Path("build/stages"), help="where the files are kept")
     arguments = parser.parse_args()
     count = arguments.batches * arguments.files
@@ -51,18 +52,19 @@ def main() -> None:
     if not data.exists():
         events.write_files(data, count, arguments.events // arguments.files, arguments.keys)
     with TemporaryDirectory(prefix="ensue-stages-") as folder:
-        started, ended = _run(Path(folder), data, arguments.files, arguments.buckets)
+        started, ended = _run(Path(folder), data, arguments.files, arguments.buckets, arguments.queries)
         calls, spark = _calls(Path(folder) / "calls"), _spark_events(Path(folder) / "spark")
     _print_start(calls, spark, started)
     _print_batches(calls, spark, arguments.events)
     print(f"whole command: {ended - started:.1f} s")
 
 
-def _run(folder: Path, data: Path, files: int, buckets: int) -> tuple[float, float]:
+def _run(folder: Path, data: Path, files: int, buckets: int, queries: int) -> tuple[float, float]:
     """Run the command as users do; gives when it began and ended."""
     for name in ("calls", "spark"):
         (folder / name).mkdir()
-    (folder / "bench.query").write_text(events.QUERY, encoding="utf-8")
+    text = events.QUERY if queries == 1 else many.text(queries)
+    (folder / "bench.query").write_text(text, encoding="utf-8")
     source = {"format": "parquet", "path": str(data.resolve()), "options": {"maxFilesPerTrigger": files}}
     deployment = {
         "name": "bench",
