@@ -7,7 +7,7 @@ The blocks of one document run in order in one empty folder that holds a copy of
   is called example.query; `data=A.x:float,...` are columns of its data, `definitions=FILE,...` were written before;
 - `python`: executed; the blocks of a document share their names;
 - `bash`: executed; commands about installing and `make` are looked up instead, for these tests run inside of them; a command of ours
-  that is quick and stands alone runs in this process, for it is started very often;
+  that is quick runs in this process, for it is started very often, and a shell gets what it prints;
 - `ebnf`: a grammar, read by people;
 - a language and a file name, as in `csv cards.csv`: written to that file;
 - `text` right after a block that is executed or has mistakes: what that block prints; elsewhere just text.
@@ -36,7 +36,11 @@ from tests.project.repository import ROOT, tracked_files
 
 BLOCK = re.compile(r"^```(\w+)?(?: +([^\n`]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LOOKED_UP = ("make ", "pip install ", "git clone ", "cd ")
-QUICK = ("ensue check ", "ensue explain ", "ensue fmt ", "ensue replay ")
+QUICK = re.compile(
+    r"""(ensue (?:check|explain|fmt|import|replay|schema) (?:[^|<>;&$"]|"[^"$]*")+)(?: \| ([^|<>;&$].*))?"""
+)
+"""A command of ours whose errors go nowhere else, and what reads the rest of what it prints."""
+
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
 
 
@@ -125,12 +129,20 @@ class Reader:
     def bash(self, line: str) -> str:
         if line.startswith(LOOKED_UP):
             return look_up(line)
-        if line.startswith(QUICK) and not re.search(r"[|<>;&$]", line):
-            return self.ours(line)
+        quick = QUICK.fullmatch(line)
+        if quick is not None:
+            printed = self.ours(quick[1])
+            return printed if quick[2] is None else self.shell(quick[2], printed)
+        return self.shell(line)
+
+    def shell(self, line: str, given: str = "") -> str:
+        """What a shell prints; `given`: its standard input."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         command = ["bash", "-euo", "pipefail", "-c", line]
         environment = {**os.environ, "PATH": path}
-        done = subprocess.run(command, check=False, cwd=self.folder, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command, check=False, cwd=self.folder, env=environment, capture_output=True, text=True, input=given
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
