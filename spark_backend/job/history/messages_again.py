@@ -59,6 +59,8 @@ def _ranges(
             if known is None and since is not None:
                 offset = arrived[topic, partition]
                 start = max(begun, until if offset is None else offset)
+                if (offset is None and first >= until) or offset == first:
+                    start = begun  # those that no longer exist may have arrived since then, too
             own = OffsetRange(source.name, topic, position.number, partition, start, max(start, until))
             if len(own) and start < first:
                 own = replace(own, start=first, until=max(first, until))

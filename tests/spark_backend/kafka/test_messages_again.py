@@ -34,6 +34,10 @@ def test_what_was_read_is_read_again_in_all_partitions(broker: Broker) -> None:
     assert gaps == [f"source 's': {topic}/0: {begins}"]
     assert not message_pieces(asked, None, read, 21 * SECOND)[1]
     assert not message_pieces(asked, None, {topic: replace(read[topic], begun={0: 5, 1: 0})}, None)[1]
+    since = begins.replace("the beginning", "1970-01-01T00:00:03.000000Z")
+    assert message_pieces(asked, None, read, 3 * SECOND)[1] == [f"source 's': {topic}/0: {since}"]
+    late = {topic: replace(read[topic], begun={0: 8, 1: 0})}
+    assert not message_pieces(asked, None, late, 3 * SECOND)[1]
     _, gaps = message_pieces(asked, None, {topic: replace(read[topic], identity="other")}, None)
     assert gaps == [f"source 's': the topic '{topic}' was removed or made again"]
 
