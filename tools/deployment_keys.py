@@ -7,13 +7,22 @@ from pathlib import Path
 
 import yaml
 
-from spark_backend.settings.setting_keys import CONTROL_KEYS, JOB_KEYS, SINK_KEYS, SOURCE_KEYS, SPARK_KEYS, Change
+from spark_backend.settings.setting_keys import (
+    CONTROL_KEYS,
+    HISTORY_KEYS,
+    JOB_KEYS,
+    SINK_KEYS,
+    SOURCE_KEYS,
+    SPARK_KEYS,
+    Change,
+)
 
 SAID = Path(__file__).resolve().parent.parent / "docs" / "deployment.yaml"
 
 KEYS: Mapping[str, Mapping[str, Change]] = {
     "job": JOB_KEYS,
     "source": SOURCE_KEYS,
+    "history": HISTORY_KEYS,
     "sink": SINK_KEYS,
     "spark": SPARK_KEYS,
 }
@@ -36,7 +45,13 @@ Every key of the file that `ensue run` starts, with its type, its default and an
 if it is another one when the job continues from its checkpoint. [Spark jobs](spark.md) explains how they work together.
 """
 
-TITLES = {"job": "The file itself", "source": "A source", "sink": "A sink", "spark": "Spark itself"}
+TITLES = {
+    "job": "The file itself",
+    "source": "A source",
+    "history": "The table of the history",
+    "sink": "A sink",
+    "spark": "Spark itself",
+}
 
 
 def said() -> dict[str, dict[str, list[str]]]:

@@ -15,6 +15,7 @@ from runtime.reading.formats.csv_form import CSV_KEYS
 from spark_backend.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
 from spark_backend.settings.kafka_settings import KEYS as KAFKA_KEYS
 from spark_backend.settings.setting_keys import CONTROL_KEYS
+from spark_backend.settings.source_settings import HISTORY_FORMATS
 from spark_backend.sinks.formats import FORMATS as SINK_FORMATS
 from spark_backend.sinks.formats import SINKS
 from spark_backend.sources.formats import FILE_FORMATS, FORMATS
@@ -30,6 +31,7 @@ TEXT: Schema = {"type": ["string", "number", "boolean"], "minLength": 1}
 REQUIRED = {
     "job": ["name", "queries", "sources", "sinks", "checkpoint"],
     "source": ["format"],
+    "history": ["format", "path"],
     "sink": ["format"],
     "spark": [],
 }
@@ -52,6 +54,7 @@ def schema() -> Schema:
         "$defs": {
             "source": _source(),
             "control": _group("source", CONTROL_KEYS, ["format"]),
+            "history": {**_group("history"), "not": {"required": ["event", "type_field"]}},
             "sink": _sink(),
             "spark": _group("spark"),
         },
@@ -105,6 +108,7 @@ def _sink() -> Schema:
 _OWN: dict[tuple[str, str], Schema] = {
     ("job", "sources"): {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/source"}},
     ("job", "control"): {"$ref": "#/$defs/control"},
+    ("job", "history"): {"$ref": "#/$defs/history"},
     ("job", "sinks"): {
         "type": "object",
         "minProperties": 1,
@@ -122,6 +126,7 @@ _OWN: dict[tuple[str, str], Schema] = {
         "default": DEFAULT_BUCKETS,
     },
     ("source", "format"): {"enum": [*FORMATS]},
+    ("history", "format"): {"enum": [*HISTORY_FORMATS]},
     ("sink", "format"): {"enum": [*SINK_FORMATS]},
     ("source", "csv"): {
         "anyOf": [TEXT, {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(CSV_KEYS, TEXT)}]

@@ -71,6 +71,26 @@ class Source:
     table: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryTable:
+    """A table of records from before those that the job itself reads.
+
+    format: `parquet` or `delta`
+    path: a folder
+    source: the source whose records these are; None = event types say it
+    event, type_field, source_time, arrival, times: as in `Source`
+    """
+
+    format: str
+    path: Place
+    source: str | None = None
+    event: str | None = None
+    type_field: str | None = None
+    source_time: str | None = None
+    arrival: str | None = None
+    times: TimeForm = USUAL_TIMES
+
+
 def _nobody_knows(written: str) -> Any:
     raise InputError(f"nobody knows what '{written}' stands for")
 
@@ -83,6 +103,7 @@ class Deployment:
     queries: query files and folders; of a mapping texts, too
     control: the control stream; None = there is none
     live: whether the control stream may change the queries
+    history: the table that queries can begin with; None = there is none
     sinks: by name, of those in SINKS; those of channels by `channel_sink`
     buckets: number of parts that the keys are spread over
     trigger: µs between the starts of micro-batches
@@ -118,6 +139,7 @@ class Deployment:
     log: LogForm = LogForm.TEXT
     retry: float | None = None
     live: bool = False
+    history: HistoryTable | None = None
     fixed: FixedValues = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     places: Mapping[int, str] = field(default_factory=dict, repr=False)

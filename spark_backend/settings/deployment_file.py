@@ -32,7 +32,7 @@ from spark_backend.settings.given_mapping import NAME, document_of, places_in_wo
 from spark_backend.settings.setting_keys import JOB_KEYS, SOURCE_KEYS
 from spark_backend.settings.setting_values import Folders, duration, idle, is_true, seconds
 from spark_backend.settings.sink_settings import read_channels, read_sinks
-from spark_backend.settings.source_settings import read_control, read_sources
+from spark_backend.settings.source_settings import read_control, read_history, read_sources
 from spark_backend.settings.spark_settings import read_spark
 from spark_backend.settings.watching_settings import read_log, read_metrics
 from spark_backend.settings.yaml_document import Mistakes, Node, read_document, read_given, value_of_written
@@ -81,7 +81,7 @@ def _read(file: Path, root: Node, folders: Folders, *, takes_text: bool = False)
 
 def _with_retry(deployment: Deployment) -> Deployment:
     """The deployment, whose sources and sinks know how long brokers and stores are asked again."""
-    retry, control = deployment.retry, deployment.control
+    retry, control, history = deployment.retry, deployment.control, deployment.history
     return replace(
         deployment,
         sources=tuple(_asked_again(source, retry) for source in deployment.sources),
@@ -95,6 +95,7 @@ def _with_retry(deployment: Deployment) -> Deployment:
             for name, sink in deployment.sinks.items()
         },
         checkpoint=asked_again(deployment.checkpoint, retry),
+        history=None if history is None else replace(history, path=asked_again(history.path, retry)),
     )
 
 
@@ -129,11 +130,12 @@ def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -
     forget_keys = found["forget_keys"].parsed(forget_length, EXPECTED) if "forget_keys" in found else None
     forgets = "none" if forget_keys is None else f"{forget_keys} us"
     fixed = {"clock": str(clock or Clock.ARRIVAL), "buckets": str(buckets), "forget_keys": forgets}
+    sources = _with_idle(found, clock or Clock.ARRIVAL, folders) if "sources" in found else ()
     return Deployment(
         file=file,
         name=_name(found),
         queries=_queries(found["queries"], folders.base, takes_text=takes_text) if "queries" in found else (),
-        sources=_with_idle(found, clock or Clock.ARRIVAL, folders) if "sources" in found else (),
+        sources=sources,
         control=read_control(found["control"], folders) if "control" in found else None,
         sinks=(read_sinks(found["sinks"], folders) if "sinks" in found else {})
         | (read_channels(found["channels"], folders) if "channels" in found else {}),
@@ -149,6 +151,9 @@ def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -
         log=read_log(found),
         retry=seconds(found, "retry"),
         live=_is_live(found),
+        history=(
+            read_history(found["history"], folders, [item.name for item in sources]) if "history" in found else None
+        ),
         fixed={key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()},
     )
 

@@ -25,6 +25,7 @@ JOB_KEYS: Mapping[str, Change] = {
     "sources": Change.FIXED,
     "control": Change.FIXED,
     "live": Change.FREE,
+    "history": Change.FREE,
     "sinks": Change.FREE,
     "channels": Change.FREE,
     "retry": Change.FREE,
@@ -73,6 +74,15 @@ SOURCE_KEYS: Mapping[str, Change] = {
 
 CONTROL_KEYS = ("format", "path", "options", "order", "min_age", "after", "unreadable")
 """Those of SOURCE_KEYS that the control stream has."""
+
+HISTORY_KEYS: Mapping[str, Change] = dict.fromkeys(
+    (
+        *("format", "path", "options", "source"),
+        *("event", "type_field", "source_time", "arrival", "time_unit", "time_format"),
+    ),
+    Change.FREE,
+)
+"""Those of `history`."""
 
 SINK_KEYS: Mapping[str, Change] = {
     "format": Change.FREE,

@@ -1,13 +1,13 @@
-"""The sources of a deployment file, and its control stream."""
+"""The sources of a deployment file, its control stream, and the table of its history."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from querylang.errors import near_file
+from querylang.errors import did_you_mean, near_file
 from querylang.paths import exists, is_folder
 from runtime.policies.time_forms import UNITS, USUAL_TIMES, TimeForm, read_pattern
 from runtime.reading.formats.csv_form import (
@@ -25,14 +25,14 @@ from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.catalog.table_names import read_table_name
 from spark_backend.settings.delta_settings import KEYS as DELTA_KEYS
 from spark_backend.settings.delta_settings import read_delta
-from spark_backend.settings.deployment import Source
+from spark_backend.settings.deployment import HistoryTable, Source
 from spark_backend.settings.file_settings import FileSettings, read_file_settings
 from spark_backend.settings.fixed_settings import FixedValue, fixed_value, fixed_values
 from spark_backend.settings.folder_overlaps import FolderKind
 from spark_backend.settings.kafka_settings import KEYS as KAFKA_KEYS
 from spark_backend.settings.kafka_settings import read_kafka
 from spark_backend.settings.ordering_settings import ordering_text, read_ordering
-from spark_backend.settings.setting_keys import CONTROL_KEYS, SOURCE_KEYS
+from spark_backend.settings.setting_keys import CONTROL_KEYS, HISTORY_KEYS, SOURCE_KEYS
 from spark_backend.settings.setting_values import Folders, duration, idle, is_true, size, value_of
 from spark_backend.settings.store_settings import option_names, store_options
 from spark_backend.settings.yaml_document import Node
@@ -57,6 +57,29 @@ def read_control(node: Node, folders: Folders) -> Source:
     found = node.mapping(CONTROL_KEYS)
     is_kafka = "format" in found and found["format"].plain() == "kafka"
     return (_of_kafka if is_kafka else _of_files)("control", node, found, folders)
+
+
+HISTORY_FORMATS = ("parquet", "delta")
+HISTORY_WORDS = ("source", "event", "type_field", "source_time", "arrival")
+
+
+def read_history(node: Node, folders: Folders, sources: Collection[str]) -> HistoryTable | None:
+    """The table of the history; None = mistakes were reported. `sources`: the names of all."""
+    found = node.mapping(HISTORY_KEYS)
+    for key in ("format", "path"):
+        if key not in found:
+            node.wrong(f"'history' has no '{key}'")
+    if "event" in found and "type_field" in found:
+        found["type_field"].wrong("'history' has both 'event' and 'type_field'; expected one of them")
+    words = {key: found[key].text() for key in HISTORY_WORDS if key in found}
+    if "source" in found and words["source"] not in sources:
+        hint = did_you_mean(words["source"], sorted(sources))
+        found["source"].wrong(f"there is no source '{words['source']}' whose records these could be{hint}")
+    if "format" not in found or "path" not in found:
+        return None
+    format_ = found["format"].one_of({word: word for word in HISTORY_FORMATS}, unsupported=UNSUPPORTED)
+    path = folders.place(found["path"], store_options(found))
+    return HistoryTable(format_ or "", path, **words, times=_times(found))
 
 
 def _source(name: str, node: Node, folders: Folders) -> Source:

@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
+from ensue.commands.jobs.changes import deploy
 from querylang.errors import InputError
 from spark_backend.job.changes import taking
 from spark_backend.job.changes.taking import changed_program
@@ -41,7 +45,7 @@ FALLING = EVENT + (
 class JobWithoutSpark:
     """A job on two folders whose micro-batches are run here, and logged as Spark does."""
 
-    def __init__(self, path: Path, text: str = RISING) -> None:
+    def __init__(self, path: Path, text: str = RISING, history: dict[str, str] | None = None) -> None:
         self.path = path
         for name in ("slow", "swift"):
             (path / name).mkdir()
@@ -54,6 +58,7 @@ class JobWithoutSpark:
             "sinks": {"matches": {"path": "out", "format": "json"}},
             "checkpoint": "state",
             "buckets": 2,
+            **({} if history is None else {"history": history}),
         }
         (path / "job.yaml").write_text(json.dumps(deployment), "utf-8")
         self.deployment = load_deployment(path / "job.yaml")
@@ -249,5 +254,148 @@ def test_what_is_deployed_in_between_makes_it_an_error(job: JobWithoutSpark) -> 
 def test_wrong_input_is_refused_at_once(job: JobWithoutSpark, text: str, since: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         send_with_history(job.deployment, text, since)
+    assert message in str(error.value)
+    assert not job.folder.commands.pending()
+
+
+def rows_of_past(until: float) -> list[dict[str, Any]]:
+    """The records of both sources up to a time, as a table keeps them, with their coordinates."""
+    files = {
+        "slow/1.csv": range(10, 60, 2),
+        "swift/1.csv": range(11, 120, 3),
+        "slow/2.csv": range(60, 102, 2),
+    }
+    return [
+        {"at": float(at), "ts": float(at), "sensor": f"s{at % 3}", "value": float((at * 7 + at // 9) % 10)}
+        | {"source": name, "partition": 0, "offset": number}
+        for name, moments in files.items()
+        for number, at in enumerate(moments, 1)
+        if at <= until
+    ]
+
+
+def write_past(folder: Path, format_: str, rows: list[dict[str, Any]]) -> None:
+    """Some data files, whose rows are in no order, and which overlap."""
+    parts = [rows[::3], rows[1::3][::-1], rows[2::3]]
+    for number, part in enumerate(parts):
+        if format_ == "delta":
+            write_deltalake(folder, pa.Table.from_pylist(part), mode="append")
+        else:
+            folder.mkdir(exist_ok=True)
+            pq.write_table(pa.Table.from_pylist(part), folder / f"{number}.parquet")
+
+
+PAST = {"format": "parquet", "path": "past", "event": "Reading", "arrival": "at", "source_time": "ts"}
+
+
+def a_late_job(path: Path, history: dict[str, str] = PAST) -> JobWithoutSpark:
+    """A job whose sources have lost their first files, in the state of `job`."""
+    job = JobWithoutSpark(path, history=history)
+    job.bring("slow", 1, range(10, 60, 2))
+    job.bring("swift", 1, range(11, 120, 3))
+    job.run()
+    job.bring("slow", 2, range(60, 102, 2))
+    job.bring("swift", 2, range(120, 161, 3))
+    job.run()
+    return job
+
+
+@pytest.mark.parametrize("format_", ["parquet", "delta"])
+def test_a_table_has_what_the_sources_no_longer_have(tmp_path: Path, format_: str) -> None:
+    job = a_late_job(tmp_path, PAST | {"format": format_})
+    (tmp_path / "slow" / "1.csv").unlink()
+    write_past(tmp_path / "past", format_, rows_of_past(71.0))
+    send_with_history(job.deployment, FALLING, uses_table=True)
+    job.start()
+    at_the_end(job)
+    found = job.found("Falling")
+    assert found == always(tmp_path)
+    assert len(found) > 10
+
+
+def test_of_a_table_that_goes_further_than_the_slowest_source_the_rest_is_left(tmp_path: Path) -> None:
+    job = a_late_job(tmp_path)
+    write_past(tmp_path / "past", "parquet", rows_of_past(1000.0))
+    send_with_history(job.deployment, FALLING, uses_table=True)
+    job.start()
+    at_the_end(job)
+    assert job.found("Falling") == always(tmp_path)
+
+
+def test_rows_without_coordinates_are_found_by_their_place_in_the_table(tmp_path: Path) -> None:
+    job = a_late_job(tmp_path)
+    rows = [{key: row[key] for key in ("at", "ts", "sensor", "value")} for row in rows_of_past(71.0)]
+    write_past(tmp_path / "past", "parquet", rows)
+    send_with_history(job.deployment, FALLING, uses_table=True)
+    job.start()
+    at_the_end(job)
+    assert [moment for _, moment in sorted(job.found("Falling"))] != []
+    assert sorted(at for _, at in job.found("Falling")) == sorted(at for _, at in always(tmp_path))
+    members = [row["members"]["a"] for row in job.matches if row["query"] == "Falling"]
+    assert {member["source"] for member in members} >= {"swift/2.csv"}
+
+
+def test_the_command_reads_the_table(tmp_path: Path) -> None:
+    job = a_late_job(tmp_path)
+    write_past(tmp_path / "past", "parquet", [*rows_of_past(71.0), ROW | {"partition": 0, "offset": None}])
+    (tmp_path / "falling.query").write_text(FALLING, "utf-8")
+    deploy(tmp_path / "job.yaml", tmp_path / "falling.query", history=True)
+    assert len(job.folder.commands.pending()) == 1
+
+
+def test_rows_that_cannot_be_read_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    job = a_late_job(tmp_path)
+    text = [row | {"partition": "one" if row["at"] == 40.0 else "0"} for row in rows_of_past(71.0)]
+    write_past(tmp_path / "past", "parquet", text)
+    send_with_history(job.deployment, FALLING, uses_table=True)
+    assert "the history has 1 row that cannot be read, such as row 6: 'one' in 'partition'" in caplog.text
+
+
+def test_sources_that_begin_behind_the_table_leave_a_gap(tmp_path: Path) -> None:
+    job = a_late_job(tmp_path)
+    for name in ("slow", "swift"):
+        (tmp_path / name / "1.csv").unlink()
+    write_past(tmp_path / "past", "parquet", rows_of_past(50.0))
+    with pytest.raises(InputError) as error:
+        send_with_history(job.deployment, FALLING, uses_table=True)
+    assert str(error.value) == (
+        "the history has a gap: source 'slow': from 1970-01-01T00:00:50.000000Z, where the history ends, to"
+        " 1970-01-01T00:01:00.000000Z, where what can be read again begins; source 'swift': from"
+        " 1970-01-01T00:00:50.000000Z, where the history ends, to 1970-01-01T00:02:00.000000Z, where what can be read"
+        " again begins. `--accept-gap` deploys without what is missing"
+    )
+    assert not job.folder.commands.pending()
+    send_with_history(job.deployment, FALLING, uses_table=True, accepts_gap=True)
+    job.start()
+    at_the_end(job)
+    assert job.found("Falling")
+
+
+ROW = {"at": 50.0, "ts": 50.0, "sensor": "s", "value": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("history", "rows", "since", "message"),
+    [
+        (PAST | {"path": "nowhere"}, rows_of_past(71.0), "start", "nowhere: is not a folder"),
+        (PAST | {"format": "delta"}, rows_of_past(71.0), "start", "is not a Delta table"),
+        (PAST | {"arrival": "received"}, rows_of_past(71.0), "start", "has no column 'received' of arrival times"),
+        (PAST, [{"at": 20.0, "ts": 20.0, "sensor": "s"}], "start", "value"),
+        (PAST, [], "start", "past: has no rows"),
+        (PAST, [{"at": 500.0, "ts": 1.0, "sensor": "s", "value": 1.0}], "start", "all rows arrived after"),
+        (PAST, [{"at": 50.0, "ts": 1.0, "sensor": "s", "value": "high"}], "start", "column 'value' is string"),
+        (PAST, [ROW | {"partition": "one"}], "start", "none of its rows can be read: "),
+        (PAST, rows_of_past(71.0), "80.0", "lies behind the history, which counts up to 1970-01-01T00:01:11"),
+        (PAST | {"source": "slow"}, rows_of_past(71.0), "start", "source 'swift': the history has no records of it"),
+        (None, rows_of_past(71.0), "start", "has no 'history', which says where the table is"),
+    ],
+)
+def test_a_table_that_cannot_be_the_history_is_refused(
+    tmp_path: Path, history: dict[str, str] | None, rows: list[dict[str, Any]], since: str, message: str
+) -> None:
+    job = a_late_job(tmp_path, history)
+    write_past(tmp_path / "past", "parquet", rows)
+    with pytest.raises(InputError) as error:
+        send_with_history(job.deployment, FALLING, since, uses_table=True)
     assert message in str(error.value)
     assert not job.folder.commands.pending()

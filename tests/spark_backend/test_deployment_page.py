@@ -38,6 +38,7 @@ BASES = [
     for source, sink in (*((source, SINKS[0]) for source in SOURCES), *((FILES, sink) for sink in SINKS[1:]))
 ]
 BASES.append(BASES[0] | {"control": {"format": "json", "path": "control"}})
+BASES += [BASES[0] | {"history": {"format": "parquet", "path": path}} for path in ("past", "s3://bucket/past")]
 """Files to which a key is added; it has to fit one of them."""
 
 UNSET = {

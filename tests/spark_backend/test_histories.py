@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,14 @@ from querylang.changes.applying import Moment
 from querylang.parameters.given_values import NOTHING
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
-from runtime.columns.arrivals import Arrivals, RecordKind
+from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.engine.engine import Engine
+from runtime.instants import NO_TIME
 from runtime.replay.replay import read_records
 from runtime.results.ledger import ledger_table
 from spark_backend.job.changes.journal import Journal, place_of_change
 from spark_backend.job.history.history_command import HistoryCommand
+from spark_backend.job.history.table_run import limits_of, met_sources
 from spark_backend.operator.history.history_run import HistoryRun
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.epochs import Epoch
@@ -74,11 +77,16 @@ class HistoryJob(ChangingJob):
         self.parts.append(parts)
         super().step(parts, signal)
 
-    def deploy(self, name: str, random: np.random.Generator) -> int:
-        """Deploy a query with its history; the place."""
+    def deploy(self, name: str, random: np.random.Generator, table: Arrivals | None = None) -> int:
+        """Deploy a query with its history; the place.
+
+        table: has what arrived first, and more; None = all is read again
+        """
         program = Program.of(plan_of(name), buckets=self.base.buckets, sources=self.base.sources)
-        run = HistoryRun(program)
-        for number, parts in enumerate(self.together(random)):
+        run, read = HistoryRun(program), self.together(random)
+        if table is not None:
+            read = self.behind_a_table(run, program, read, table, random)
+        for number, parts in enumerate(read):
             packed = [
                 pack_arrivals(part, program.groups(), program.buckets, source=source)
                 for source, part in parts.items()
@@ -99,6 +107,36 @@ class HistoryJob(ChangingJob):
         self.stream.program = load_program(self.ahead().program(self.base).to_text())
         return place
 
+    def behind_a_table(
+        self,
+        run: HistoryRun,
+        program: Program,
+        read: list[dict[str, Arrivals]],
+        table: Arrivals,
+        random: np.random.Generator,
+    ) -> list[dict[str, Arrivals]]:
+        """What a run over the first records of a table, which has all, leaves to be read again."""
+        limits = limits_of(None, program, self.progress.clock)
+        moments = np.sort(table.system("arrival"))
+        last = limits.until if random.random() < 0.5 else int(min(limits.until, random.choice(moments)))
+        rows = table.take(np.flatnonzero(table.system("arrival") <= last))
+        source, edges = rows.system("place"), np.append(moments[random.integers(len(moments), size=3)], last)
+        for number, (after, until) in enumerate(pairwise([NO_TIME, *np.unique(edges[edges <= last]).tolist()])):
+            is_now = (rows.system("arrival") > after) & (rows.system("arrival") <= until)
+            chosen = [
+                (name, is_now & (source == place)) for place, name in own_places(self) if name in met_sources(program)
+            ]
+            parts = [(name, rows.take(np.flatnonzero(some))) for name, some in chosen]
+            packed = [
+                pack_arrivals(part, program.groups(), program.buckets, source=name) for name, part in parts if len(part)
+            ]
+            run.step(packed, number, Signal.CATCH_UP)
+        run.forget_sources()
+        return [
+            {name: part.take(np.flatnonzero(part.system("arrival") > last)) for name, part in parts.items()}
+            for parts in read
+        ]
+
     def together(self, random: np.random.Generator) -> list[dict[str, Arrivals]]:
         """What was read, in other micro-batches."""
         found: list[dict[str, Arrivals]] = []
@@ -112,6 +150,11 @@ class HistoryJob(ChangingJob):
             else:
                 found.append(parts)
         return found
+
+
+def own_places(job: HistoryJob) -> list[tuple[int, str]]:
+    """The places of the sources' records, and their names."""
+    return [(place_of(number), source.name) for number, source in enumerate(job.base.sources)]
 
 
 def always_ledger(name: str, arrivals: Arrivals) -> dict[tuple[str, str, str], int]:
@@ -156,6 +199,35 @@ def load_text(text: str) -> str:
     return (
         "".join(f"event {name} {fields}\n" for name in "ABC") + text.partition("query")[1] + text.partition("query")[2]
     )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_records_may_come_from_a_table(seed: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(100 + seed)
+    job = HistoryJob(1 + 2 * (seed % 2), tmp_path, OWN_TYPES if seed % 3 == 2 else SOURCES)
+    arrivals = read_records(tables(random, 300, job.base.sources), READING).arrivals
+    sources = arrivals.system("place")
+    left = [np.flatnonzero(sources == place) for place, _ in own_places(job)]
+    waiting, places = [str(name) for name in random.permutation(list(HEIRS))], dict[str, int]()
+    for parts in read_unevenly(random, arrivals, left):
+        job.step(parts)
+        is_known = all(item.arrival != NO_TIME for item in job.progress.clock.sources)
+        if waiting and is_known and random.random() < 0.4:
+            name = waiting.pop()
+            places[name] = job.deploy(name, random, arrivals)
+    job.step({}, Signal.FLUSH)
+    found = [row for row in rows_of(job.stream.tagged, Tag.MATCH) if row["query"] in places]
+    expected = Counter(
+        (name, row["match_id"], row["emitted"])
+        for name, place in places.items()
+        for row in always(name, arrivals, place)
+    )
+    assert Counter((row["query"], row["match_id"], row["emitted"]) for row in found) == expected
+    assert len(expected) > 20
+    ledger = ledger_of(rows_of(job.stream.tagged, Tag.LEDGER))
+    for name in places:  # records of sources that a query does not meet count from its place on
+        if job.base.sources is SOURCES:
+            assert account(ledger, name) == account(always_ledger(name, arrivals), name)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -26,8 +26,13 @@ def deploy(
             "--from", metavar="TIME", help="First read the job's sources again, from this arrival time; or `start`."
         ),
     ] = None,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="First read the table that `history` of the deployment file names."),
+    ] = False,
     accept_gap: Annotated[
-        bool, typer.Option("--accept-gap", help="With --from: also if some of the records are no longer there.")
+        bool,
+        typer.Option("--accept-gap", help="With --from or --history: also if some of the records are no longer there."),
     ] = False,
     at: AtTime = None,
     no_wait: NoWait = False,
@@ -36,11 +41,12 @@ def deploy(
     """Let a job run the queries of a file, too."""
     if query is None:
         raise InputError(f"name the file of the queries to deploy; `ensue run {file}` starts the job itself")
-    if since is not None:
-        _send_with_history(file, text_of(query), since, at, accepts_gap=accept_gap, no_wait=no_wait, as_json=as_json)
+    if since is not None or history:
+        how = {"uses_table": history, "accepts_gap": accept_gap, "wait": not no_wait}
+        _send_with_history(file, text_of(query), since or "start", at, how, as_json=as_json)
         return
     if accept_gap:
-        raise InputError("--accept-gap needs --from")
+        raise InputError("--accept-gap needs --from or --history")
     _send(file, "DeployQuery", [text_of(query)], at, no_wait=no_wait, as_json=as_json)
 
 
@@ -117,10 +123,10 @@ def _send(file: Path, name: str, arguments: list[Any], at: str | None, *, no_wai
 
 
 def _send_with_history(
-    file: Path, text: str, since: str, at: str | None, *, accepts_gap: bool, no_wait: bool, as_json: bool
+    file: Path, text: str, since: str, at: str | None, how: dict[str, bool], *, as_json: bool
 ) -> None:
     from spark_backend.job.history.sending import send_with_history
     from spark_backend.settings.deployment_file import load_deployment
 
-    sent = send_with_history(load_deployment(file), text, since, at=at, accepts_gap=accepts_gap, wait=not no_wait)
+    sent = send_with_history(load_deployment(file), text, since, at=at, **how)
     print_sent(sent, as_json=as_json)

@@ -20,18 +20,24 @@ Topics = Mapping[str, TopicPosition]
 
 
 def message_pieces(
-    source: KafkaSource, before: Topics | None, read: Topics, since: int | None
+    source: KafkaSource, before: Topics | None, read: Topics, since: int | None, *, is_whole: bool = False
 ) -> tuple[list[Piece], list[str]]:
     """The pieces of a source, and what is missing; parameters as of `pieces_between`.
+
+    is_whole: messages count, too, that were there before the job began to read
 
     Raises InputError if the brokers do not answer.
     """
     try:
         broker = AskedBroker(source.client)
-        ranges, gaps = _ranges(source, broker, before, read, since)
+        ranges, gaps = _ranges(source, broker, before, _from_the_first(read) if is_whole else read, since)
     except BrokerError as error:
         raise (Unreachable if error.is_passing else InputError)(str(error)) from error
     return _pieces(source.name, ranges), gaps
+
+
+def _from_the_first(read: Topics) -> Topics:
+    return {topic: replace(position, begun=dict.fromkeys(position.next, 0)) for topic, position in read.items()}
 
 
 def _ranges(

@@ -11,6 +11,7 @@ from spark_backend.job.checkpoint_record import all_sources
 from spark_backend.job.history.history_command import Mark
 from spark_backend.job.history.messages_again import message_pieces
 from spark_backend.job.history.pieces import MOST_BYTES, MOST_FILES, Piece, in_proportion
+from spark_backend.job.history.table_end import TableEnd
 from spark_backend.job.history.tables_again import table_pieces
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment
@@ -42,47 +43,72 @@ def mark_of(read: ReadFiles, titles: Sequence[str], events: Sequence[str]) -> Ma
 
 
 def pieces_between(
-    deployment: Deployment, before: Mark | None, read: ReadFiles, since: int | None, *, accepts_gap: bool
+    deployment: Deployment,
+    before: Mark | None,
+    read: ReadFiles,
+    since: int | None,
+    *,
+    accepts_gap: bool,
+    table: TableEnd | None = None,
 ) -> list[list[Piece]]:
     """What is read in each step, in order.
 
     before: what has been read again already; None = nothing
     since: as of `HistoryCommand`
+    table: what a history table has of it; None = there is none
 
     Raises InputError if something that was read is no longer there.
     """
+    found, gaps = _found(deployment, before, read, since, table)
+    if gaps and not accepts_gap:
+        raise InputError(f"the history has a gap: {'; '.join(gaps)}. `--accept-gap` deploys without what is missing")
+    return in_proportion(found)
+
+
+def _found(
+    deployment: Deployment, before: Mark | None, read: ReadFiles, since: int | None, table: TableEnd | None
+) -> tuple[dict[str, list[Piece]], list[str]]:
+    """The pieces of each source, and what is missing."""
     found: dict[str, list[Piece]] = {}
     gaps: list[str] = []
     for source in listed_sources(all_sources(deployment), deployment.control):
         known = frozenset() if before is None else before.files.get(source.name, frozenset())
-        found[source.name], gap = _file_pieces(source, known, read)
+        found[source.name], gap = _file_pieces(source, known, read, table)
         gaps += gap
     for own in all_sources(deployment):
         name = own.name
         if own.kafka is not None and name in read.positions:
             start = None if before is None else before.positions.get(name)
-            found[name], gap = message_pieces(own.kafka, start, read.positions[name], since)
+            found[name], gap = message_pieces(own.kafka, start, read.positions[name], since, is_whole=table is not None)
             gaps += gap
         if own.delta is not None and name in read.tables:
             count = read.counts[name].files if name in read.counts else 0
             done = None if before is None else before.tables.get(name)
             found[name], gap = table_pieces(own.delta, done, read.tables[name], count)
             gaps += gap
-    if gaps and not accepts_gap:
-        raise InputError(f"the history has a gap: {'; '.join(gaps)}. `--accept-gap` deploys without what is missing")
-    return in_proportion(found)
+    if table is not None:
+        gaps += table.gaps(found)
+    return found, gaps
 
 
-def _file_pieces(source: ListedSource, known: frozenset[str], read: ReadFiles) -> tuple[list[Piece], list[str]]:
+def _file_pieces(
+    source: ListedSource, known: frozenset[str], read: ReadFiles, table: TableEnd | None
+) -> tuple[list[Piece], list[str]]:
     """The pieces of a source of files, and what is missing."""
     files = read.of(source.name)
     count = read.counts[source.name].files if source.name in read.counts else len(files)
     first = count - len(files) + 1  # those that the list has forgotten were the first ones, or so
-    dropped, missing, there = max(0, first - 1) if not known else 0, [], []
+    dropped = max(0, first - 1) if not known else 0
+    missing: list[tuple[str, ReadFile]] = []
+    there: list[tuple[TakenFile, bool]] = []
     for number, (path, file) in enumerate(files.items(), max(1, first)):
         if path in known:
             continue
         where = _where(source, path, file)
+        if where and not there and table is not None:
+            # what came before it the table has: arrival does not go back along a source; if it
+            # begins too late, that is a gap by itself
+            missing, dropped = [], 0
         taken = TakenFile(source.name, number, path, file.stamp)
         there.append((taken, where == "archive")) if where else missing.append((path, file))
     return list(_grouped(source.name, there)), _gap(source, missing, dropped)

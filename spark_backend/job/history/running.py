@@ -10,13 +10,15 @@ import pyarrow as pa
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
-from runtime.instants import NO_TIME
+from runtime.instants import NEVER, NO_TIME
 from spark_backend.job.changes.journal import Journal
 from spark_backend.job.checkpoint_record import all_sources
 from spark_backend.job.history.history_command import HistoryCommand, Mark, read_mark, write_mark
 from spark_backend.job.history.history_folders import histories
 from spark_backend.job.history.pieces import Piece
 from spark_backend.job.history.read_again import archived_sources, mark_of, pieces_between, what_was_read
+from spark_backend.job.history.table_end import TableEnd
+from spark_backend.job.history.table_run import met_sources
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.job.source_streams import source_readings
 from spark_backend.operator.history.history_run import HistoryRun
@@ -45,6 +47,10 @@ def history_program(journal: Journal, program: Program) -> Program:
     return Program.of(plan, buckets=program.buckets, clock=program.clock, sources=program.sources).without_idle()
 
 
+Begun = tuple[HistoryRun, Mark]
+"""A history, and how far it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How a history reads the sources of a job.
@@ -68,15 +74,28 @@ class Reading:
         """The names of the event types."""
         return tuple(event.name for event in self.program.plan().events)
 
-    def begin(self, clock: JobClock) -> tuple[HistoryRun, Mark]:
-        """Read all that the job has read until now; `clock`: of the job.
+    def begin(self, clock: JobClock, run: HistoryRun | None = None, table_ends: int | None = None) -> Begun:
+        """Read all that the job has read until now.
+
+        clock: of the job
+        run: where it begins, behind a history table; None = at the beginning
+        table_ends: the arrival, µs, up to which that table counts; None = there is none
 
         Raises InputError if something cannot be read.
         """
-        run, read = HistoryRun(self.program), what_was_read(self.deployment)
+        run, read = run or HistoryRun(self.program), what_was_read(self.deployment)
         self._announce(run, clock)
-        self._take(run, None, read)
+        self._take(run, None, read, None if table_ends is None else self._table_end(table_ends))
         return run, mark_of(read, self.titles, self.events)
+
+    def _table_end(self, last: int) -> TableEnd:
+        table, sources = self.deployment.history, tuple(met_sources(self.program))
+        topics = frozenset(item.name for item in self.deployment.sources if item.kafka is not None)
+        telling = tuple(replace(item, ahead=NEVER) for item in self.program.sources)
+        command = replace(self.command, since=None, accepts_gap=True)
+        reading = replace(self, program=replace(self.program, sources=telling), command=command)
+        of = None if table is None else table.source
+        return TableEnd(last, sources, of, topics, reading.program, lambda piece: reading.packed([piece]))
 
     def go_on(self, run: HistoryRun, mark: Mark) -> tuple[Mark, int]:
         """Read what the job has read since then; how many steps that took."""
@@ -107,13 +126,15 @@ class Reading:
         known = [_progress(item.source, item.partition, NO_TIME) for item in _known(clock)]
         run.step([pack_progress(self.program.buckets, known)], _now())
 
-    def _take(self, run: HistoryRun, before: Mark | None, read: ReadFiles) -> int:
-        steps = pieces_between(self.deployment, before, read, self.command.since, accepts_gap=self.command.accepts_gap)
+    def _take(self, run: HistoryRun, before: Mark | None, read: ReadFiles, table: TableEnd | None = None) -> int:
+        accepts_gap = self.command.accepts_gap
+        steps = pieces_between(self.deployment, before, read, self.command.since, accepts_gap=accepts_gap, table=table)
         for step in steps:
-            run.step(self._packed(step), _now())
+            run.step(self.packed(step), _now())
         return len(steps)
 
-    def _packed(self, step: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    def packed(self, step: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        """The packed rows of pieces."""
         for piece in step:
             yield from read_task(self._options(is_archived=piece.is_archived), piece.task.to_text())
 

@@ -21,8 +21,10 @@ from spark_backend.job.compilation import compile_deployment
 from spark_backend.job.history.history_command import HistoryCommand
 from spark_backend.job.history.history_folders import new_folder
 from spark_backend.job.history.running import Reading, history_program, write_history
+from spark_backend.job.history.table_run import limits_of, run_over_table
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.progress import JobProgress
+from spark_backend.operator.history.history_run import HistoryRun
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import CHANGE
 from spark_backend.wire.clock import Clock
@@ -40,19 +42,22 @@ MOST_ROUNDS = 10
 def send_with_history(
     deployment: Deployment,
     text: str,
-    since: str,
+    since: str = START,
     *,
     at: str | None = None,
+    uses_table: bool = False,
     accepts_gap: bool = False,
     wait: bool = True,
 ) -> Sent:
     """Deploy the queries of a text that have run over what the job has read; as `send_change`.
 
     since: records that arrived before this time are left out; START = none are
+    uses_table: whether they first run over the history table of the deployment
 
     Raises InputError if the text is wrong, or if the records are not there any more.
     """
     with in_plain_words(deployment.environment):
+        _refuse_no_table(deployment, uses_table=uses_table)
         moment, place = _since(since), moment_of(at)
         _refuse_other_clocks(deployment)
         progress = JobFolder(deployment.checkpoint).last_progress()
@@ -60,16 +65,26 @@ def send_with_history(
         folder = new_folder(deployment.checkpoint)
         command = HistoryCommand(text, folder.name, None, accepts_gap)
         program = _program(deployment, command)
-        command = replace(command, since=_with_held(moment, program, progress))
-        reading = Reading(deployment, program, command)
-        run, mark = reading.begin(progress.clock)
+        if uses_table:
+            run, limits = HistoryRun(program), limits_of(moment, program, progress.clock)
+            last = run_over_table(run, program, deployment, limits)
+            reading = Reading(deployment, program, replace(command, since=last + 1))
+            run, mark = reading.begin(progress.clock, run, last)
+        else:
+            reading = Reading(deployment, program, replace(command, since=_with_held(moment, program, progress)))
+            run, mark = reading.begin(progress.clock)
         for _ in range(MOST_ROUNDS):
             started = time.monotonic()
             mark, steps = reading.go_on(run, mark)
             if not steps or time.monotonic() - started < SOON:
                 break
         write_history(folder, run, mark)
-        return send_command(deployment, command.to_text(), kind=CHANGE, at=place, wait=wait)
+        return send_command(deployment, reading.command.to_text(), kind=CHANGE, at=place, wait=wait)
+
+
+def _refuse_no_table(deployment: Deployment, *, uses_table: bool) -> None:
+    if uses_table and deployment.history is None:
+        raise InputError(f"{deployment.file}: has no 'history', which says where the table is")
 
 
 def _since(text: str) -> int | None:

@@ -14,6 +14,7 @@ from spark_backend.operator.bucket_state import SavedBucket
 from spark_backend.operator.epoch_records import QueriesAt
 from spark_backend.operator.held_records import held_ledger
 from spark_backend.operator.history.joining import account_file
+from spark_backend.operator.job_clock import JobClock
 from spark_backend.operator.seeds import read_seed, write_seeds
 from spark_backend.operator.step import run_step
 from spark_backend.places.place import Place
@@ -58,6 +59,15 @@ class HistoryRun:
                     self._account.update(_of_rows(row.table.to_pylist()))
                 elif row.tag is Tag.MATCH:
                     self.matches += row.table.num_rows
+
+    def forget_sources(self) -> None:
+        """Know nothing of how far sources have been read: all records until now came from a table.
+
+        The engines stay where they are in time.
+        """
+        saved = {bucket: SavedBucket.from_bytes(state) for bucket, state in self._states.items()}
+        assert not any(item.held for item in saved.values()), "a table has been read to its end"
+        self._states = {bucket: replace(item, clock=JobClock()).to_bytes() for bucket, item in saved.items()}
 
     def write(self, folder: Place) -> None:
         """Write what buckets of a job take over; the files survive a power cut."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,26 +72,11 @@ class UnitReader:
         reading = replace(self.reading, source=name, place=place_of(self.reading.rank, number))
         with local_copy(path) as copy:
             try:
-                table = self._table(unit, file, copy)
+                table = table_of_file(copy, file, unit.columns, needed_names(self.program.plan(), reading.columns))
                 return list(reading.arrivals(table, self.program.plan()))
             except (InputError, OSError, pa.ArrowException) as error:
                 reason = str(error).removeprefix(f"{name}: ").replace(str(copy), str(path))
                 raise InputError(f"{path}: {reason}") from error
-
-    def _table(self, unit: TableUnit, file: TableFile, path: Path) -> pa.Table:
-        """The columns that are needed, with those of partitions and those that came later."""
-        needed = {name.casefold() for name in needed_names(self.program.plan(), self.reading.columns)}
-        parquet = pq.ParquetFile(path)
-        present = [name for name in parquet.schema_arrow.names if name.casefold() in needed]
-        table = parquet.read(present)
-        folded = {name.casefold() for name in present}
-        for name, kind in unit.columns.items():
-            if name.casefold() in folded or name.casefold() not in needed:
-                continue
-            table = table.append_column(
-                name, _column(file.partition, name, json.loads(kind), parquet.metadata.num_rows)
-            )
-        return table
 
     def _lost(self, file: TableFile, path: Place) -> Iterator[pa.RecordBatch]:
         problem = "the data file no longer exists: it was removed by VACUUM, or by hand"
@@ -100,6 +85,24 @@ class UnitReader:
         queries = [query.title for query in self.program.plan().queries]
         yield pack_lost(self.reading.prefix + file.path, queries, max(1, file.rows or 1))
         yield pack_reports([Report("lost", self.source.name, 0, f"{file.path}: {problem}")])
+
+
+def table_of_file(path: Path, file: TableFile, columns: Mapping[str, str], needed_columns: Iterable[str]) -> pa.Table:
+    """The columns of a data file that are needed, with those of partitions and later ones.
+
+    columns: as in `TableUnit`
+    needed_columns: names, whatever their case
+    """
+    needed = {name.casefold() for name in needed_columns}
+    parquet = pq.ParquetFile(path)
+    present = [name for name in parquet.schema_arrow.names if name.casefold() in needed]
+    table = parquet.read(present)
+    folded = {name.casefold() for name in present}
+    for name, kind in columns.items():
+        if name.casefold() not in folded and name.casefold() in needed:
+            column = _column(file.partition, name, json.loads(kind), parquet.metadata.num_rows)
+            table = table.append_column(name, column)
+    return table
 
 
 def _column(partition: Mapping[str, str | None], name: str, kind: object, rows: int) -> pa.Array:

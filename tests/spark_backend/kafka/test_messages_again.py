@@ -38,6 +38,9 @@ def test_what_was_read_is_read_again_in_all_partitions(broker: Broker) -> None:
     assert message_pieces(asked, None, read, 3 * SECOND)[1] == [f"source 's': {topic}/0: {since}"]
     late = {topic: replace(read[topic], begun={0: 8, 1: 0})}
     assert not message_pieces(asked, None, late, 3 * SECOND)[1]
+    pieces, gaps = message_pieces(asked, None, late, 14 * SECOND, is_whole=True)
+    assert (ranges(pieces), gaps) == ({(0, 6, 18), (1, 7, 20)}, [])
+    assert message_pieces(asked, None, late, 3 * SECOND, is_whole=True)[1] == [f"source 's': {topic}/0: {since}"]
     _, gaps = message_pieces(asked, None, {topic: replace(read[topic], identity="other")}, None)
     assert gaps == [f"source 's': the topic '{topic}' was removed or made again"]
 
