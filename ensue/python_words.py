@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from querylang.errors import InputError
+from querylang.logger import words
 
 _ARGUMENTS = "arrival type source_time parameters ordering forget_keys max_record csv time_unit time_format"
 
@@ -18,12 +19,15 @@ _OPTION = re.compile(r'`--([a-z-]+) ("[^`]*"|[^`]+)`')
 
 @contextmanager
 def in_python_words() -> Iterator[None]:
-    """The InputError of a call names its arguments, not the options of the command line."""
+    """The InputError and the warnings of a call name its arguments, not options of the command line."""
+    before = words.set(python_words)
     try:
         yield
     except InputError as error:
         error.args = tuple(python_words(part) if isinstance(part, str) else part for part in error.args)
         raise
+    finally:
+        words.reset(before)
 
 
 def python_words(text: str) -> str:

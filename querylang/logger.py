@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from enum import StrEnum
 
 from querylang.printable import one_line
 
 LOGGER = "ensue"
+
+
+words: ContextVar[Callable[[str], str]] = ContextVar("words", default=str)
+"""How the caller's language says what a warning says; as it is, it is that of the command line."""
 
 
 class LogForm(StrEnum):
@@ -23,4 +28,6 @@ def warn(text: str, fields: Mapping[str, object] | None = None) -> None:
 
     fields: the same as data, for handlers: the attribute `fields` of the log record
     """
-    logging.getLogger(LOGGER).warning("%s", one_line(text), stacklevel=2, extra={"fields": dict(fields or {})})
+    logging.getLogger(LOGGER).warning(
+        "%s", one_line(words.get()(text)), stacklevel=2, extra={"fields": dict(fields or {})}
+    )

@@ -10,6 +10,7 @@ import pytest
 import ensue
 from ensue.python_words import ARGUMENTS, in_python_words, python_words
 from querylang.errors import InputError
+from querylang.logger import warn
 
 QUERY = "inputs { A() within 9.0; } find A as a"
 
@@ -46,6 +47,16 @@ def test_what_files_need_is_an_argument_too(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_bytes("at,v\n1,2\n".encode("utf-16"))
     with pytest.raises(ensue.InputError, match='say so: `csv="encoding=utf-16"`'):
         ensue.replay(QUERY, tmp_path / "e.csv")
+
+
+def test_warnings_name_arguments_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "e.csv").write_text('at,v\n1,20\n2,"1,5"\n')
+    ensue.replay(QUERY, tmp_path / "e.csv")
+    warn("`--type NAME`")  # the command line's
+    assert caplog.messages == [
+        'e.csv: v is text: line 3 has "1,5"; with commas in decimals: `csv="decimal=,"`',
+        "`--type NAME`",
+    ]
 
 
 def test_the_kind_of_mistake_stays() -> None:
