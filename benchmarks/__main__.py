@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--small] [--only PART] [--json FILE]`: measures, prints tables, writes JSON. See `docs/benchmarks.md`."""
+"""`python -m benchmarks [--small] [--only PART] [--json FILE] [--docs]`: measures, prints tables, writes JSON. See `docs/benchmarks.md`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
-from benchmarks import duckdb_compare, embedded, latency, many, ordering, patterns, report, streaming, topics
+from benchmarks import duckdb_compare, embedded, latency, many, ordering, page, patterns, report, streaming, topics
 
-PARTS = ("embedded", "many", "patterns", "ordering", "resting", "duckdb", "latency", "streaming", "topics")
+PARTS = ("embedded", "many", "patterns", "ordering", "cold", "duckdb", "latency", "streaming", "topics")
+
+_PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a little of everything: does it run?")
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), help="where to write the figures")
     parser.add_argument("--only", choices=PARTS, help="one part only")
+    parser.add_argument("--docs", action="store_true", help="write the tables of docs/benchmarks.md")
     arguments = parser.parse_args()
     extent = SMALL if arguments.small else FULL
     machine = {"cores": len(os.sched_getaffinity(0)), "processor": platform.machine()}
@@ -85,9 +89,12 @@ def main() -> None:
         found: Sequence[Any] = []
         # A broker takes long to start, for a test that asks only whether everything runs.
         if arguments.only == name or (arguments.only is None and not (arguments.small and name == "topics")):
-            measure, show = _MEASUREMENTS[name]
+            measure, tables_of = _MEASUREMENTS[name]
             found = measure(extent)
-            show(console, found)
+            tables = tables_of(found)
+            console.print(*tables)
+            if arguments.docs:
+                page.put(_PAGE, f"make bench, {name}", "\n\n".join(map(page.markdown, tables)))
         figures[name] = [asdict(item) for item in found]
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
@@ -109,8 +116,8 @@ def _ordering(extent: Extent) -> list[ordering.Ordered]:
     return ordering.measure(extent.events, extent.keys[0], extent.batches)
 
 
-def _resting(extent: Extent) -> list[ordering.Resting]:
-    return [ordering.measure_resting(extent.timelines, extent.batches)]
+def _cold(extent: Extent) -> list[ordering.ColdKeys]:
+    return [ordering.measure_cold(extent.timelines, extent.batches)]
 
 
 def _duckdb(extent: Extent) -> list[duckdb_compare.Compared]:
@@ -139,16 +146,16 @@ def _latency(extent: Extent) -> list[latency.Delays]:
         return [latency.measure(Path(folder), extent.delays)]
 
 
-_MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Console, Any], None]]] = {
-    "embedded": (_embedded, report.show_embedded),
-    "many": (_many, report.show_many),
-    "patterns": (_patterns, report.show_patterns),
-    "ordering": (_ordering, report.show_ordering),
-    "resting": (_resting, report.show_resting),
-    "duckdb": (_duckdb, report.show_compared),
-    "streaming": (_streaming, report.show_streaming),
-    "latency": (_latency, report.show_latency),
-    "topics": (_topics, report.show_topics),
+_MEASUREMENTS: dict[str, tuple[Callable[[Extent], Sequence[Any]], Callable[[Any], list[Table]]]] = {
+    "embedded": (_embedded, report.embedded),
+    "many": (_many, report.many),
+    "patterns": (_patterns, report.patterns),
+    "ordering": (_ordering, report.ordering),
+    "cold": (_cold, report.cold),
+    "duckdb": (_duckdb, report.compared),
+    "streaming": (_streaming, report.streaming),
+    "latency": (_latency, report.latency),
+    "topics": (_topics, report.topics),
 }
 
 

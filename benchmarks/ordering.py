@@ -67,7 +67,7 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
-class Resting:
+class ColdKeys:
     """A batch that concerns `active` of `timelines`, against one without the others: `extra_ns` per idle timeline."""
 
     timelines: int
@@ -139,7 +139,7 @@ def _spent(engine: Engine, arrivals: Arrivals) -> Mapping[str, float]:
     return spent
 
 
-RESTING = """
+COLD = """
 event A { integer k; float v; }
 event B { integer k; float v; }
 query Rising {
@@ -149,10 +149,10 @@ query Rising {
 """
 
 
-def measure_resting(timelines: int, batches: int) -> Resting:
+def measure_cold(timelines: int, batches: int) -> ColdKeys:
     """One in a hundred of the timelines is active in each batch; every one of them remembers an event."""
     active = max(1, timelines // 100)
-    plan = querylang.compile_text(RESTING).plan
+    plan = querylang.compile_text(COLD).plan
     random = np.random.default_rng(1)
     engines = {"all": Engine(plan), "alone": Engine(plan)}
     times: dict[str, list[float]] = {name: [] for name in engines}
@@ -166,7 +166,7 @@ def measure_resting(timelines: int, batches: int) -> Resting:
             engine.process(arrivals)
             times[name].append(perf_counter() - started)
     whole, alone = (median(times[name][2:]) for name in ("all", "alone"))
-    return Resting(timelines, active, whole * 1000, alone * 1000, significant((whole - alone) / timelines * 1e9))
+    return ColdKeys(timelines, active, whole * 1000, alone * 1000, significant((whole - alone) / timelines * 1e9))
 
 
 def _batch(plan: Plan, keys: Any, batch: int, first: int) -> Arrivals:

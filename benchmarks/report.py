@@ -1,33 +1,32 @@
-"""The figures as tables for people."""
+"""The figures as tables for people: on a terminal, and in Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.duckdb_compare import Compared
 from benchmarks.embedded import Embedded
 from benchmarks.latency import Delays
 from benchmarks.many import Many
-from benchmarks.ordering import Ordered, Resting
+from benchmarks.ordering import ColdKeys, Ordered
 from benchmarks.patterns import Measured
 from benchmarks.streaming import Streamed
 from benchmarks.topics import FromTopics
 
 
-def show_embedded(console: Console, items: Sequence[Embedded]) -> None:
+def embedded(items: Sequence[Embedded]) -> list[Table]:
     """The query of `events` over few keys and many."""
     table = Table("keys", "to matches", "to table", "matches per batch", "state", "per stored event")
     table.title = "Embedded: one core, columns in memory (M events/s)"
     for item in items:
         rates = f"{item.to_matches:.3g}", f"{item.to_table:.3g}"
         table.add_row(f"{item.keys:,}", *rates, f"{item.matches:,}", *_state(item.state_bytes, item.kept_events))
-    console.print(table)
+    return [table]
 
 
-def show_many(console: Console, items: Sequence[Many]) -> None:
+def many(items: Sequence[Many]) -> list[Table]:
     """Conditions over one key and window, beside each other."""
     table = Table(
         "queries", "events per batch", "processor time", "of one query", "matches per batch", "state", "of one query"
@@ -42,10 +41,10 @@ def show_many(console: Console, items: Sequence[Many]) -> None:
             f"{item.state_bytes / 1e6:.2f} MB",
             f"{item.state_times:.2f} x",
         )
-    console.print(table)
+    return [table]
 
 
-def show_patterns(console: Console, items: Sequence[Measured]) -> None:
+def patterns(items: Sequence[Measured]) -> list[Table]:
     """Patterns of every kind; in events per second, since some are far from a million."""
     table = Table(
         "pattern", "keys", "events per batch", "events/s to matches", "matches per batch", "state", "per stored event"
@@ -54,30 +53,30 @@ def show_patterns(console: Console, items: Sequence[Measured]) -> None:
     for item in items:
         sizes = f"{item.keys:,}", f"{item.events:,}", f"{item.rate * 1e6:,.0f}", f"{item.matches:,}"
         table.add_row(item.name, *sizes, *_state(item.state_bytes, item.kept_events))
-    console.print(table)
+    return [table]
 
 
-def show_ordering(console: Console, items: Sequence[Ordered]) -> None:
+def ordering(items: Sequence[Ordered]) -> list[Table]:
     """Late streams beside orderly ones."""
     table = Table("stream", "events per batch", "orderly", "all late", "ratio", "admission's share")
     table.title = "Putting in order: one core, columns in memory to the table of matches"
     for item in items:
         times = f"{item.orderly_ms:,.0f} ms", f"{item.late_ms:,.0f} ms", f"{item.ratio:.3g}"
         table.add_row(item.name, f"{item.events:,}", *times, f"{item.share:.0%}")
-    console.print(table)
+    return [table]
 
 
-def show_resting(console: Console, items: Sequence[Resting]) -> None:
+def cold(items: Sequence[ColdKeys]) -> list[Table]:
     """A small batch beside many cold keys."""
     table = Table("keys", "hot", "per batch", "without the others", "per cold key")
     table.title = "Cold keys: one core, columns in memory"
     for item in items:
         times = f"{item.batch_ms:.1f} ms", f"{item.alone_ms:.1f} ms", f"{item.extra_ns:.3g} ns"
         table.add_row(f"{item.timelines:,}", f"{item.active:,}", *times)
-    console.print(table)
+    return [table]
 
 
-def show_compared(console: Console, items: Sequence[Compared]) -> None:
+def compared(items: Sequence[Compared]) -> list[Table]:
     """Against DuckDB, over the same file."""
     table = Table("pattern", "events", "keys", "matches", "ours", "self-join", "window", "ratio", "slices", "ratio")
     table.title = "One Parquet file, one core, medians: Ensue and DuckDB"
@@ -86,10 +85,10 @@ def show_compared(console: Console, items: Sequence[Compared]) -> None:
         times = f"{item.ours_ms:,.0f} ms", f"{item.join_ms:,.0f} ms", f"{item.window_ms:,.0f} ms"
         sliced = f"{item.sliced_ms:,.0f} ms", f"{item.sliced_ratio:.3g}"
         table.add_row(item.name, *sizes, *times, f"{item.ratio:.3g}", *sliced)
-    console.print(table)
+    return [table]
 
 
-def show_streaming(console: Console, items: Sequence[Streamed]) -> None:
+def streaming(items: Sequence[Streamed]) -> list[Table]:
     """The Spark operator, one row per query and number of keys."""
     table = Table("query", "keys", "ours", "does nothing", "ratio", "in the operator", "state", "peak memory")
     table.title = f"Spark: {items[0].events_a_batch:,} events per micro-batch, medians"
@@ -97,10 +96,10 @@ def show_streaming(console: Console, items: Sequence[Streamed]) -> None:
         rates = (f"{job.ours_ms:.0f} ms", f"{job.nothing_ms:.0f} ms", f"{job.ratio:.2f}")
         sizes = (f"{job.state_bytes / 1e6:.1f} MB", f"{job.peak_memory_bytes / 2**30:.2f} GiB")
         table.add_row(job.name, f"{job.keys:,}", *rates, f"{job.operator_seconds:.2f} s", *sizes)
-    console.print(table)
+    return [table]
 
 
-def show_latency(console: Console, items: Sequence[Delays]) -> None:
+def latency(items: Sequence[Delays]) -> list[Table]:
     """Small micro-batches, and the way from a file to its matches."""
     table = Table("measured", "ours", "does nothing", "ratio")
     (found,) = items
@@ -113,10 +112,10 @@ def show_latency(console: Console, items: Sequence[Delays]) -> None:
     )
     for name, own, nothing, ratio in rows:
         table.add_row(name, f"{own:,.0f} ms", f"{nothing:,.0f} ms", f"{ratio:.2f}")
-    console.print(table)
+    return [table]
 
 
-def show_topics(console: Console, items: Sequence[FromTopics]) -> None:
+def topics(items: Sequence[FromTopics]) -> list[Table]:
     """From messages to matches in a Delta table."""
     table = Table("measured", "ours", "does nothing", "ratio")
     (found,) = items
@@ -128,12 +127,11 @@ def show_topics(console: Console, items: Sequence[FromTopics]) -> None:
         ("from produce to match, 10,000 messages/s, p99", found.p99_ms, found.nothing_p99_ms, found.p99_ratio),
     ):
         table.add_row(name, f"{own:,.0f} ms", f"{nothing:,.0f} ms", f"{ratio:.2f}")
-    console.print(table)
-    table = Table("decoding by itself, one core", "messages/s")
-    table.add_row("to columns", f"{found.columns:,.0f}")
-    table.add_row("to columns, selected and packed for the shuffle", f"{found.packed:,.0f}")
-    table.add_row("json.loads, row by row", f"{found.by_row:,.0f}")
-    console.print(table)
+    decoding = Table("decoding by itself, one core", "messages/s")
+    decoding.add_row("to columns", f"{found.columns:,.0f}")
+    decoding.add_row("to columns, selected and packed for the shuffle", f"{found.packed:,.0f}")
+    decoding.add_row("json.loads, row by row", f"{found.by_row:,.0f}")
+    return [table, decoding]
 
 
 def _state(state_bytes: int, kept_events: int) -> tuple[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import page
 from benchmarks.peers.answers import Measured
 
-BEGIN, END = "<!-- figures of make peers -->", "<!-- end of the figures -->"
+COMMAND = "make peers"
 LABELS = {
     "ensue": "Ensue, embedded",
     "ensue-spark": "Ensue, `ensue run`",
@@ -61,10 +62,7 @@ def chart(figures: Sequence[Measured]) -> str:
 
 def write(docs: Path, figures: Sequence[Measured]) -> None:
     """Replace the table and the chart of the docs."""
-    page = docs / "benchmarks.md"
-    before, _, rest = page.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table(figures)}\n{END}{after}", encoding="utf-8")
+    page.put(docs / "benchmarks.md", COMMAND, table(figures))
     (docs / "images" / "peers.svg").write_text(chart(figures), encoding="utf-8")
 
 

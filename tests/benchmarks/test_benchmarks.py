@@ -5,9 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from rich.table import Table
+
+from benchmarks import page
+from benchmarks.__main__ import PARTS
 from benchmarks.duckdb_compare import QUESTIONS
 from benchmarks.ordering import PAIRS
 from benchmarks.patterns import PATTERNS
+from tests.project.repository import ROOT
 
 
 def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
@@ -25,8 +31,21 @@ def test_a_little_of_everything_is_measured(tmp_path: Path) -> None:
     assert all(item["rate"] > 0 for item in measured["patterns"])
     assert [item["name"] for item in measured["ordering"]] == [orderly.name for orderly, _ in PAIRS]
     assert all(item["ratio"] > 0 and 0 < item["share"] < 1 for item in measured["ordering"])
-    assert all(item["batch_ms"] > 0 and item["active"] > 0 for item in measured["resting"])
+    assert all(item["batch_ms"] > 0 and item["active"] > 0 for item in measured["cold"])
     assert [item["name"] for item in measured["duckdb"]] == [question.name for question in QUESTIONS]
     assert all(item["ratio"] > 0 and item["matches"] > 0 for item in measured["duckdb"])
     assert all(item["to_matches"] > 0 and item["matches"] > 0 for item in measured["embedded"])
     assert all(item["ratio"] > 0 and item["state_bytes"] > 0 for item in measured["streaming"])
+
+
+def test_the_page_has_a_place_for_the_figures_of_each_part(tmp_path: Path) -> None:
+    copy = tmp_path / "page.md"
+    copy.write_text((ROOT / "docs" / "benchmarks.md").read_text("utf-8"), encoding="utf-8")
+    for part in PARTS:
+        table = Table("keys", part)
+        table.add_row("10,000", "7")
+        page.put(copy, f"make bench, {part}", page.markdown(table))
+    text = copy.read_text("utf-8")
+    assert all(f"| keys | {part} |\n| --- | --- |\n| 10,000 | 7 |\n{page.END}" in text for part in PARTS)
+    with pytest.raises(ValueError, match="has no place for figures of make bench, nothing"):
+        page.put(copy, "make bench, nothing", "")

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import page
 from benchmarks.peers import pages
 from benchmarks.peers.__main__ import QUESTIONS, Question, measure
 from benchmarks.peers.answers import Measured
@@ -32,16 +33,16 @@ def test_a_checksum_depends_on_every_match_and_not_on_their_order() -> None:
 
 def test_the_docs_get_table_and_chart(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
-    (tmp_path / "benchmarks.md").write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
+    (tmp_path / "benchmarks.md").write_text(f"before\n{page.begin(pages.COMMAND)}\nold\n{page.END}\nafter\n")
     figures = [
         Measured("light", system, threads, 1000, 7, (rate, rate / 2, 3 * rate))
         for system, threads, rate in (("ensue", 1, 4e6), ("ensue", 2, 7e6), ("esper", 2, 1e6))
     ]
     pages.write(tmp_path, figures)
-    page = (tmp_path / "benchmarks.md").read_text()
-    assert "| Ensue, embedded | 4.00 | 7.00 |" in page
-    assert "| Esper 9 |  | 1.00 |" in page
-    assert "old" not in page
-    assert page.startswith("before")
-    assert page.endswith("after\n")
+    text = (tmp_path / "benchmarks.md").read_text()
+    assert "| Ensue, embedded | 4.00 | 7.00 |" in text
+    assert "| Esper 9 |  | 1.00 |" in text
+    assert "old" not in text
+    assert text.startswith("before")
+    assert text.endswith("after\n")
     assert (tmp_path / "images" / "peers.svg").read_text().count("<rect") == 4
