@@ -19,7 +19,7 @@ _OPTION = re.compile(r'`--([a-z-]+) ("[^`]*"|[^`]+)`')
 
 @contextmanager
 def in_python_words() -> Iterator[None]:
-    """The InputError and the warnings of a call name its arguments, not options of the command line."""
+    """What a call raises and warns of names its arguments, not options of the command line."""
     before = words.set(python_words)
     try:
         yield
