@@ -19,7 +19,7 @@ from runtime.admission.arrays import Ready, Released, Waited
 from runtime.admission.outcomes import Outcome, reason_words
 from runtime.admission.query_clocks import ClocksRun
 from runtime.columns.taking import taken_rows
-from runtime.engine.call_rows import CallRecords, Wanted
+from runtime.engine.call_rows import CallRecords
 from runtime.engine.eviction import Carry
 from runtime.engine.match_columns import call_numbers, matches_in_order
 from runtime.engine.query_parts import QueryParts
@@ -108,7 +108,7 @@ class QueryRunner:
             matches=matches,
             found=later,
             outputs=outputs,
-            discarded=self._discarded(records, wanted, carry.admitted.released),
+            discarded=self._discarded(records, call, carry.admitted.released),
             account=renamed(call.account, self.query.title),
             last_release=carry.admitted.last_release,
             adjusted=self._adjusted(carry.rows.clocks, wanted.records),
@@ -258,11 +258,12 @@ class QueryRunner:
         columns = [query, reasons, pa.array(clocks.verdicts.time[new]), pa.array(records[new])]
         return pa.table(columns, schema=ADJUSTED_SCHEMA)
 
-    def _discarded(self, records: CallRecords, wanted: Wanted, released: Released) -> pa.Table:
+    def _discarded(self, records: CallRecords, call: AdmittedCall, released: Released) -> pa.Table:
         """The records that admission or selection refused, with the reason."""
-        count, selection = len(records.table), wanted.selection
-        if not released.verdict.any() and not _has_refused(selection.outcome):  # the usual case
+        if not call.has_null and not released.verdict.any():  # the usual case
             return no_discards(self.parts.plan)
+        wanted = call.wanted
+        count, selection = len(records.table), wanted.selection
         reason, bound = np.zeros(count, np.int8), np.full(count, NO_TIME, np.int64)
         reason[wanted.records] = released.verdict
         bound[wanted.records] = released.verdict_bound
@@ -285,11 +286,6 @@ def _keeps_all(query: QueryPlan) -> bool:
     """Whether all that the matcher finds are matches, whatever their times and values are."""
     is_whole = query.starts is None and query.ends is None
     return is_whole and query.trailing is None and query.every is None and not query.selects
-
-
-def _has_refused(outcome: NDArray[np.int8]) -> bool:
-    """Whether selection refused any record."""
-    return bool((outcome == Outcome.NULL_KEY).any() or (outcome == Outcome.NULL_TIME).any())
 
 
 def _reasons(table: pa.Table, members: Integers) -> NDArray[np.int8]:

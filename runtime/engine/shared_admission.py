@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from runtime.admission.arrays import Released, Timers
-from runtime.admission.outcomes import after_admission
+from runtime.admission.outcomes import Outcome, after_admission
 from runtime.admission.per_key import Admitted, admit
 from runtime.arrow_types import one_chunk
 from runtime.columns.keys import unique_numbers
@@ -51,6 +51,7 @@ class AdmittedCall:
     carry: for eviction, as long as no query changes it
     events: what matchers read
     has_new: whether any event is released in this call
+    has_null: whether selection refused any record
     account: changes of the ledger, for a query without a name
     """
 
@@ -58,6 +59,7 @@ class AdmittedCall:
     carry: Carry
     events: Ordered
     has_new: bool
+    has_null: bool
     account: Account
 
 
@@ -87,7 +89,8 @@ class SharedAdmission:
         carry = Carry(rows.with_table(table), admitted, superseded, cut_off_blocks(state, rows), free)
         events = self._ordered(carry, numbers)
         has_new = bool((events.start[1:] > events.fresh).any())
-        return AdmittedCall(wanted, carry, events, has_new, self._account(records, wanted, carry, was_pending))
+        account = self._account(records, wanted, carry, was_pending)
+        return AdmittedCall(wanted, carry, events, has_new, _has_null(wanted.selection.outcome), account)
 
     def released(self, rows: CallRows, limit: int, timers: Timers | None = None) -> Admitted:
         """What is admitted and released up to a moment; parameters as of `admit`."""
@@ -146,6 +149,10 @@ class SharedAdmission:
         account.update(count_pending("", was_pending, -1))
         account.update(count_pending("", is_pending, 1))
         return account
+
+
+def _has_null(outcome: NDArray[np.int8]) -> bool:
+    return bool((outcome == Outcome.NULL_KEY).any() or (outcome == Outcome.NULL_TIME).any())
 
 
 def renamed(account: Account, query: str) -> Account:

@@ -64,9 +64,12 @@ def runners_of(parts: Sequence[QueryParts], saved: Mapping[str, Saved], *, gathe
     saved: by title what a query begins with; without it with nothing
     """
     members: dict[tuple[str, str], list[tuple[Saved | None, list[QueryParts]]]] = {}
+    private: dict[int, bool] = {}  # queries with equal states have the same object
     for item in parts:
         own = saved.get(item.query.title)
-        is_private = own is not None and own.is_private
+        if own is not None and id(own) not in private:
+            private[id(own)] = own.is_private
+        is_private = own is not None and private[id(own)]
         groups = members.setdefault((item.admission, item.query.title if is_private else ""), [])
         for state, some in groups:
             if own is state or (own is not None and state is not None and own.is_like(state)):

@@ -16,6 +16,7 @@ from querylang.plan.model import Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine import query_parts
 from runtime.engine.engine import Engine
+from runtime.engine.succession import Saved
 from runtime.policies.forget_keys import with_forget_keys
 from spark_backend.job.changes.journal import Journal
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
@@ -179,3 +180,18 @@ def test_records_are_selected_once_for_queries_of_equal_inputs(monkeypatch: pyte
     uses = group.uses(Arrivals.empty(plan))
     assert list(uses) == [query.title for query in group.plan.queries]
     assert uses["Q0"] is uses["Q1"]
+
+
+def test_a_state_that_queries_share_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, looked = _plan(4), list[Saved]()
+    state = Engine(plan).snapshot()
+    is_private = Saved.is_private.fget
+    assert is_private is not None
+
+    def counting(saved: Saved) -> Any:
+        looked.append(saved)
+        return is_private(saved)
+
+    monkeypatch.setattr(Saved, "is_private", property(counting))
+    Engine.restore(plan, state)
+    assert len(looked) == 1
