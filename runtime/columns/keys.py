@@ -132,7 +132,8 @@ def plain_columns(columns: Sequence[pa.Array]) -> list[pa.Array]:
 def _number(column: pa.Array) -> tuple[NDArray[np.int64], int]:
     if pa.types.is_integer(column.type) and len(column) and not column.null_count:
         values = column.to_numpy()
-        least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+        least = int(values.min())
+        span = int(values.max()) - least + 1
         if span <= NEAR * len(values):
             return _number_near(values, least, span)
     if pa.types.is_floating(column.type):

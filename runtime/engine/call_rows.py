@@ -147,10 +147,10 @@ def assemble(parts: QueryParts, state: QueryState, records: CallRecords, wanted:
     tables = [part.select(parts.schema.names) for part in (stored, wanted.new, waiting)]
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     kinds = table.column("_kind").to_numpy()
-    keys = [
-        pa.concat_arrays([column, one_chunk(bounds.column(f"key{place}"))])
-        for place, column in enumerate(key_columns(table, kinds, parts.plan, parts.query))
-    ]
+    keys = key_columns(table, kinds, parts.plan, parts.query)
+    if len(bounds):
+        own = [one_chunk(bounds.column(f"key{place}")) for place in range(len(keys))]
+        keys = [pa.concat_arrays(both) for both in zip(keys, own, strict=True)]
     numbers, count = number_keys(keys, len(table) + len(bounds))
     rows = _keyed_rows(parts, state, wanted, table, kinds, numbers, count)
     punctuation = _punctuation(parts.policies, records, rows, numbers, wanted.records)

@@ -46,9 +46,8 @@ def matches_in_order(
     columns = released.time, released.emitted, released.record, released.order
     time, emitted, record, latest_rows = (taken_rows(column, latest) for column in columns)
     order = match_order(emitted, record, time, rank, lambda matches: taken(keys, latest_rows[matches].astype(np.int64)))
-    rows = _rows_of(released, members, order)
-    is_last = len(rows) > 0 and np.array_equal(members[:, -1], latest)
-    last: Integers = rows[-1] if is_last else taken_rows(latest_rows, order).astype(np.int64)
+    last = taken_rows(latest_rows, order).astype(np.int64)
+    rows = _rows_of(released, members, order, latest, last)
     times_of_members = _of_rows(times, rows)
     # Mostly an event happens when its source says.
     is_told = np.array_equal(times, source_times)
@@ -69,21 +68,29 @@ def matches_in_order(
     return matched, order
 
 
-def _rows_of(released: Released, members: Integers, order: Integers) -> Integers:
-    """By (term, match) the rows of the members, in order; -1 = unset."""
+def _rows_of(released: Released, members: Integers, order: Integers, latest: Integers, last: Integers) -> Integers:
+    """By (term, match) the rows of the members, in order; -1 = unset.
+
+    last: in order, the rows of the latest events, which mostly are the members of the last term
+    """
     rows = np.empty((members.shape[1], len(order)), np.int64)
     for term, positions in enumerate(members.T):
-        found = released.order.take(positions)
-        if len(positions) and positions.min() < 0:
+        if np.array_equal(positions, latest):
+            rows[term] = last
+            continue
+        is_unset = len(positions) > 0 and positions.min() < 0
+        found = released.order.take(positions) if is_unset else taken_rows(released.order, positions)
+        if is_unset:
             found[positions < 0] = -1
-        rows[term] = found.take(order)
+        rows[term] = taken_rows(found, order)
     return rows
 
 
 def _of_rows(values: Integers, rows: Integers) -> Integers:
     """By (match, term) the values of rows; those of a term are neighbours in memory."""
-    taken_values: Integers = np.take(values, rows)
-    return taken_values.T
+    if rows.size and rows.min() < 0:
+        return np.take(values, rows).T
+    return taken_rows(values, rows.reshape(-1)).reshape(rows.shape).T
 
 
 def call_numbers(record: Integers, records: Integers) -> Integers:

@@ -175,4 +175,4 @@ def _counted(table: pa.Table) -> pa.Table:
 
 
 def _pending_sources(events: pa.Table) -> pa.Table:
-    return _counted(events.filter(events.column("_pending")))
+    return _counted(events).filter(events.column("_pending"))

@@ -18,6 +18,8 @@ from runtime.results.schemas import discard_schema, moments
 
 def refused_at_source(plan: Plan, table: pa.Table, kinds: NDArray[np.int64], arrival: NDArray[np.int64]) -> pa.Table:
     """Rows for records that no query can read: malformed ones, and those of an unknown type."""
+    if not len(kinds) or kinds.min() >= 0:  # the usual case: all are events
+        return no_discards(plan)
     rows = np.flatnonzero((kinds == RecordKind.MALFORMED) | (kinds == RecordKind.UNKNOWN_TYPE))
     if not len(rows):
         return no_discards(plan)

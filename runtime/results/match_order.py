@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.columns.keys import plain_columns
 from runtime.columns.sorting import stable_order
+from runtime.columns.taking import taken_rows
 
 Integers = NDArray[np.int64]
 
@@ -31,12 +32,12 @@ def match_order(
     is_same = emitted[1:] == emitted[:-1]
     if ((emitted[1:] < emitted[:-1]) | is_same & (step[1:] < step[:-1])).any():
         order = stable_order(emitted)
-        ordered = emitted.take(order)
+        ordered = taken_rows(emitted, order)
         is_same = ordered[1:] == ordered[:-1]
         if MOST_TIES * np.count_nonzero(is_same) > len(order):  # moments are coarse
             order = stable_order(emitted, step)
             is_same &= step[order[1:]] == step[order[:-1]]
-        emitted, step = ordered, step.take(order)
+        emitted, step = ordered, taken_rows(step, order)
     else:
         is_same &= step[1:] == step[:-1]
     if not is_same.any():

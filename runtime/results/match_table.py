@@ -111,7 +111,10 @@ def _end(runs: pa.ListArray, function: str) -> pa.StructArray:
 
 
 class _Column(NamedTuple):
-    """Events of one name: rows and times, as in `Matched`; `reasons` None: none is adjusted."""
+    """Events of one name: rows and times, as in `Matched`; `reasons` None: none is adjusted.
+
+    `source_times` is `times` itself where they are known to be equal.
+    """
 
     rows: Integers
     times: Integers
@@ -129,6 +132,8 @@ def _column(matched: Matched, columns: int | slice) -> _Column:
     """The events in these columns; those of several one match after the other."""
     parts = (matched.members, matched.times, matched.source_times, matched.arrivals)
     rows, times, source_times, arrivals = (part[:, columns].reshape(-1) for part in parts)
+    if matched.source_times is matched.times:
+        source_times = times
     reasons = matched.reasons[:, columns].reshape(-1) if matched.reasons.shape[1] else None
     return _Column(rows, times, source_times, arrivals, reasons)
 
@@ -145,10 +150,10 @@ def _events(
 
     keys: by match, the key columns, if all members are of its key
     """
-    only_source = _only_source(table, len(matched))
+    only = _only_of(table, len(matched))
     events = [term_event(plan, query, term) for term in terms]
     return [
-        _member(plan, query, event, table, _column(matched, index), only_source, _fields_in_keys(query, event, keys))
+        _member(plan, query, event, table, _column(matched, index), only, _fields_in_keys(query, event, keys))
         for index, event in enumerate(events)
     ]
 
@@ -168,13 +173,13 @@ def _members_with_runs(plan: Plan, query: QueryPlan, table: pa.Table, matched: M
     for term, columns in enumerate(columns_of(matched.widths, len(query.terms))):
         event, events = term_event(plan, query, term), _column(matched, columns)
         if query.terms[term].group is None:
-            found.append(_member(plan, query, event, table, events, _only_source(table, len(events.rows))))
+            found.append(_member(plan, query, event, table, events, _only_of(table, len(events.rows))))
             continue
         is_there = events.rows >= 0
         own = events.only(is_there)
         counts = is_there.reshape(len(matched), -1).sum(axis=1)
         ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        member = _member(plan, query, event, table, own, _only_source(table, len(own.rows)))
+        member = _member(plan, query, event, table, own, _only_of(table, len(own.rows)))
         type_ = pa.list_(pa.field("element", member.type))
         found.append(pa.ListArray.from_arrays(pa.array(ends), member, type=type_))
     return found
@@ -208,7 +213,7 @@ def _member(
     event: EventType,
     table: pa.Table,
     events: _Column,
-    only_source: pa.StringArray | None,
+    only: _Only,
     in_keys: Mapping[str, pa.Array] = MappingProxyType({}),
 ) -> pa.StructArray:
     rows = events.rows
@@ -219,14 +224,15 @@ def _member(
         in_keys[field.name] if field.name in in_keys and not has_unset else _field(plan, table, field, index)
         for field in event.fields
     ]
+    times = moments(events.times)
     columns = [
         repeated(event.name, len(rows)),
-        moments(events.times),
-        moments(events.source_times),
+        times,
+        times if events.source_times is events.times else moments(events.source_times),
         moments(events.arrivals),
         *_ordering(query, table, events),
-        one_chunk(table.column("_source")).take(index).dictionary_decode() if only_source is None else only_source,
-        _partitions(table, index),
+        one_chunk(table.column("_source")).take(index).dictionary_decode() if only.source is None else only.source,
+        taken_cells(one_chunk(table.column("_partition")), index) if only.partition is None else only.partition,
         taken_cells(one_chunk(table.column("_offset")), index),
         _struct(fields, fields_struct(plan, event), len(rows)),
     ]
@@ -241,13 +247,6 @@ def _field(plan: Plan, table: pa.Table, field: Field, index: pa.Array) -> pa.Arr
     return taken_cells(one_chunk(table.column(name)), index)
 
 
-def _partitions(table: pa.Table, index: pa.Array) -> pa.Array:
-    """The partitions of these rows; mostly all records have the same."""
-    partitions = one_chunk(table.column("_partition"))
-    only = only_value(partitions.to_numpy())
-    return taken_cells(partitions, index) if only is None else pa.array(np.full(len(index), only))
-
-
 def _ordering(query: QueryPlan, table: pa.Table, events: _Column) -> list[pa.Array]:
     """Why events were adjusted, and when they end; only the columns that the query has."""
     columns = []
@@ -260,10 +259,21 @@ def _ordering(query: QueryPlan, table: pa.Table, events: _Column) -> list[pa.Arr
     return columns
 
 
-def _only_source(table: pa.Table, count: int) -> pa.StringArray | None:
-    """The source of so many events if all records have the same; None = they do not."""
+class _Only(NamedTuple):
+    """Columns of so many events, if all records have the same source or partition; None = they do
+    not."""
+
+    source: pa.StringArray | None
+    partition: pa.Array | None
+
+
+def _only_of(table: pa.Table, count: int) -> _Only:
     names = one_chunk(table.column("_source")).dictionary
-    return repeated(names[0].as_py(), count) if len(names) == 1 else None
+    partition = only_value(table.column("_partition").to_numpy())
+    return _Only(
+        repeated(names[0].as_py(), count) if len(names) == 1 else None,
+        None if partition is None else pa.array(np.full(count, partition)),
+    )
 
 
 def _struct(
@@ -315,7 +325,7 @@ def _places(table: pa.Table) -> NDArray[np.uint64]:
     source = one_chunk(table.column("_source"))
     names = np.array([text_hash(name) for name in source.dictionary.to_pylist()] or [0], np.uint64)
     code, partition = source.indices.to_numpy(), table.column("_partition").to_numpy()
-    if only_value(code) is not None and only_value(partition) is not None:
+    if (len(names) == 1 or only_value(code) is not None) and only_value(partition) is not None:
         code, partition = code[:1], partition[:1]
     return _mixed(names[code], partition)
 

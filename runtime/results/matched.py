@@ -102,6 +102,8 @@ class Matched:
 
     def part(self, matches: slice) -> Matched:
         """The matches of a range, without a copy."""
+        if matches == slice(0, len(self)):
+            return self
         columns = {name: getattr(self, name)[matches] for name in self._COLUMNS}
         return Matched(**columns, selected=tuple(column[matches] for column in self.selected), widths=self.widths)
 
