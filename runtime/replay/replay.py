@@ -23,6 +23,7 @@ from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import TableRecords, read_table
 from runtime.replay.divided import DividedEngine, NotDividedError, can_divide, with_steps
 from runtime.replay.file_records import FileRecords, are_worth_it
+from runtime.replay.memory import memory_kept
 from runtime.replay.order import in_order
 from runtime.replay.pieces import FileToRead, NotSortedError
 from runtime.replay.records import Records, TablePlaces, source_names
@@ -138,7 +139,7 @@ class _Run:
         engines = self.threads - 1 if is_divided else 1
         engine = DividedEngine(self._plan, self._matcher, engines) if engines > 1 else None
         only = Engine(self._plan, self._matcher, gathers_later=True)
-        with Workers[dict[str, pa.Table]](self.threads - 1) as workers:
+        with memory_kept(), Workers[dict[str, pa.Table]](self.threads - 1) as workers:
             ahead = workers.ahead(pieces)
             calls = self._divided_calls(engine, ahead) if engine is not None else self._calls(only, ahead)
             found = [(_without_later(call), workers.do(_gathering(self._plan, call))) for call in calls]
