@@ -31,6 +31,9 @@ STALE = 20.0
 SETTLED = 1.0
 """Seconds until a run that took the object at the same moment has written it, too."""
 
+LOOKS = 5
+"""Times that an object is read before what cannot be read is called damaged."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
@@ -145,12 +148,15 @@ class StoreLock:
         self._path.write_text(json.dumps(asdict(holder)))
 
     def _holder(self) -> _Holder | None:
-        try:
-            return _Holder(**json.loads(self._path.read_text()))
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError):
-            return _Holder("", "", 0, 0, 0.0)  # damaged; it counts as one that does not change
+        """Who has the checkpoint; a store may show an object while it is written, so look again."""
+        for _ in range(LOOKS):
+            try:
+                return _Holder(**json.loads(self._path.read_text()))
+            except FileNotFoundError:
+                return None
+            except (ValueError, TypeError):
+                time.sleep(SETTLED / LOOKS)
+        return _Holder("", "", 0, 0, 0.0)  # damaged; it counts as one that does not change
 
     def _refusal(self, holder: _Holder | None) -> str:
         at_work = "another process" if holder is None else f"process {holder.process} on {holder.host}"
