@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
-from shutil import rmtree
 from statistics import median, quantiles
 from threading import Event, Thread
 from typing import Any
@@ -139,9 +138,9 @@ def percentiles(values: list[float]) -> tuple[float, float]:
     return cuts[49], cuts[98]
 
 
-def write_file(folder: Path, number: int, count: int) -> None:
+def write_file(folder: Path, number: int, rows: int) -> None:
     """The events of file `number`, visible at once and completely."""
-    first = np.arange(number * count, (number + 1) * count)
+    first = np.arange(number * rows, (number + 1) * rows)
     kinds = first % 2
     times = pa.array(first * SPACING).cast(pa.timestamp("us", "UTC"))
     table = pa.table(
@@ -160,16 +159,18 @@ def write_file(folder: Path, number: int, count: int) -> None:
 
 
 class _Job:
-    """A job in a folder of its own."""
+    """A job whose runs have a folder each: Spark may still write state of a run that has ended."""
 
     def __init__(self, session: SparkSession, folder: Path, buckets: int) -> None:
         self._session = session
+        self._folders = (folder / str(run) for run in count())
         self._folder = folder
         self._buckets = buckets
         self.inputs = folder / "inputs"
 
     def reset(self) -> None:
-        rmtree(self._folder, ignore_errors=True)
+        self._folder = next(self._folders)
+        self.inputs = self._folder / "inputs"
         self.inputs.mkdir(parents=True)
         (self._folder / "bench.query").write_text(QUERY, encoding="utf-8")
 
