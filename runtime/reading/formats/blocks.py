@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-BLOCK = 8 << 20
-"""How many bytes are read at a time, at least."""
+BLOCK = 2 << 20
+"""How many bytes are read at a time, at least: few enough for the processor's caches."""
 
 
 class Blocks:
