@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import csv
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,11 @@ from runtime.reading.formats.csv_form import shown_delimiter
 from runtime.reading.formats.csv_records import (
     COMMA,
     Records,
+    count_lines,
     fits,
     has_lone_returns,
     has_stray_quotes,
+    quotes_of,
     separate_records,
     what_is_wrong,
     whole_records,
@@ -107,6 +110,7 @@ class _Parts:
         self.asked = asked
         self.delimiter = asked.csv.delimiter or COMMA
         self.number = 1
+        self._are_rows_lines = True  # so far
         self.chosen = self.header
         if len(self.header) > MOST_NAMES and asked.wanted is not None:
             needed = [column for column in self.header if column.casefold() in asked.wanted]
@@ -115,6 +119,11 @@ class _Parts:
     def read_next(self) -> RawTable | None:
         """The records that are waiting; None = more of the file is needed, or lines are blank."""
         blocks, longest = self.blocks, self.asked.max_record
+        if self._are_rows_lines:
+            part = self._line_by_line()
+            self._are_rows_lines = part is not None or b"\n" not in blocks.waiting
+            if part is not None:
+                return part
         records = whole_records(blocks.waiting, is_end=blocks.is_end)
         part = self._at_once(records)
         if part is None:
@@ -133,21 +142,52 @@ class _Parts:
         none = np.empty(0, np.int64)
         return RawTable(self.name, self._parse(b""), none, _nothing, unreadable, has_types=False)
 
+    def _line_by_line(self) -> RawTable | None:
+        """All whole lines, if each is a row; None = some are not, or there is none.
+
+        Arrow makes one row of a record with line ends in quotes, and none of a blank line. So if
+        there are as many rows as line ends, the rows are the lines: nothing looks for records.
+        """
+        data = self.blocks.waiting
+        end = data.rfind(b"\n") + 1
+        if not end or end > self.asked.max_record or (self.blocks.is_end and end != len(data)):
+            return None
+        if has_stray_quotes(data, quotes_of(data, end), end, self.delimiter) or has_lone_returns(data, end):
+            return None
+        try:
+            columns = self._parse(data, end, has_line_ends=False)
+        except pa.ArrowInvalid:
+            return None
+        lines = count_lines(data, end)
+        if len(columns) != lines:
+            return None
+        first, line = self.number, self.blocks.line
+        self.number += lines
+        self.blocks.skip(end, lines)
+
+        records = cache(lambda: whole_records(data[:end], is_end=True))
+
+        def describe(number: int) -> tuple[str, str]:
+            return f"line {line + number - first}", records().text(number - first)
+
+        numbers = np.arange(first, first + lines)
+        return RawTable(self.name, columns, numbers, describe, has_types=False, is_ascii=data.isascii())
+
     def _at_once(self, records: Records) -> RawTable | None:
         """All records as rows; None = some are not, or there are none."""
         if not len(records) or records.lengths.max() > self.asked.max_record:
             return None
-        if has_stray_quotes(records, self.delimiter) or has_lone_returns(records):
+        data, end = records.data, records.end
+        if has_stray_quotes(data, records.quotes, end, self.delimiter) or has_lone_returns(data, end):
             return None
         try:
-            columns = self._parse(records.data, records.end, has_line_ends=records.may_have_inner_line_ends)
+            columns = self._parse(data, end, has_line_ends=records.may_have_inner_line_ends)
         except pa.ArrowInvalid:
             return None
         if len(columns) != len(records):
             return None
         numbers, describe = self._numbers(records), self._describe(records)
-        is_ascii = records.data.isascii()
-        return RawTable(self.name, columns, numbers, describe, has_types=False, is_ascii=is_ascii)
+        return RawTable(self.name, columns, numbers, describe, has_types=False, is_ascii=data.isascii())
 
     def _one_by_one(self, records: Records) -> RawTable | None:
         """The records that are rows, with what is wrong with each of the others."""

@@ -139,18 +139,32 @@ def _are_rows(data: bytes, starts: Integers, ends: Integers, cells: int, delimit
     return are_rows
 
 
-def has_lone_returns(records: Records) -> bool:
+def quotes_of(data: bytes, end: int) -> Integers:
+    """The positions of all quotes before `end`."""
+    if b'"' not in data:
+        return _NONE
+    return np.flatnonzero(np.frombuffer(data, np.uint8, end) == _QUOTE)
+
+
+def count_lines(data: bytes, end: int) -> int:
+    """How many line feeds are before `end`."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8, end) == _LINE_FEED))
+
+
+def has_lone_returns(data: bytes, end: int) -> bool:
     """Whether a carriage return may be where no line ends; Arrow takes it for the end of a line."""
-    data, end = records.data, records.end
     return data.find(b"\r", 0, end) >= 0 and data.count(b"\r", 0, end) != data.count(b"\r\n", 0, end)
 
 
-def has_stray_quotes(records: Records, delimiter: str = COMMA) -> bool:
-    """Whether a quote is where none may be, although each record has an even number of them."""
-    quotes = records.quotes[: np.searchsorted(records.quotes, records.end)]
+def has_stray_quotes(data: bytes, quotes: Integers, end: int, delimiter: str = COMMA) -> bool:
+    """Whether a quote is where none may be, if each record has an even number of them.
+
+    quotes: the positions of all quotes, at least before `end`
+    """
+    quotes = quotes[: np.searchsorted(quotes, end)]
     if not len(quotes):
         return False
-    content = np.frombuffer(records.data, np.uint8)[: records.end]
+    content = np.frombuffer(data, np.uint8, end)
     if len(quotes) % 2:
         return True
     opening, closing = quotes[::2], quotes[1::2]
