@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-BLOCK = 2 << 20
+BLOCK = 4 << 20
 """How many bytes are read at a time, at least: few enough for the processor's caches."""
 
 
