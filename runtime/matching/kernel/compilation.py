@@ -18,6 +18,7 @@ from querylang.plan.questions import has_additions
 from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.kernel.aggregates import Arguments, Function
+from runtime.matching.kernel.chain import chain_ages
 from runtime.matching.kernel.columns import Counted
 from runtime.matching.kernel.program import (
     KernelProgram,
@@ -55,6 +56,7 @@ class CompiledQuery:
     is_ambiguous: some transitions can tie
     sliding: of a `find every`, the window that its aggregates follow, or why its candidates are
         enumerated
+    ages: `chain_ages`
     """
 
     program: KernelProgram
@@ -70,6 +72,7 @@ class CompiledQuery:
     arguments: Arguments
     is_ambiguous: bool
     sliding: Window | str
+    ages: np.ndarray[tuple[int], np.dtype[np.int64]] | None
 
 
 @lru_cache(maxsize=1024)  # a job makes an engine per bucket and micro-batch
@@ -102,21 +105,25 @@ def compile_query(query: QueryPlan) -> CompiledQuery:
     parts += [(node.arguments[0], [*events, events[0]]) for node in aggregates if node.arguments]
     program_of_all = build_program(parts)
     conditions = condition_tables(query, programs, count_rows, program_of_all)
+    automaton = automaton_tables(query, conditions.conditions, program_of_all)
+    followed = followed_windows(query, windows.is_used_later)
+    within = NEVER if query.within is None else query.within
     arguments = _arguments(aggregates, functions, query, program_of_all, argument_programs)
     return CompiledQuery(
         program=program_of_all,
         conditions=conditions,
-        automaton=automaton_tables(query, conditions.conditions, program_of_all),
+        automaton=automaton,
         counted=tuple(counted),
         windows=windows,
-        followed=followed_windows(query, windows.is_used_later),
-        within=NEVER if query.within is None else query.within,
+        followed=followed,
+        within=within,
         leading=NEVER if query.leading is None else known(query.leading.duration),
         late=_late_conditions(query),
         aggregates=aggregates,
         arguments=arguments,
         is_ambiguous=is_ambiguous(query),
         sliding=sliding_window(query, programs, program_of_all, arguments),
+        ages=chain_ages(query, automaton, windows, followed, within),
     )
 
 

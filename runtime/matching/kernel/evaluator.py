@@ -57,7 +57,8 @@ def new_stacks() -> Stacks:
 
 @inlined
 def comparison_holds(program: LoadedProgram, operation: int, left: int, here: int, right: int, there: int) -> bool:
-    """Whether operand `left` at position `here` compares so with operand `right` at `there`.
+    """Whether operand `left` at position `here` compares so with operand `right` at `there`, or is
+    true.
 
     False if one has no value.
     """
@@ -80,8 +81,10 @@ def comparison_holds(program: LoadedProgram, operation: int, left: int, here: in
             result = a <= b
         elif operation == Operation.EQUAL_I:
             result = a == b
-        else:
+        elif operation == Operation.DIFFERENT_I:
             result = a != b
+        else:
+            result = a != 0
     return result
 
 

@@ -16,7 +16,7 @@ from querylang.plan.text import Names, expression_text, literal_text
 from runtime.instants import NEVER
 from runtime.matching.kernel.aggregates import Function
 from runtime.matching.kernel.compilation import CompiledQuery, compile_query
-from runtime.matching.kernel.program import NotForKernel, Operation, instructions
+from runtime.matching.kernel.program import TRUTH, NotForKernel, Operation, instructions
 from runtime.matching.kernel.tables import ConditionKind, Records, is_whole
 
 _PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
@@ -112,6 +112,8 @@ def _how(index: int, condition: Condition, query: QueryPlan, record: Records) ->
     """How the kernel checks a condition."""
     late = " when the trailing wait ends" if index in query.decided_late else ""
     match ConditionKind(int(record["kind"])):
+        case ConditionKind.COMPARISON if record["operation"] == TRUTH:
+            return f"a column, program {record['program']}"
         case ConditionKind.COMPARISON:
             return f"a comparison, program {record['program']}"
         case ConditionKind.WHERE:

@@ -1,7 +1,7 @@
 """The compiled matcher: reads a query's columns from ordered events and runs the search over them.
 
 Operands of conditions are computed as columns first. Then each new event starts a depth-first
-search backwards in time (`runtime.matching.kernel.search`). No partial matches are kept; windows,
+search backwards in time (`runtime.matching.kernel.search`, or `chain` where that is enough). No partial matches are kept; windows,
 `within` and conditions, checked as early as they can be decided, cut the search.
 """
 
@@ -15,6 +15,7 @@ from querylang.plan.expression import Aggregate, Type
 from querylang.plan.model import Plan, QueryPlan
 from runtime.matching.interface import Found, Ordered, Waiting
 from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Running
+from runtime.matching.kernel.chain import search_chain
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import compile_query
 from runtime.matching.kernel.conditions import Events, Query
@@ -45,8 +46,11 @@ class KernelMatcher:
         latest = np.empty(most, np.int64)
         members = np.empty((most, 0 if self._is_every else self._terms), np.int64)
         free = events.free.copy()
-        aggregation, window = self._aggregation(most), self._compiled.sliding
-        if self._is_every and not isinstance(window, str):
+        aggregation, window, ages = self._aggregation(most), self._compiled.sliding, self._compiled.ages
+        if ages is not None:
+            workspace = self._workspace(loaded)
+            matches = search_chain(loaded, query.automaton, query.program, ages, workspace, latest, members)
+        elif self._is_every and not isinstance(window, str):
             queues = new_queues(len(self._compiled.aggregates), int(np.diff(events.start).max(initial=1)))
             matches = slide(loaded, window, query.program, aggregation, queues, latest)
         else:

@@ -92,6 +92,9 @@ class Operation(IntEnum):
     DROP = 62
 
 
+TRUTH = 34
+"""In a `Comparison`, instead of an operation of integers: the operand is true."""
+
 _PUSHES = (Operation.PUSH_I, Operation.PUSH_F)
 _ARITHMETIC = {"+": "ADD", "-": "SUBTRACT", "*": "MULTIPLY", "/": "DIVIDE", "%": "REMAINDER"}
 _COMPARISON = {"=": "EQUAL", "!=": "DIFFERENT", "<": "LESS", "<=": "LESS_EQUAL", ">": "LESS", ">=": "LESS_EQUAL"}
@@ -144,7 +147,10 @@ def operand_of(program: KernelProgram, number: int) -> tuple[int, int] | None:
 
 
 class Comparison(NamedTuple):
-    """A program that only compares two operands, as most do; `operation` is its last one."""
+    """A program that only compares two operands, as most do; `operation` is its last one.
+
+    TRUTH: the program is a single operand, which is on both sides.
+    """
 
     operation: int
     left: int
@@ -160,6 +166,16 @@ def comparison(program: KernelProgram, number: int) -> Comparison | None:
         return None
     is_pushed = steps[0][0] in _PUSHES and steps[1][0] in _PUSHES
     return Comparison(steps[2][0], *steps[0][1:], *steps[1][1:]) if is_pushed else None
+
+
+def truth(program: KernelProgram, number: int) -> Comparison | None:
+    """A program that only asks whether an operand is true; None for any other program.
+
+    Such is a condition about one event, which is computed as a column.
+    """
+    steps = instructions(program, number)
+    is_pushed = len(steps) == 1 and steps[0][0] == Operation.PUSH_I
+    return Comparison(TRUTH, *steps[0][1:], *steps[0][1:]) if is_pushed else None
 
 
 @dataclass(slots=True)

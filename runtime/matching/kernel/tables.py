@@ -18,7 +18,7 @@ from querylang.plan.model import Condition, QueryPlan, Where, Within, Without, k
 from runtime.instants import NEVER
 from runtime.matching.kernel.dead_end_rules import dead_end_rules, is_leading, rows_of
 from runtime.matching.kernel.lookahead import lookahead_after
-from runtime.matching.kernel.program import KernelProgram, comparison
+from runtime.matching.kernel.program import KernelProgram, comparison, truth
 
 Integers = NDArray[np.int64]
 Records = NDArray[Any]
@@ -80,7 +80,7 @@ first_term, stop_term: the terms of its range, a part of `ConditionTables.terms`
 is_leading: 1 if the range begins with the leading wait
 count_row: the row of counts of a `without` whose condition is about its own event only; -1 = the
     range is scanned
-operation, left, left_term, right, right_term: of a comparison of two operands
+operation, left, left_term, right, right_term: of a comparison
 condition: its number in the plan
 """
 
@@ -106,7 +106,7 @@ class AutomatonTables(NamedTuple):
 
 
 class ConditionKind(IntEnum):
-    """What a condition is. A `where` that only compares two operands is a comparison."""
+    """What a condition is. A `where` that compares two operands, or is one, is a comparison."""
 
     WHERE = 0
     WITHIN = 1
@@ -210,7 +210,7 @@ def condition_tables(
     ]
     ends = ends_of([len(terms) for terms in ranges])
     kinds = [_kind(item) for item in query.conditions]
-    compared = [None if number < 0 else comparison(program, number) for number in programs]
+    compared = [None if number < 0 else comparison(program, number) or truth(program, number) for number in programs]
     kinds = [
         ConditionKind.COMPARISON if kind == ConditionKind.WHERE and item is not None else kind
         for kind, item in zip(kinds, compared, strict=True)

@@ -1,0 +1,107 @@
+"""Chains have a search of their own, and it finds what the reference matcher finds."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import querylang
+from runtime.columns.arrivals import Arrivals
+from runtime.engine.engine import Engine
+from runtime.instants import NO_TIME
+from runtime.matching.kernel.compilation import compile_query
+
+EVENTS = "event A { integer k; float v; integer n; } event B { integer k; float v; integer n; }"
+
+
+def _text(find: str, window: str = "within 10 seconds") -> str:
+    return f"{EVENTS} inputs {{ A() key k {window}; B() key k {window}; }} find {find}"
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        "A as a",
+        "A as a -> B as b where b.v > a.v",
+        "A as a -> A as b -> B as c where b.v > a.v and c.n = a.n within 5 seconds",
+        "A as a -> B as b where b.v > a.v + 1.0 where a.n > 3",
+        "A as a -> B as b -> wait(2.0)",
+    ],
+)
+def test_steps_of_one_event_that_compare_are_a_chain(find: str) -> None:
+    assert compile_query(querylang.compile_text(_text(find)).plan.queries[0]).ages is not None
+
+
+@pytest.mark.parametrize(
+    ("find", "window"),
+    [
+        ("A as a or B as b", "within 10 seconds"),
+        ("A as a and B as b", "within 10 seconds"),
+        ("A as a -> B as b where b.v > a.v or b.n = a.n", "within 10 seconds"),
+        ("A as a -> B as b without A as x", "within 10 seconds"),
+        ("A as a -> B as b -> A as c within 5 seconds between (a b)", "within 10 seconds"),
+        ("A as a -> B as b", "retain 3"),
+        ("A as a -> B as b", "within 10 seconds with unique n"),
+        ("every A as a select count() as c", "within 10 seconds"),
+        ("A as a -> B as b after match skip past last event", "within 10 seconds"),
+    ],
+)
+def test_other_patterns_are_not(find: str, window: str) -> None:
+    assert compile_query(querylang.compile_text(_text(find, window)).plan.queries[0]).ages is None
+
+
+def _comparison(chance: random.Random, names: str) -> str:
+    sides = []
+    for _ in range(2):
+        side = f"{chance.choice(names)}.{chance.choice('vn')}"
+        sides.append(chance.choice([side, side, f"({side} + {chance.randint(-3, 3)})"]))
+    return f"{sides[0]} {chance.choice(['<', '<=', '>', '=', '!='])} {sides[1]}"
+
+
+def _table(chance: random.Random, count: int) -> pa.Table:
+    rows = range(count)
+    # Several events per millisecond, and values that are missing.
+    moments = sorted(chance.randrange(count // 2) * 1000 for _ in rows)
+    return pa.table(
+        {
+            "_kind": pa.array([chance.randrange(2) for _ in rows], pa.int16()),
+            "_arrival": pa.array(moments, pa.int64()),
+            "_source": pa.array(["t"] * count).dictionary_encode(),
+            "_partition": pa.array([0] * count, pa.int64()),
+            "_place": pa.array([0] * count, pa.int64()),
+            "_offset": pa.array(rows),
+            "_source_time": pa.array([NO_TIME] * count),
+            "k:integer": pa.array([chance.randrange(3) for _ in rows], pa.int64()),
+            "v:float": pa.array([None if chance.random() < 0.03 else chance.randint(-9, 9) / 2 for _ in rows]),
+            "n:integer": pa.array(
+                [None if chance.random() < 0.03 else chance.randint(-5, 5) for _ in rows], pa.int64()
+            ),
+        }
+    )
+
+
+def _found(text: str, parts: list[pa.Table], matcher: str) -> list[list[int]]:
+    engine = Engine(querylang.compile_text(text).plan, matcher=matcher)
+    rows = [
+        row for part in parts for table in engine.process(Arrivals(part)).matches.values() for row in table.to_pylist()
+    ]
+    return [[member["offset"] for member in row["members"].values()] for row in rows]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_chain_finds_what_the_reference_matcher_finds(seed: int) -> None:
+    """Of one to five names, with windows of few events or so many that the search looks ahead, in one call or several."""
+    chance = random.Random(seed)
+    names = "abcde"[: chance.randint(1, 5)]
+    steps = " -> ".join(f"{chance.choice('AB')} as {name}" for name in names)
+    wheres = " ".join(f"where {_comparison(chance, names)}" for _ in range(chance.randint(0, 4)))
+    within = chance.choice(["", "within 0.02 seconds"])
+    text = _text(f"{steps} {wheres} {within}", f"within {chance.choice(['0.01', '0.05', '0.2'])} seconds")
+    assert compile_query(querylang.compile_text(text).plan.queries[0]).ages is not None
+    table = _table(chance, 400)
+    size = chance.choice([400, 130, 17])
+    parts = [table.slice(start, size) for start in range(0, 400, size)]
+    found = _found(text, parts, "kernel")
+    assert found == _found(text, parts, "reference")
