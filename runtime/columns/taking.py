@@ -14,7 +14,7 @@ _UNCHECKED = pc.TakeOptions(boundscheck=False)
 _MOST_BYTES = 2**31
 """The text of a column of strings is shorter."""
 _SHARED = 16
-"""So many texts keep their column for the next call."""
+"""So many texts and numbers keep their column for the next call."""
 
 
 def taken_rows(values: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
@@ -30,6 +30,17 @@ def taken_cells(column: pa.Array, rows: pa.Array) -> pa.Array:
     return pc.call_function("take", [column, rows], _UNCHECKED)
 
 
+def taken_by_term(values: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    """`values[rows]`, of rows by (match, term); those of a term are neighbours in memory.
+
+    Anything where a row is negative.
+    """
+    by_term = rows.T
+    if by_term.size and by_term.min() < 0:
+        return np.take(values, by_term, mode="clip").T
+    return taken_rows(values, by_term.reshape(-1)).reshape(by_term.shape).T
+
+
 def only_value(values: NDArray[Any]) -> Any:
     """The value that all entries have; None = there is no entry, or they differ."""
     return values[0] if len(values) and (values == values[0]).all() else None
@@ -37,14 +48,38 @@ def only_value(values: NDArray[Any]) -> Any:
 
 def repeated(text: str, count: int) -> pa.StringArray:
     """The same text so many times. Columns of the same text share their memory."""
-    least = 1 << max(count - 1, 0).bit_length()
+    least = _rounded(count)
     if least * len(text.encode()) >= _MOST_BYTES:
         return pa.repeat(pa.scalar(text), count)
     return _repeated(text, least)[:count]
 
 
+def repeated_number(number: int, count: int) -> pa.Array:
+    """The same integer so many times. Columns of the same integer share their memory."""
+    return _repeated_number(number, _rounded(count))[:count]
+
+
+@lru_cache(_SHARED)
+def _repeated_number(number: int, count: int) -> pa.Array:
+    return pa.array(np.full(count, number, np.int64))
+
+
+def evenly(count: int, width: int) -> pa.Buffer:
+    """The offsets of so many texts of the same length. Columns share their memory."""
+    return _evenly(_rounded(count), width).slice(0, 4 * (count + 1))
+
+
+@lru_cache(_SHARED)
+def _evenly(count: int, width: int) -> pa.Buffer:
+    return pa.py_buffer(np.arange(count + 1, dtype=np.int32) * np.int32(width))
+
+
+def _rounded(count: int) -> int:
+    """The next power of two: so few lengths are kept."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
 @lru_cache(_SHARED)
 def _repeated(text: str, count: int) -> pa.StringArray:
     data = text.encode()
-    ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(data)) if data else np.zeros(count + 1, np.int32)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(data * count))
+    return pa.StringArray.from_buffers(count, _evenly(count, len(data)), pa.py_buffer(data * count))

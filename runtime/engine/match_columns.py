@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from runtime.admission.arrays import Released
 from runtime.columns.arrivals import AT_THE_END
-from runtime.columns.taking import taken_rows
-from runtime.results.match_order import match_order
+from runtime.columns.taking import taken_by_term, taken_rows
+from runtime.results.match_order import ordered_steps
 from runtime.results.matched import Matched, taken
 
 Integers = NDArray[np.int64]
@@ -30,8 +30,7 @@ def matches_in_order(
     definitive: Integers,
     records: Integers,
     times: Integers,
-    source_times: Integers,
-    arrivals: Integers,
+    table: pa.Table,
     keys: Sequence[pa.Array],
 ) -> tuple[Matched, Integers]:
     """Matches in order, and by match its number in the order in which it was found.
@@ -40,29 +39,37 @@ def matches_in_order(
     rank: by match, orders those of one step and key
     definitive: by match, µs
     records: by new record, its number in the call
-    times, source_times, arrivals: by row, µs
+    times: by row, µs
+    table: the rows of the call
     keys: by row, the key columns
     """
     columns = released.time, released.emitted, released.record, released.order
     time, emitted, record, latest_rows = (taken_rows(column, latest) for column in columns)
-    order = match_order(emitted, record, time, rank, lambda matches: taken(keys, latest_rows[matches].astype(np.int64)))
+    order, emitted, record = ordered_steps(
+        emitted, record, time, rank, lambda matches: taken(keys, latest_rows[matches].astype(np.int64))
+    )
     last = taken_rows(latest_rows, order).astype(np.int64)
     rows = _rows_of(released, members, order, latest, last)
-    times_of_members = _of_rows(times, rows)
-    # Mostly an event happens when its source says.
-    is_told = np.array_equal(times, source_times)
+    times_of_members = taken_by_term(times, rows.T)
+    source_times, arrivals, offsets = (
+        table.column(name).to_numpy() for name in ("_source_time", "_arrival", "_offset")
+    )
+    # Mostly an event happens when its source says, and is found when its time is definitive.
+    is_told, is_definitive = np.array_equal(times, source_times), np.array_equal(time, definitive)
+    time = taken_rows(time, order)
     matched = Matched(
         latest=last,
         members=rows.T,
-        time=taken_rows(time, order),
-        definitive=taken_rows(definitive, order),
-        emitted=taken_rows(emitted, order),
+        time=time,
+        definitive=time if is_definitive else taken_rows(definitive, order),
+        emitted=emitted,
         waited=taken_rows(taken_rows(released.waited, latest), order),
-        step=call_numbers(taken_rows(record, order), records),
+        step=call_numbers(record, records),
         rank=taken_rows(rank, order),
         times=times_of_members,
-        source_times=times_of_members if is_told else _of_rows(source_times, rows),
-        arrivals=_of_rows(arrivals, rows),
+        source_times=times_of_members if is_told else taken_by_term(source_times, rows.T),
+        arrivals=taken_by_term(arrivals, rows.T),
+        offsets=taken_by_term(offsets, rows.T),
         reasons=np.empty((len(order), 0), np.int8),
     )
     return matched, order
@@ -84,13 +91,6 @@ def _rows_of(released: Released, members: Integers, order: Integers, latest: Int
             found[positions < 0] = -1
         rows[term] = taken_rows(found, order)
     return rows
-
-
-def _of_rows(values: Integers, rows: Integers) -> Integers:
-    """By (match, term) the values of rows; those of a term are neighbours in memory."""
-    if rows.size and rows.min() < 0:
-        return np.take(values, rows).T
-    return taken_rows(values, rows.reshape(-1)).reshape(rows.shape).T
 
 
 def call_numbers(record: Integers, records: Integers) -> Integers:

@@ -164,8 +164,7 @@ class QueryRunner:
             definitive,
             records,
             times,
-            rows.table.column("_source_time").to_numpy(),
-            rows.table.column("_arrival").to_numpy(),
+            rows.table,
             rows.keys,
         )
         if "_adjusted" in rows.table.column_names:
@@ -228,6 +227,7 @@ class QueryRunner:
             times=admitted.times[members],
             source_times=rows.table.column("_source_time").to_numpy()[members],
             arrivals=rows.table.column("_arrival").to_numpy()[members],
+            offsets=rows.table.column("_offset").to_numpy()[members],
             reasons=_reasons(rows.table, members),
             widths=done.widths,
         )

@@ -25,6 +25,14 @@ def match_order(
     """The matches' indexes in their order; by match: as in `runtime.results.schemas.ORDER`, µs.
 
     keys_of: the key columns of some matches, given by index
+    """
+    return ordered_steps(emitted, step, time, rank, keys_of)[0]
+
+
+def ordered_steps(
+    emitted: Integers, step: Integers, time: Integers, rank: Integers, keys_of: Callable[[Integers], Sequence[pa.Array]]
+) -> tuple[Integers, Integers, Integers]:
+    """As `match_order`, and `emitted` and `step` in this order.
 
     Few matches share a moment with another. So keys are looked up, and compared, for those only.
     """
@@ -41,7 +49,7 @@ def match_order(
     else:
         is_same &= step[1:] == step[:-1]
     if not is_same.any():
-        return order
+        return order, emitted, step
     is_tied = np.append(is_same, False)
     is_tied[1:] |= is_same
     tied = np.flatnonzero(is_tied)
@@ -50,4 +58,6 @@ def match_order(
     by = pa.table({str(place): column for place, column in enumerate(columns)})
     chosen = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
     order[tied] = rows[chosen.to_numpy()]
-    return order
+    step = step.copy()
+    step[tied] = columns[1][chosen.to_numpy()]
+    return order, emitted, step

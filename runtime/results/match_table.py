@@ -22,7 +22,7 @@ from runtime.admission.outcomes import reason_words
 from runtime.arrow_types import arrow_type, one_chunk
 from runtime.columns.arrivals import column_name
 from runtime.columns.keys import hash_keys, key_sources, mix
-from runtime.columns.taking import only_value, repeated, taken_cells
+from runtime.columns.taking import evenly, only_value, repeated, repeated_number, taken_by_term, taken_cells
 from runtime.compiling.compiled import inlined, kernel
 from runtime.instants import NEVER, NO_TIME
 from runtime.matching.run_columns import columns_of
@@ -120,22 +120,25 @@ class _Column(NamedTuple):
     times: Integers
     source_times: Integers
     arrivals: Integers
+    offsets: Integers
     reasons: NDArray[np.int8] | None
 
     def only(self, chosen: NDArray[np.bool_]) -> _Column:
         """The chosen events."""
-        rows, times, source_times, arrivals = (part[chosen] for part in self[:4])
-        return _Column(rows, times, source_times, arrivals, None if self.reasons is None else self.reasons[chosen])
+        rows, times, source_times, arrivals, offsets = (part[chosen] for part in self[:5])
+        return _Column(
+            rows, times, source_times, arrivals, offsets, None if self.reasons is None else self.reasons[chosen]
+        )
 
 
 def _column(matched: Matched, columns: int | slice) -> _Column:
     """The events in these columns; those of several one match after the other."""
-    parts = (matched.members, matched.times, matched.source_times, matched.arrivals)
-    rows, times, source_times, arrivals = (part[:, columns].reshape(-1) for part in parts)
+    parts = (matched.members, matched.times, matched.source_times, matched.arrivals, matched.offsets)
+    rows, times, source_times, arrivals, offsets = (part[:, columns].reshape(-1) for part in parts)
     if matched.source_times is matched.times:
         source_times = times
     reasons = matched.reasons[:, columns].reshape(-1) if matched.reasons.shape[1] else None
-    return _Column(rows, times, source_times, arrivals, reasons)
+    return _Column(rows, times, source_times, arrivals, offsets, reasons)
 
 
 def _events(
@@ -233,7 +236,7 @@ def _member(
         *_ordering(query, table, events),
         one_chunk(table.column("_source")).take(index).dictionary_decode() if only.source is None else only.source,
         taken_cells(one_chunk(table.column("_partition")), index) if only.partition is None else only.partition,
-        taken_cells(one_chunk(table.column("_offset")), index),
+        pa.array(events.offsets),
         _struct(fields, fields_struct(plan, event), len(rows)),
     ]
     return _struct(columns, member_struct(plan, query, event), len(rows), unset if has_unset else None)
@@ -272,7 +275,7 @@ def _only_of(table: pa.Table, count: int) -> _Only:
     partition = only_value(table.column("_partition").to_numpy())
     return _Only(
         repeated(names[0].as_py(), count) if len(names) == 1 else None,
-        None if partition is None else pa.array(np.full(count, partition)),
+        None if partition is None else repeated_number(int(partition), count),
     )
 
 
@@ -295,16 +298,16 @@ def match_ids(query: QueryPlan, table: pa.Table, matched: Matched, keys: Sequenc
     keys: by key of the query, its values
     """
     seeds = np.array(seeds_of(query), np.uint64)
-    members = matched.members if query.every is None else matched.latest.reshape(-1, 1)
-    if matched.widths:
-        members = _with_ends_of_runs(query, matched)
+    members, offsets = matched.members, matched.offsets
+    if query.every is not None or matched.widths:
+        members = matched.latest.reshape(-1, 1) if query.every is not None else _with_ends_of_runs(query, matched)
+        offsets = taken_by_term(table.column("_offset").to_numpy(), members)
     words = hash_keys(keys) if keys else np.zeros(len(members), np.uint64)
     if query.trailing is not None and query.trailing.most > 1:  # the same members, again and again
         words = words ^ matched.time.astype(np.uint64) * _ODD
-    offsets = table.column("_offset").to_numpy()
-    text = _identities(np.ascontiguousarray(members.T), words, _places(table), offsets, seeds)
-    ends = np.arange(len(members) + 1, dtype=np.int32) * 32
-    return pa.StringArray.from_buffers(len(members), pa.py_buffer(ends), pa.py_buffer(text))
+    of_terms = np.ascontiguousarray(members.T), np.ascontiguousarray(offsets.T)
+    text = _identities(*of_terms, words, _places(table), seeds)
+    return pa.StringArray.from_buffers(len(members), evenly(len(members), 32), pa.py_buffer(text))
 
 
 def _with_ends_of_runs(query: QueryPlan, matched: Matched) -> Integers:
@@ -341,14 +344,14 @@ def _mixed(names: NDArray[np.uint64], partition: NDArray[np.int64]) -> NDArray[n
 @kernel
 def _identities(
     members: NDArray[np.int64],
+    offsets: NDArray[np.int64],
     keys: NDArray[np.uint64],
     places: NDArray[np.uint64],
-    offset: NDArray[np.int64],
     seeds: NDArray[np.uint64],
 ) -> NDArray[np.uint64]:
     """The text of all identities: four entries per match, eight characters per entry.
 
-    members: by (term, match), rows; -1 = unset, or the end of a run
+    members, offsets: by (term, match), rows; -1 = unset, or the end of a run
     """
     terms, count = members.shape
     first, second = np.empty(count, np.uint64), np.empty(count, np.uint64)
@@ -359,7 +362,7 @@ def _identities(
         for match in range(count):
             row = members[term, match]
             if row >= 0:
-                place, number = places[row if len(places) > 1 else 0], np.uint64(offset[row])
+                place, number = places[row if len(places) > 1 else 0], np.uint64(offsets[term, match])
                 first[match] = mix(mix(first[match] ^ place) ^ number)
                 second[match] = mix(mix(second[match] ^ place) ^ number)
             elif row != _NOTHING:

@@ -36,6 +36,7 @@ class Matched:
     times: (match, term), when its members happened
     source_times: (match, term), the times that their sources gave them, as the query takes them
     arrivals: (match, term), when they arrived, by the clock
+    offsets: (match, term), their offsets in their sources
     reasons: (match, term), why the times of its members were adjusted; without terms if none can be
     selected: of a `find every`, a column for each select that is not an event
     widths: how many columns each term has (`runtime.matching.run_columns`)
@@ -52,13 +53,14 @@ class Matched:
     times: Integers
     source_times: Integers
     arrivals: Integers
+    offsets: Integers
     reasons: NDArray[np.int8]
     selected: tuple[pa.Array, ...] = ()
     widths: tuple[int, ...] = ()
 
     _COLUMNS: ClassVar = (
         *("latest", "members", "time", "definitive", "emitted", "waited", "step", "rank"),
-        *("times", "source_times", "arrivals", "reasons"),
+        *("times", "source_times", "arrivals", "offsets", "reasons"),
     )
 
     @staticmethod
@@ -80,7 +82,7 @@ class Matched:
             return self
         columns: dict[str, Any] = {
             name: relaid(getattr(self, name), self.widths, widths, -1 if name == "members" else 0)
-            for name in ("members", "times", "source_times", "arrivals", "reasons")
+            for name in ("members", "times", "source_times", "arrivals", "offsets", "reasons")
         }
         return replace(self, **columns, widths=widths)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from runtime.results.match_order import match_order
+from runtime.results.match_order import match_order, ordered_steps
 
 KEYS = pa.array(["d", "c", "b", "a", "e", "e"])
 
@@ -40,3 +41,13 @@ def test_matches_of_coarse_moments_are_ordered_by_step() -> None:
     none = np.zeros(count, np.int64)
     found = match_order(emitted, step, none, none, lambda _: [])
     assert found.tolist() == np.lexsort((step, emitted)).tolist()
+
+
+@pytest.mark.parametrize("moments", [9, 30_000], ids=["coarse", "fine"])
+def test_moments_and_steps_are_given_in_the_order(moments: int) -> None:
+    count = 40_000
+    random = np.random.default_rng(8)
+    emitted, step, rank = random.integers(0, moments, count), random.integers(0, 3, count), random.permutation(count)
+    order, *columns = ordered_steps(emitted, step, rank, rank, lambda _: [])
+    assert order.tolist() == np.lexsort((rank, step, emitted)).tolist()
+    assert [column.tolist() for column in columns] == [emitted[order].tolist(), step[order].tolist()]
