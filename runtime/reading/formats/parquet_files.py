@@ -20,6 +20,7 @@ from runtime.reading.formats.asked import Asked, size_text
 from runtime.reading.formats.long_rows import is_bytes_or_text, without_long_rows
 from runtime.reading.formats.parquet_footer import ColumnChunk, column_chunks
 from runtime.reading.formats.raw_table import RawTable, of_columns, refuse_repeated
+from runtime.threads import thread_count
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -94,13 +95,15 @@ def _parts(
     texts = [chunk for chunk in chunks if _may_repeat_text(chunk, encoded)]
     longest = max((_longest_text(path, group, chunk, rows) for chunk in texts), default=0)
     most = size.asked.rows or _ROWS
+    # Of two threads the other one has work of its own.
+    in_threads = thread_count() > 2
     at_once = min(most, max(1, _PART // longest) if longest else most)
     if rows <= at_once:
-        columns = file.read_row_group(group)
+        columns = file.read_row_group(group, use_threads=in_threads)
         size.add(_text_size(columns))
         yield columns
         return
-    for batch in file.iter_batches(at_once, row_groups=[group]):
+    for batch in file.iter_batches(at_once, row_groups=[group], use_threads=in_threads):
         columns = pa.Table.from_batches([batch])
         size.add(_text_size(columns))
         yield columns

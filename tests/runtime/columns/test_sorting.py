@@ -23,7 +23,7 @@ def test_the_least_and_the_greatest_number_have_their_places(dtype: type[np.sign
     assert stable_order(column, -np.arange(5)).tolist() == [4, 2, 1, 3, 0]
 
 
-@pytest.mark.parametrize("widths", [[1], [11], [12], [30], [20, 20], [3, 40, 8]])
+@pytest.mark.parametrize("widths", [[1], [11], [12], [30], [20, 20], [3, 40, 8], [30, 40], [62, 8], [8, 62]])
 def test_many_rows_are_ordered_digit_by_digit(widths: list[int]) -> None:
     random = np.random.default_rng(5)
     columns = [random.integers(-(1 << (width - 1)), 1 << (width - 1), 40_000) for width in widths]
