@@ -1,4 +1,4 @@
-"""`ensue compile`: compile the kernels before they are needed."""
+"""`ensue compile`: compile the kernels before they are needed, and archive Spark's classes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,26 @@ def compile_ahead(
     began = monotonic()
     if out is None:
         _compile({})
-        code = _run([sys.executable, "-m", "ensue.background.archive_classes"], {}, output=subprocess.DEVNULL)
-        if code != 0:
-            print_error("the archive of Spark's classes was not made: jobs will start more slowly")
         print_line(f"compiled in {monotonic() - began:.0f} s")
+        _archive_classes()
         return
     archive_kernels(out)
     print_line(f"compiled in {monotonic() - began:.0f} s: {out}, {out.stat().st_size / 1e6:.1f} MB")
+
+
+def _archive_classes() -> None:
+    """Archive the classes of Spark, where Java is."""
+    from spark_backend.class_archive import archive_file
+
+    if archive_file() is None:
+        return
+    began = monotonic()
+    sys.stderr.write("archiving Spark's classes, so that jobs start sooner: another half minute of a processor\n")
+    code = _run([sys.executable, "-m", "ensue.background.archive_classes"], {}, output=subprocess.DEVNULL)
+    if code != 0:
+        print_error("the archive of Spark's classes was not made: jobs will start more slowly")
+        return
+    print_line(f"archived in {monotonic() - began:.0f} s")
 
 
 def archive_kernels(out: Path) -> None:

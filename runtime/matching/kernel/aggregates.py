@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
+from runtime.matching.exact_sums import ExactSums, add_to_sum, clear_sum, rounded_sum
 from runtime.matching.kernel.evaluator import LoadedProgram, has_value
-from runtime.matching.kernel.exact_sums import ExactSums, add_to_sum, clear_sum, rounded_sum
 from runtime.matching.kernel.steps import is_more_recent
 from runtime.matching.kernel.workspace import Workspace
 

@@ -23,7 +23,7 @@ from runtime.matching.windows import WindowColumns
 Integers = NDArray[np.int64]
 
 AFTER_COMPARISONS = 8
-"""After how many rejected events in a row to look ahead: here they cost less than in other searches."""
+"""After how many rejected events in a row to look ahead: here one costs less than elsewhere."""
 
 
 def chain_ages(

@@ -1,8 +1,9 @@
 """The compiled matcher: reads a query's columns from ordered events and runs the search over them.
 
 Operands of conditions are computed as columns first. Then each new event starts a depth-first
-search backwards in time (`runtime.matching.kernel.search`, or `chain` where that is enough). No partial matches are kept; windows,
-`within` and conditions, checked as early as they can be decided, cut the search.
+search backwards in time (`runtime.matching.kernel.search`, or `chain` where that is enough). No
+partial matches are kept; windows, `within` and conditions, checked as early as they can be decided,
+cut the search.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from numpy.typing import NDArray
 
 from querylang.plan.expression import Aggregate, Type
 from querylang.plan.model import Plan, QueryPlan
+from runtime.matching.exact_sums import new_exact_sums
 from runtime.matching.interface import Found, Ordered, Waiting
 from runtime.matching.kernel.aggregates import Aggregated, Aggregation, Running
 from runtime.matching.kernel.chain import search_chain
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.compilation import compile_query
 from runtime.matching.kernel.conditions import Events, Query
-from runtime.matching.kernel.exact_sums import new_exact_sums
 from runtime.matching.kernel.search import search
 from runtime.matching.kernel.sliding import new_queues, slide
 from runtime.matching.kernel.waits import Waits, outlive

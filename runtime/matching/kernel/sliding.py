@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing
+from runtime.matching.exact_sums import add_to_sum
 from runtime.matching.kernel.aggregates import Aggregation, Function, clear, finish_match
 from runtime.matching.kernel.conditions import Events
 from runtime.matching.kernel.evaluator import LoadedProgram
-from runtime.matching.kernel.exact_sums import add_to_sum
 
 Integers = NDArray[np.int64]
 

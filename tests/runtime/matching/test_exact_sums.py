@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from runtime.interpreter.aggregates import exact_sum
-from runtime.matching.kernel.exact_sums import add_to_sum, new_exact_sums, rounded_sum
+from runtime.matching.exact_sums import add_to_sum, new_exact_sums, rounded_sum
 
 GREATEST, LEAST = 1.7976931348623157e308, 5e-324
 
