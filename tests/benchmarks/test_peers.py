@@ -23,6 +23,13 @@ def test_ensue_and_duckdb_answer_the_same(question: Question, tmp_path: Path) ->
     assert found[0].matches > 100
 
 
+def test_slow_systems_answer_over_a_tenth(tmp_path: Path) -> None:
+    systems = ["duckdb-sliced", "duckdb-window"]
+    found = measure(tmp_path, QUESTIONS[0], systems, [1], events=150_000, rounds=1, slow=["duckdb-window"])
+    assert [item.events for item in found] == [150_000, 15_000]
+    assert 0 < 5 * found[1].matches < found[0].matches
+
+
 def test_a_checksum_depends_on_every_match_and_not_on_their_order() -> None:
     first, second = np.arange(5), np.arange(10, 15)
     whole = checksum(first, second)
