@@ -188,7 +188,10 @@ _TIGHTNESS = {"->": 0, "or": 1, "and": 2}
 def _find(find: ast.Find) -> list[str]:
     assert not isinstance(find.pattern, ast.Broken), "a text with mistakes has no canonical layout"
     word = "find every" if find.is_every else "find all" if find.is_all else "find"
-    lines = [f"{word} {_pattern(find.pattern, 0)}"]
+    pattern = _pattern(find.pattern, 0)
+    if find.is_all and pattern.startswith("."):
+        pattern = f"({pattern})"  # `all.Name` is an event type
+    lines = [f"{word} {pattern}"]
     lines += [f"{INDENT}{_clause(clause)}" for clause in find.clauses]
     if find.block is None:
         return lines

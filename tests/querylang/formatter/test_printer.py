@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from querylang import QueryErrors
@@ -42,6 +42,7 @@ def test_a_layout_stays_as_it_is(path: Path) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(min_value=0), st.integers(min_value=0, max_value=5))
+@example(85_538_089_454_249_074_229_248, 0)
 def test_any_text_keeps_its_tree_its_comments_and_its_layout(seed: int, size: int) -> None:
     text = Texts(Random(seed), size).text()
     once = format_text(text)
@@ -50,6 +51,12 @@ def test_any_text_keeps_its_tree_its_comments_and_its_layout(seed: int, size: in
     assert format_text(once) == once, text
     assert once.endswith("\n"), text
     assert not once.endswith("\n\n"), text
+
+
+def test_an_event_type_behind_find_all_that_begins_with_a_dot_stays_in_brackets() -> None:
+    query = "query Q { inputs { A() within 3.0; } find all { .A as a } }"
+    assert "find all (.A as a)" in format_text(query)
+    assert tree(format_text(query)) == tree(query)
 
 
 def test_random_texts_are_long_enough_to_be_broken_everywhere() -> None:
