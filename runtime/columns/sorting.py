@@ -15,7 +15,7 @@ BITS = 63
 DIGIT = 11
 """Bits of a digit of a radix sort: its counts fit into the processor's nearest cache."""
 
-_MOST_DIGITS, _LEAST_ROWS = 5, 1 << 12
+_MOST_DIGITS, _LEAST_ROWS = 5, 1 << 15
 """Where a radix sort is faster: with few digits, and enough rows to be worth its counts."""
 
 
@@ -24,7 +24,7 @@ def stable_order(*columns: Integers) -> Integers:
 
     If the ranges of the columns and the row index fit into 63 bits together, they are packed into
     one integer per row, which is sorted: several times faster than `lexsort`, and stable because
-    the row index is in the lowest bits.
+    the row index is in the lowest bits. Where they do not, the last columns are sorted first.
     """
     rows = np.arange(len(columns[0]))
     if len(rows) < 2 or (len(columns) == 1 and (columns[0][:-1] <= columns[0][1:]).all()):

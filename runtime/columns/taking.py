@@ -14,7 +14,7 @@ _UNCHECKED = pc.TakeOptions(boundscheck=False)
 _MOST_BYTES = 2**31
 """The text of a column of strings is shorter."""
 _SHARED = 16
-"""So many texts and numbers keep their column for the next call."""
+"""So many texts, numbers and offsets are kept for the next call, until the process ends."""
 
 
 def taken_rows(values: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:

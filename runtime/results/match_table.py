@@ -299,8 +299,11 @@ def match_ids(query: QueryPlan, table: pa.Table, matched: Matched, keys: Sequenc
     """
     seeds = np.array(seeds_of(query), np.uint64)
     members, offsets = matched.members, matched.offsets
-    if query.every is not None or matched.widths:
-        members = matched.latest.reshape(-1, 1) if query.every is not None else _with_ends_of_runs(query, matched)
+    if query.every is not None:
+        members = matched.latest.reshape(-1, 1)
+    elif matched.widths:
+        members = _with_ends_of_runs(query, matched)
+    if members is not matched.members:
         offsets = taken_by_term(table.column("_offset").to_numpy(), members)
     words = hash_keys(keys) if keys else np.zeros(len(members), np.uint64)
     if query.trailing is not None and query.trailing.most > 1:  # the same members, again and again
@@ -351,7 +354,7 @@ def _identities(
 ) -> NDArray[np.uint64]:
     """The text of all identities: four entries per match, eight characters per entry.
 
-    members, offsets: by (term, match), rows; -1 = unset, or the end of a run
+    members, offsets: by (term, match), rows and their offsets; row -1 = unset, or the end of a run
     """
     terms, count = members.shape
     first, second = np.empty(count, np.uint64), np.empty(count, np.uint64)

@@ -97,7 +97,7 @@ def test_program_prints_what_the_kernel_interprets(ensue: Run) -> None:
   states
     state  transitions  input  linked  events needed  dead ends  looks ahead
     0      0            A      yes     2              -          -
-    1      1            A      yes     1              -          program 0 after 4 events
+    1      1            A      yes     1              -          program 0 after 8 events
   transitions
     transition  takes  for  comparisons  other checks  then     ties with
     0           A      b    -            -             state 1  -

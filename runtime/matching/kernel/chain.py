@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from querylang.plan.model import QueryPlan
 from runtime.compiling.compiled import borrowing, inlined
+from runtime.instants import NEVER
 from runtime.matching.kernel.conditions import Events
 from runtime.matching.kernel.dead_ends import failed_until, record_dead_end
 from runtime.matching.kernel.evaluator import LoadedProgram, comparison_holds
@@ -23,7 +24,7 @@ from runtime.matching.windows import WindowColumns
 Integers = NDArray[np.int64]
 
 AFTER_COMPARISONS = 8
-"""After how many rejected events in a row to look ahead: here one costs less than elsewhere."""
+"""After how many rejected events in a row to look ahead: `search` pays more for each of them."""
 
 
 def chain_ages(
@@ -49,6 +50,13 @@ def chain_ages(
         and (states["link_row"][1:] >= 0).all()
     )
     return np.minimum(windows.within[transitions["input"]], within) - 1 if is_plain else None
+
+
+def for_chain(automaton: AutomatonTables) -> AutomatonTables:
+    """The tables of a chain for `search_chain`, which looks ahead later."""
+    states = automaton.states.copy()
+    states["lookahead_after"][states["lookahead_after"] < NEVER] = AFTER_COMPARISONS
+    return automaton._replace(states=states)
 
 
 @borrowing
@@ -164,7 +172,7 @@ def _next_position(
             position, rejected = next_older(links, row, position, begin), rejected + 1
         # Many events in a row were rejected: look ahead for one for which the first comparison
         # holds.
-        if rejected == AFTER_COMPARISONS:
+        if rejected == automaton.states[state].lookahead_after:
             bindings[term], rejected = -1, 0
             position = look_ahead(
                 events.time,

@@ -18,7 +18,7 @@ from querylang.plan.questions import has_additions
 from runtime.instants import NEVER
 from runtime.matching.find_every import aggregates_of
 from runtime.matching.kernel.aggregates import Arguments, Function
-from runtime.matching.kernel.chain import chain_ages
+from runtime.matching.kernel.chain import chain_ages, for_chain
 from runtime.matching.kernel.columns import Counted
 from runtime.matching.kernel.program import (
     KernelProgram,
@@ -109,10 +109,11 @@ def compile_query(query: QueryPlan) -> CompiledQuery:
     followed = followed_windows(query, windows.is_used_later)
     within = NEVER if query.within is None else query.within
     arguments = _arguments(aggregates, functions, query, program_of_all, argument_programs)
+    ages = chain_ages(query, automaton, windows, followed, within)
     return CompiledQuery(
         program=program_of_all,
         conditions=conditions,
-        automaton=automaton,
+        automaton=automaton if ages is None else for_chain(automaton),
         counted=tuple(counted),
         windows=windows,
         followed=followed,
@@ -123,7 +124,7 @@ def compile_query(query: QueryPlan) -> CompiledQuery:
         arguments=arguments,
         is_ambiguous=is_ambiguous(query),
         sliding=sliding_window(query, programs, program_of_all, arguments),
-        ages=chain_ages(query, automaton, windows, followed, within),
+        ages=ages,
     )
 
 

@@ -106,7 +106,8 @@ class AutomatonTables(NamedTuple):
 
 
 class ConditionKind(IntEnum):
-    """What a condition is. A `where` that compares two operands, or is one, is a comparison."""
+    """What a condition is. A `where` that compares two operands is a comparison; without
+    `find every`, one that is an operand, too."""
 
     WHERE = 0
     WITHIN = 1
@@ -210,7 +211,11 @@ def condition_tables(
     ]
     ends = ends_of([len(terms) for terms in ranges])
     kinds = [_kind(item) for item in query.conditions]
-    compared = [None if number < 0 else comparison(program, number) or truth(program, number) for number in programs]
+    compared = [None if number < 0 else comparison(program, number) for number in programs]
+    # A `find every` binds the latest event first: where it has refused that, no older one is tried.
+    if query.every is None:
+        asked = [None if number < 0 else truth(program, number) for number in programs]
+        compared = [one or other for one, other in zip(compared, asked, strict=True)]
     kinds = [
         ConditionKind.COMPARISON if kind == ConditionKind.WHERE and item is not None else kind
         for kind, item in zip(kinds, compared, strict=True)

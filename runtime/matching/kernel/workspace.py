@@ -40,7 +40,7 @@ class Path(NamedTuple):
     tied_until: end of the transitions that tie with the one of the best candidate: only these are
         still to be explored; -1 = no candidate yet, all are
     failed_until: a dead end was known when the state was entered: events older than this position
-        need not be tried; -1 = none
+        need not be tried; -1 = none. In a chain, the oldest event that may be taken
     """
 
     state: Integers
