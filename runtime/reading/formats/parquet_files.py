@@ -95,8 +95,8 @@ def _parts(
     texts = [chunk for chunk in chunks if _may_repeat_text(chunk, encoded)]
     longest = max((_longest_text(path, group, chunk, rows) for chunk in texts), default=0)
     most = size.asked.rows or _ROWS
-    # Of two threads the other one has work of its own.
-    in_threads = thread_count() > 2
+    # Parts are read beside the engine: of two threads the other one has work of its own.
+    in_threads = thread_count() > (1 if size.asked.rows is None else 2)
     at_once = min(most, max(1, _PART // longest) if longest else most)
     if rows <= at_once:
         columns = file.read_row_group(group, use_threads=in_threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,8 @@ from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from runtime.matching.kernel.compilation import compile_query
 
-EVENTS = "event A { integer k; float v; integer n; } event B { integer k; float v; integer n; }"
+FIELDS = "integer k; float v; integer n; string s; decimal d;"
+EVENTS = f"event A {{ {FIELDS} }} event B {{ {FIELDS} }}"
 
 
 def _text(find: str, window: str = "within 10 seconds") -> str:
@@ -53,11 +55,17 @@ def test_other_patterns_are_not(find: str, window: str) -> None:
 
 
 def _comparison(chance: random.Random, names: str) -> str:
-    sides = []
-    for _ in range(2):
-        side = f"{chance.choice(names)}.{chance.choice('vn')}"
-        sides.append(chance.choice([side, side, f"({side} + {chance.randint(-3, 3)})"]))
-    return f"{sides[0]} {chance.choice(['<', '<=', '>', '=', '!='])} {sides[1]}"
+    """Of two events, or of one with itself or a number; now and then of texts, of decimals, or about the key alone."""
+    sign, one, other = chance.choice(["<", "<=", ">", "=", "!="]), chance.choice(names), chance.choice(names)
+    roll = chance.random()
+    if roll < 0.2:
+        field = chance.choice("sd")
+        return f"{one}.{field} {sign} {other}.{field}"
+    if roll < 0.3:
+        return f"{one}.k {sign} 1"
+    sides = [f"{name}.{chance.choice('vn')}" for name in (one, other)]
+    sides = [chance.choice([side, side, f"({side} + {chance.randint(-3, 3)})"]) for side in sides]
+    return f"{sides[0]} {sign} {chance.choice([sides[1], sides[1], str(chance.randint(-3, 3))])}"
 
 
 def _table(chance: random.Random, count: int) -> pa.Table:
@@ -78,6 +86,8 @@ def _table(chance: random.Random, count: int) -> pa.Table:
             "n:integer": pa.array(
                 [None if chance.random() < 0.03 else chance.randint(-5, 5) for _ in rows], pa.int64()
             ),
+            "s:string": pa.array([chance.choice(["", "a", "ab", "b", "é"]) for _ in rows]),
+            "d:decimal": pa.array([Decimal(chance.randint(-3, 3)) / 2 for _ in rows], pa.decimal128(38, 18)),
         }
     )
 
@@ -96,6 +106,7 @@ def test_a_chain_finds_what_the_reference_matcher_finds(seed: int) -> None:
     chance = random.Random(seed)
     names = "abcde"[: chance.randint(1, 5)]
     steps = " -> ".join(f"{chance.choice('AB')} as {name}" for name in names)
+    steps = f"{chance.choice(['', '', 'wait(0.01) -> '])}{steps}{chance.choice(['', '', ' -> wait(0.02)'])}"
     wheres = " ".join(f"where {_comparison(chance, names)}" for _ in range(chance.randint(0, 4)))
     within = chance.choice(["", "within 0.02 seconds"])
     text = _text(f"{steps} {wheres} {within}", f"within {chance.choice(['0.01', '0.05', '0.2'])} seconds")
