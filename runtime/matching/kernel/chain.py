@@ -14,9 +14,9 @@ from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
 from runtime.matching.kernel.conditions import Events
 from runtime.matching.kernel.dead_ends import failed_until, record_dead_end
-from runtime.matching.kernel.evaluator import LoadedProgram, comparison_holds
+from runtime.matching.kernel.evaluator import LoadedProgram
 from runtime.matching.kernel.lookahead import Lanes, look_ahead
-from runtime.matching.kernel.steps import link_events, next_older
+from runtime.matching.kernel.steps import bind, link_events, next_older
 from runtime.matching.kernel.tables import AutomatonTables
 from runtime.matching.kernel.workspace import Links, Workspace
 from runtime.matching.windows import WindowColumns
@@ -156,24 +156,16 @@ def _next_position(
     event, begin: positions of the latest event and of the key's first one
     oldest, oldest_time: the oldest event that may be taken
     """
-    checks, row = automaton.checks, automaton.states[state].link_row
-    first, stop = automaton.transitions[state].first_check, automaton.transitions[state].stop_check
-    term, is_found, rejected = automaton.transitions[state].term, False, 0
+    # State n has the transition n.
+    row, is_found, rejected = automaton.states[state].link_row, False, 0
     while not is_found and position >= oldest and events.time[position] >= oldest_time:
-        bindings[term] = position
-        is_found, check = True, first
-        while is_found and check < stop:
-            here, there = bindings[checks[check].left_term], bindings[checks[check].right_term]
-            is_found = comparison_holds(
-                program, checks[check].operation, checks[check].left, here, checks[check].right, there
-            )
-            check += 1
+        is_found = bind(automaton, program, state, position, bindings)
         if not is_found:
             position, rejected = next_older(links, row, position, begin), rejected + 1
         # Many events in a row were rejected: look ahead for one for which the first comparison
         # holds.
         if rejected == automaton.states[state].lookahead_after:
-            bindings[term], rejected = -1, 0
+            rejected = 0
             position = look_ahead(
                 events.time,
                 events.superseded,
