@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -90,20 +90,21 @@ class QueryRunner:
         later: Finding | None = None
         outputs = NO_OUTPUTS
         if call.has_new or self.query.trailing is not None:
-            found = self.parts.matcher.match(events)
-            carry = replace(carry, free=found.free)
-            if self.query.trailing is None:
-                ordered = partial(self._matched, carry, found, wanted.records)
-            else:
-                carry, expired = self._expired_waits(records, carry, events, found, wanted.records)
-                ordered = partial(expired.by_step, carry.rows.keys)
+            find = cache(partial(self.parts.matcher.match, events))
             # A shared clock changes with the next call: what it says of this one is asked now.
-            if self._orders_later and not carry.rows.clocks.runs:
-                later = partial(self._later, carry, ordered) if len(found.latest) else None
-            elif len(found.latest) or self.query.trailing is not None:
-                matches, later, outputs = self._gathered(carry, self._of_its_time(ordered()))
-            if found.errors:
-                outputs = rows_of(NO_OUTPUTS, [outputs, self._errors(carry, found, wanted.records)])
+            is_later = self._orders_later and not carry.rows.clocks.runs
+            if is_later:
+                later = partial(self._later, carry, partial(self._matched, carry, find, wanted.records))
+            if not (is_later and self.parts.matcher.only_finds):
+                found = find()
+                carry = replace(carry, free=found.free)
+                if self.query.trailing is not None:
+                    carry, expired = self._expired_waits(records, carry, events, found, wanted.records)
+                    matches, later, outputs = self._gathered(carry, expired.by_step(carry.rows.keys))
+                elif len(found.latest) and not is_later:
+                    matches, later, outputs = self._gathered(carry, self._matched(carry, find, wanted.records))
+                if found.errors:
+                    outputs = rows_of(NO_OUTPUTS, [outputs, self._errors(carry, found, wanted.records)])
         outcome = QueryOutcome(
             matches=matches,
             found=later,
@@ -121,6 +122,7 @@ class QueryRunner:
 
     def _gathered(self, carry: Carry, matched: Matched) -> tuple[pa.Table | None, Finding | None, pa.Table]:
         """The table of matches, or how it is gathered later, and their outputs; None = no match."""
+        matched = self._of_its_time(matched)
         if not len(matched):
             return None, None, NO_OUTPUTS
         later: Later | None = self._later(carry, lambda: matched)
@@ -139,12 +141,12 @@ class QueryRunner:
             outputs = rows_of(NO_OUTPUTS, [of_blocks, outputs])
         return matches, None, outputs
 
-    def _matched(self, carry: Carry, found: Found, records: Integers) -> Matched:
+    def _matched(self, carry: Carry, find: Callable[[], Found], records: Integers) -> Matched:
         """The matches of the call, at the release of their latest events, in order.
 
         records: by new record, its number in the call
         """
-        rows, released, times = carry.rows, carry.admitted.released, carry.admitted.times
+        found, rows, released, times = find(), carry.rows, carry.admitted.released, carry.admitted.times
         latest, members = found.latest, found.members
         values: tuple[pa.Array, ...] = ()
         if self.query.every is not None:

@@ -106,6 +106,14 @@ class Waiting:
 class Matcher(Protocol):
     """Finds, for each new event, the candidate that wins by the *recent* policy."""
 
+    @property
+    def only_finds(self) -> bool:
+        """Whether `match` sets neither `free` nor `errors` and keeps nothing.
+
+        If so, it may run after the next call has begun, in any thread.
+        """
+        ...
+
     def match(self, events: Ordered) -> Found:
         """At most one match for each new event, except by `find all`."""
         ...

@@ -37,6 +37,7 @@ class KernelMatcher:
         self._skip_term = -1 if query.skip is None or query.skip.term is None else query.skip.term
         self._compiled = compile_query(query)
         self._reader = Reader(plan, query, self._compiled.program, self._compiled.counted)
+        self.only_finds = query.skip is None and query.trailing is None
         self._last: tuple[Ordered, tuple[Events, Query]] | None = None
 
     def match(self, events: Ordered) -> Found:

@@ -13,6 +13,7 @@ from runtime.matching.interface import Found, Ordered, Waiting
 from runtime.matching.kernel.columns import Reader
 from runtime.matching.kernel.conditions import Events
 from runtime.matching.reference_adapter import ReferenceOverColumns
+from runtime.matching.remembering import counted_states
 from runtime.matching.run_kernel.compilation import compile_runs, program_for_types
 from runtime.matching.run_kernel.search import NO_ROOM_FOR_MATCHES, NO_ROOM_IN_MEMORY, search
 from runtime.matching.run_kernel.tables import Records
@@ -35,6 +36,8 @@ class RunKernelMatcher:
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._compiled = compile_runs(query)
         self._query = query
+        may_fail = query.finds_all or any(counted_states(query))
+        self.only_finds = query.skip is None and query.trailing is None and not may_fail
         self._reader = Reader(plan, query, program_for_types(self._compiled, plan, query), self._compiled.counted)
         # Few events end a wait, so they are asked in Python.
         self._of_waits = ReferenceOverColumns(plan, query)
