@@ -16,10 +16,10 @@ from runtime.replay.pieces import FileToRead, NotSortedError, Reading
 from runtime.replay.records import Records, are_malformed
 from runtime.results.json_objects import RowOf, row_is_offset
 
-ROWS = 1 << 18
-"""Most rows of a piece: few enough for the processor's caches."""
+ROWS = 3 << 17
+"""Most rows of a piece: few enough for the processor's caches, and for memory."""
 
-LEAST = 2 * ROWS
+LEAST = ROWS
 """Files with fewer rows are read at once."""
 
 

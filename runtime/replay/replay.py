@@ -33,8 +33,9 @@ from runtime.results.no_rows import NO_OUTPUTS, no_discards, rows_of
 from runtime.results.schemas import Results
 from runtime.threads import thread_count
 
-CHUNK = 1 << 18
-"""The least number of records per call of the engine: few enough for the processor's caches.
+CHUNK = 3 << 16
+"""The least number of records per call of the engine, which has up to twice as many: few enough for
+the processor's caches, and for memory.
 
 A call also passes over all events in key state, so that a call has at least twice as many records
 as those."""
@@ -182,7 +183,16 @@ def _gathering(plan: Plan, call: Sequence[Results]) -> Callable[[], dict[str, pa
     found = {
         query.title: [one.found[query.title] for one in call if query.title in one.found] for query in plan.queries
     }
-    return lambda: {name: gather(joined([finding() for finding in parts])) for name, parts in found.items() if parts}
+
+    def gathered() -> dict[str, pa.Table]:
+        tables: dict[str, pa.Table] = {}
+        for name, parts in found.items():
+            later = joined([finding() for finding in parts]) if parts else None
+            if later is not None and len(later.matched):
+                tables[name] = gather(later)
+        return tables
+
+    return gathered
 
 
 def replay_calls(
@@ -213,15 +223,16 @@ def replay_calls(
 
 
 def _regrouped(pieces: Iterator[pa.Table], wanted: Callable[[], int]) -> Iterator[pa.Table]:
-    """The same rows in tables of the length that is wanted when each one begins."""
+    """The same rows in tables of the length that is wanted when each one begins, or up to twice that."""
     waiting: list[pa.Table] = []
     missing = wanted()
     for piece in pieces:
         while len(piece):
-            part, piece = piece.slice(0, missing), piece.slice(missing)  # noqa: PLW2901  what is left of it
+            most = 2 * missing
+            part, piece = piece.slice(0, most), piece.slice(most)  # noqa: PLW2901  what is left of it
             waiting.append(part)
             missing -= len(part)
-            if not missing:
+            if missing <= 0:
                 yield _joined(waiting)
                 waiting, missing = [], wanted()
     if waiting:

@@ -94,7 +94,9 @@ def _parts(
     rows = file.metadata.row_group(group).num_rows
     texts = [chunk for chunk in chunks if _may_repeat_text(chunk, encoded)]
     longest = max((_longest_text(path, group, chunk, rows) for chunk in texts), default=0)
-    most = size.asked.rows or _ROWS
+    most = _ROWS
+    if size.asked.rows is not None:
+        most = size.asked.rows if group else -(-size.asked.rows // 2)
     # Parts are read beside the engine: of two threads the other one has work of its own.
     in_threads = thread_count() > (1 if size.asked.rows is None else 2)
     at_once = min(most, max(1, _PART // longest) if longest else most)
