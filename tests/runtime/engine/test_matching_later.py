@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
 from querylang import compile_text
 from runtime.engine.engine import Engine
-from runtime.matching.interface import Found, Ordered
+from runtime.matching.interface import Found, Matcher, Ordered
 from runtime.matching.kernel.matcher import KernelMatcher
 from runtime.matching.run_kernel.matcher import RunKernelMatcher
 from runtime.replay.replay import read_records
@@ -19,18 +19,22 @@ ROWS = [{"at": float(number), "event": "A", "v": number % 3} for number in range
 
 
 @pytest.fixture
-def searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that gets an entry with each search."""
     made: list[int] = []
     for matcher in (KernelMatcher, RunKernelMatcher):
-        own = matcher.match
+        monkeypatch.setattr(matcher, "match", _noted(matcher.match, made))
+    return made
 
-        def match(self: object, events: Ordered, own=own) -> Found:  # type: ignore[no-untyped-def]
-            made.append(len(events.row))
-            return own(self, events)
 
-        monkeypatch.setattr(matcher, "match", match)
-    yield made
+def _noted(search: Callable[..., Found], made: list[int]) -> Callable[..., Found]:
+    """The same search; each one adds its number of events to `made`."""
+
+    def match(matcher: Matcher, events: Ordered) -> Found:
+        made.append(len(events.row))
+        return search(matcher, events)
+
+    return match
 
 
 @pytest.mark.parametrize("pattern", ["A as a -> A as b where b.v = a.v", "A as a+ -> A as b where b.v < 0"])
