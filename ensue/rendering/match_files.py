@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -21,8 +22,10 @@ from querylang.plan.model import Plan
 from querylang.printable import json_text
 from runtime.replay.order import matches_in_order
 from runtime.results.json_objects import RowOf, plain_matches
+from runtime.results.parquet_layout import parquet_settings
 from runtime.results.schemas import Results, match_schema
 from runtime.results.spread import public
+from runtime.threads import thread_count
 
 
 class MatchFile(Protocol):
@@ -40,7 +43,7 @@ class _Parquet:
 
     def __init__(self, file: BinaryIO, plan: Plan, _row_of: RowOf) -> None:
         self._schema = public(match_schema(plan, plan.queries[0]).empty_table()).schema
-        self._writer = pa.parquet.ParquetWriter(file, self._schema)
+        self._writer = pa.parquet.ParquetWriter(file, self._schema, **parquet_settings(self._schema))
         self._plan = plan
 
     def write(self, results: Results) -> None:
@@ -84,6 +87,31 @@ class _JsonLines:
         """Every line is complete."""
 
 
+class _Beside:
+    """Writes the matches of one call while the next ones are found."""
+
+    def __init__(self, file: MatchFile) -> None:
+        self._file, self._pool = file, ThreadPoolExecutor(1)
+        self._written: Future[None] | None = None
+
+    def write(self, results: Results) -> None:
+        self._wait()
+        self._written = self._pool.submit(self._file.write, results)
+
+    def close(self) -> None:
+        try:
+            self._wait()
+        finally:
+            self._pool.shutdown()
+            self._file.close()
+
+    def _wait(self) -> None:
+        """Raises what the last writing has raised, once."""
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
+
+
 _FORMATS: Mapping[str, Callable[[BinaryIO, Plan, RowOf], MatchFile]] = {
     ".parquet": _Parquet,
     ".csv": _Csv,
@@ -121,6 +149,7 @@ def match_file(path: Path, plan: Plan, row_of: RowOf) -> Iterator[MatchFile]:
         remove_left_over(path)
         with draft.open("wb") as file, held(draft):
             writer = _FORMATS[path.suffix.lower()](file, plan, row_of)
+            writer = writer if thread_count() == 1 else _Beside(writer)
             try:
                 yield writer
             finally:

@@ -223,7 +223,10 @@ def replay_calls(
 
 
 def _regrouped(pieces: Iterator[pa.Table], wanted: Callable[[], int]) -> Iterator[pa.Table]:
-    """The same rows in tables of the length that is wanted when each one begins, or up to twice that."""
+    """The same rows in tables of at least the length that is wanted when each one begins.
+
+    None has more than twice as many.
+    """
     waiting: list[pa.Table] = []
     missing = wanted()
     for piece in pieces:

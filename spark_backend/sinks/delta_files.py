@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from querylang.errors import InputError
+from runtime.results.parquet_layout import parquet_settings
 from spark_backend.delta.publishing import DataFile
 from spark_backend.delta.statistics import file_statistics
 from spark_backend.durable_files import complete, make_folder, sync
 from spark_backend.errors import unwritable
 from spark_backend.places.place import Place, writable
 from spark_backend.sinks.formats import DAY, Draft, Sink
-from spark_backend.sinks.parquet_layout import parquet_settings
 
 _TIMES = ("time", "arrival")
 """What a day is of: matches and outputs have the first column, discarded records the second."""

@@ -24,13 +24,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from querylang.errors import InputError
+from runtime.results.parquet_layout import parquet_settings
 from spark_backend.delta.commit_log import is_table
 from spark_backend.durable_files import complete, make_folder, rename
 from spark_backend.errors import unwritable
 from spark_backend.places.place import Place, files_below, in_same_system, writable
 from spark_backend.sinks.file_names import RESULT_FILE
 from spark_backend.sinks.formats import Draft, Formulas, Result, Sink, SinkFormat
-from spark_backend.sinks.parquet_layout import parquet_settings
 from spark_backend.wire.file_layouts import flattened, json_rows, without_formulas
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pandas as pd
@@ -102,6 +103,22 @@ def test_a_replay_that_fails_leaves_no_file(ensue: Run) -> None:
     done = ensue("replay", "q.query", "rows.jsonl", "other.parquet", "--out", "found.parquet")
     assert done.returncode == 1
     assert sorted(path.name for path in Path().iterdir()) == ["other.parquet", "q.query", "rows.jsonl"]
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("name", ["found.parquet", "found.csv", "found.jsonl"])
+def test_a_file_that_cannot_grow_is_told(ensue: Run, monkeypatch: pytest.MonkeyPatch, name: str, threads: str) -> None:
+    monkeypatch.setenv("ENSUE_THREADS", threads)
+    lines = [json.dumps({"at": at, "card": str(at % 7), "v": at, "parts": []}) for at in range(5_000)]
+    Path("rows.jsonl").write_text("\n".join(lines), "utf-8")
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        done = ensue("replay", "q.query", "rows.jsonl", "--out", name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert (done.returncode, done.stderr) == (1, f"{name}: cannot be written: File too large\n")
+    assert sorted(path.name for path in Path().iterdir()) == ["q.query", "rows.jsonl"]
 
 
 def test_rows_that_cannot_be_read_are_told(ensue: Run) -> None:

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import querylang
+from runtime.results.parquet_layout import parquet_settings
 from spark_backend.sinks import micro_batch
 from spark_backend.sinks.bucket_results import SENT, BucketResults, write_results
 from spark_backend.sinks.formats import Sink
-from spark_backend.sinks.parquet_layout import parquet_settings
 from spark_backend.sinks.task_files import Attempt
 from spark_backend.wire.bucket_labels import task_of
 from spark_backend.wire.program import Program

@@ -29,8 +29,8 @@ class Asked:
     wanted: the names of the columns that are needed, in lower case; None = all
     max_record: length of the longest record that is read, in bytes; longer ones are unreadable
     csv: how CSV files are written
-    rows: most rows of a part, if the reader can choose; None = as it likes. Parquet's first row group
-        has parts of half as many, so that work on them begins sooner
+    rows: most rows of a part, if the reader can choose; None = as it likes. The parts of a Parquet
+        file's first row group have half as many, so that work on them begins sooner
     has_named_times: whether users name a column of times
     """
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from querylang.errors import InputError
-from spark_backend.sinks.parquet_layout import parquet_settings
+from runtime.results.parquet_layout import parquet_settings
 
 ROWS = 1 << 17
 """Rows of a row group of Parquet, unless they are large."""
