@@ -170,9 +170,18 @@ def has_stray_quotes(data: bytes, quotes: Integers, end: int, delimiter: str = C
     opening, closing = quotes[::2], quotes[1::2]
     before = content[np.maximum(opening - 1, 0)]
     after = content[np.minimum(closing + 1, len(content) - 1)]
-    may_open = (opening == 0) | np.isin(before, (ord(delimiter), _QUOTE, _LINE_FEED))
-    may_close = (closing + 1 == len(content)) | np.isin(after, (ord(delimiter), _LINE_FEED, _RETURN, _QUOTE))
+    may_open = _among(before, ord(delimiter), _QUOTE, _LINE_FEED)
+    may_close = _among(after, ord(delimiter), _LINE_FEED, _RETURN, _QUOTE)
+    may_open[0] |= opening[0] == 0
+    may_close[-1] |= closing[-1] + 1 == len(content)
     return not (may_open.all() and may_close.all())
+
+
+def _among(content: NDArray[np.uint8], *characters: int) -> NDArray[np.bool_]:
+    """Whether each byte is one of these characters."""
+    is_one = np.zeros(256, np.bool_)
+    is_one[list(characters)] = True
+    return is_one[content]
 
 
 def fits(data: bytes, starts: Integers, ends: Integers, cells: int, delimiter: str = COMMA) -> NDArray[np.bool_]:
