@@ -40,7 +40,7 @@ class RunLock:
         self.refuse_if_held()
         make_folder(self._path.parent)
         file = self._path.open("a+", encoding="utf-8")
-        if not self._try(file):
+        if not self._try(file, fcntl.LOCK_EX, _ATTEMPTS):
             file.close()
             raise InputError(self._refusal())
         file.truncate(0)
@@ -77,7 +77,8 @@ class RunLock:
         if not self._path.exists():
             return False
         with self._path.open(encoding="utf-8") as file:
-            return not self._try(file)
+            # Shared, so that several who ask see the job that runs, and not each other.
+            return not self._try(file, fcntl.LOCK_SH, attempts=1)
 
     def process(self) -> int | None:
         """The process that has the lock; None = no job runs, or it is not known."""
@@ -86,18 +87,18 @@ class RunLock:
         except (OSError, ValueError):
             return None
 
-    def _try(self, file: IO[str]) -> bool:
+    def _try(self, file: IO[str], kind: int, attempts: int) -> bool:
         """Lock an open file until it is closed; False = somebody else has it."""
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(attempts):
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     raise InputError(
                         f"{self._path}: cannot be locked: {error.strerror}; choose a checkpoint on a file system"
                         " that has locks"
                     ) from error
-                if attempt < _ATTEMPTS - 1:
+                if attempt < attempts - 1:
                     time.sleep(_PAUSE)
             else:
                 return True

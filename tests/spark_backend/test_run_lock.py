@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,19 @@ def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) ->
     first.release()
     second.acquire()
     second.release()
+
+
+def test_those_who_ask_for_the_lock_at_once_see_the_job_and_not_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_lock.time, "sleep", lambda _: pytest.fail("asking waits"))
+    lock, asking = RunLock(tmp_path / "at-work"), RunLock(tmp_path / "at-work")
+    lock.acquire()
+    assert asking.process() == os.getpid()
+    lock.release()
+    with (tmp_path / "at-work").open() as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert not asking.is_held()
 
 
 def test_a_lock_of_a_job_that_ended_unnoticed_can_be_taken(tmp_path: Path) -> None:
