@@ -94,7 +94,9 @@ def keys() -> Iterator[tuple[str, str, list[str]]]:
             yield group, key, line
 
 
-@pytest.mark.parametrize(("group", "key", "line"), list(keys()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("group", "key", "line"), list(keys()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_the_example_of_a_key_is_read_and_its_default_is_that_of_the_reader(
     folder: Path, group: str, key: str, line: list[str]
 ) -> None:
