@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from runtime.columns.keys import bucket_of, key_identity
 from runtime.engine.engine import Engine
 from runtime.policies.per_input import shares_clock
 from runtime.results.ledger import ledger_table
+from runtime.results.matched import Later
 from runtime.results.matched import with_steps as later_steps
 from runtime.results.schemas import Results
 from runtime.threads import in_threads
@@ -78,7 +80,7 @@ class DividedEngine:
         def run(number: int) -> Results:
             rows = np.flatnonzero(engine_of == number)
             own = Arrivals(arrivals.table.filter(pa.array(engine_of == number)))
-            return with_steps(self._engines[number].process(own, now), first + rows, 0)
+            return _searched(with_steps(self._engines[number].process(own, now), first + rows, 0))
 
         return in_threads(run, range(len(self._engines)), len(self._engines))
 
@@ -107,6 +109,15 @@ class DividedEngine:
     def latest(self) -> Engine:
         """The engine whose clock is the furthest: what is the same for all keys, it knows."""
         return max(self._engines, key=lambda engine: engine.clock or 0)
+
+
+def _searched(results: Results) -> Results:
+    """The results with matches that are found and in order: each thread does that for its own keys."""
+    return replace(results, found={name: partial(_same, finding()) for name, finding in results.found.items()})
+
+
+def _same(later: Later) -> Later:
+    return later
 
 
 def with_steps(results: Results, records: Integers, end: int) -> Results:
