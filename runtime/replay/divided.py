@@ -112,7 +112,7 @@ class DividedEngine:
 
 
 def _searched(results: Results) -> Results:
-    """The results with matches that are found and in order: each thread does that for its own keys."""
+    """The results with matches that are found and in order: a thread does that for its own keys."""
     return replace(results, found={name: partial(_same, finding()) for name, finding in results.found.items()})
 
 
