@@ -1,14 +1,16 @@
 """Write a job with its checkpoint to `tests/snapshots`, as this version leaves it: later versions must continue it.
 
-Run it once for each version of the record of checkpoints: `python -m tools.checkpoint_sample`. It refuses to replace a
-sample. The job has run twice. In between, its state was moved to other buckets, and commands have changed its queries.
-`changes.csv` has these changes as rows of an event table, and `later.csv` is what comes after the sample.
+Run it once for each version of the record of checkpoints: `python -m tools.checkpoint_sample NAME`. It refuses to
+replace a sample. The job has run twice. In between, its state was moved to other buckets, and commands have changed its
+queries. Its second source is behind, so records of the first one are held; one query hands over, waits are pending.
+`changes.csv` has the changes as rows of an event table; `later.csv` and `later.jsonl` are what comes after the sample.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import tarfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +18,7 @@ from typing import Any
 
 from spark_backend.job.checkpoint_record import RECORD_VERSION
 from spark_backend.job.commands.control import send_change
-from spark_backend.job.job import run
+from spark_backend.job.job import deploy, run
 from spark_backend.job.upkeep.rebucket import rebucket
 from spark_backend.settings.deployment_file import load_deployment
 
@@ -26,7 +28,8 @@ DEPLOYMENT = """\
 name: old
 queries: [old.query]
 sources:
-  s: {format: csv, path: in, arrival: at}
+  s: {format: csv, path: in, arrival: at, event: A}
+  t: {format: json, path: in-t, arrival: at, event: B}
 control: {format: csv, path: control}
 sinks:
   matches: {format: json, path: out/matches}
@@ -38,6 +41,7 @@ checkpoint: state
 EVENT = """\
 @TimeFrom("getTime") @OutOfOrder()
 event A { string k; float v; float ts; action getTime() returns float { return ts; } }
+event B { string k; float w; }
 """
 RISE = """\
 query Rise {
@@ -48,6 +52,12 @@ query Rise {
 """
 SILENCE = """\
 query Silence { inputs { A() key k within 12 seconds; } find A as x -> wait(10.0) without A as y }
+"""
+PAIR = """\
+query Pair { inputs { A() key k within 60 seconds; B() key k within 60 seconds; } find A as a -> B as b where b.w > a.v }
+"""
+WAIT = """\
+query Wait { inputs { B() key k within 60 seconds; } find B as b -> wait(7.0) as over without B as x }
 """
 RUNS = """\
 query Runs { inputs { A() key k within 60 seconds; } find A as low -> A as more {2,} where more.v > low.v }
@@ -64,43 +74,66 @@ CHANGES: tuple[tuple[float, str, list[Any]], ...] = (
 WRITTEN = 1_700_000_000
 """When the files were written: in whole seconds, as archives keep times."""
 
-HEAD = "at,k,v,ts\n"
+HEAD = "at,k,v,ts,source,offset\n"
+"""The rows say where they are from: a job and a replay then give one match the same identity."""
+
 ROWS = (
-    HEAD + "1,a,1,1\n2,b,1,2\n2,a,4,1.5\n3,a,2,2.5\n",
-    HEAD + "8,a,0,7.5\n9,b,x,9\n9,b,3,4\n10,a,3,8\n",
+    HEAD + "1,a,1,1,x,1\n2,b,1,2,x,2\n2,a,4,1.5,x,3\n3,a,2,2.5,x,4\n",
+    HEAD + "8,a,0,7.5,x,5\n9,b,x,9,x,6\n9,b,3,4,x,7\n10,a,3,8,x,8\n",
 )
-LATER = HEAD + "12,a,5,11\n13,b,4,1\n14,b,9,12.5\n30,a,6,29\n31,b,9,30\n50,a,7,48\n"
+LATER = HEAD + "12,a,5,11,x,9\n13,b,4,1,x,10\n14,b,9,12.5,x,11\n30,a,6,29,x,12\n31,b,9,30,x,13\n50,a,7,48,x,14\n"
+OTHER_ROWS = (
+    '{"at": 1.5, "k": "a", "w": 9, "source": "y", "offset": 1}\n{"at": 3, "k": "b", "w": 9, "source": "y", "offset": 2}\n',
+    '{"at": 4, "k": "a", "w": 5, "source": "y", "offset": 3}\n{"at": 6, "k": "b", "w": 9, "source": "y", "offset": 4}\n',
+)
+"""Of the source that is behind."""
+
+OTHER_LATER = (
+    '{"at": 9, "k": "a", "w": 7, "source": "y", "offset": 5}\n{"at": 15, "k": "b", "w": 7, "source": "y", "offset": 6}\n'
+    '{"at": 51, "k": "a", "w": 9, "source": "y", "offset": 7}\n'
+)
 
 
 def write_sample(archive: Path) -> None:
-    """Run the job in a folder of its own, and keep all but its results."""
+    """Run the job in a folder of its own, and keep the folder."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         _run(folder)
         with tarfile.open(archive, "w:gz") as kept:
             for path in sorted(folder.rglob("*")):
-                place = path.relative_to(folder)
-                if place.parts[0] != "out":
-                    kept.add(path, str(place), recursive=False, filter=_without_owner)
+                kept.add(path, str(path.relative_to(folder)), recursive=False, filter=_without_owner)
 
 
 def _run(folder: Path) -> None:
     job = folder / "old.yaml"
     _write(job, DEPLOYMENT.replace("BUCKETS", "3"))
-    _write(folder / "old.query", EVENT + RISE + SILENCE)
+    _write(folder / "old.query", EVENT + RISE + SILENCE + PAIR + WAIT)
     _write(folder / "control/1.csv", 'at,event\n2,"SetDelayedEventsLeeway(20.0, 3.0)"\n')
     _write(folder / "later.csv", LATER)
+    _write(folder / "later.jsonl", OTHER_LATER)
     changes = [(place, json.dumps({name: arguments})) for place, name, arguments in CHANGES]
     rows = "".join(f"{place},{_quoted(text)}\n" for place, text in changes)
     _write(folder / "changes.csv", "at,event\n" + rows)
     _write(folder / "in/1.csv", ROWS[0])
+    _write(folder / "in-t/1.jsonl", OTHER_ROWS[0])
     run(job, once=True)
     rebucket(job, 2)
     _write(job, DEPLOYMENT.replace("BUCKETS", "2"))
     for place, text in changes:
         send_change(load_deployment(job), text, at=str(place), wait=False)
     _write(folder / "in/2.csv", ROWS[1])
-    run(job, once=True)
+    _write(folder / "in-t/2.jsonl", OTHER_ROWS[1])
+    _run_until_read(job)
+
+
+def _run_until_read(job: Path) -> None:
+    """A run that is stopped leaves the sources where they are; one that ends lets them catch up."""
+    handle = deploy(job)
+    try:
+        while handle.status().ledger.get(("Wait", "y", "received"), 0) < 4:
+            handle.await_termination(0.5)
+    finally:
+        handle.stop()
 
 
 def _write(path: Path, text: str) -> None:
@@ -121,7 +154,7 @@ def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 if __name__ == "__main__":
-    sample = SAMPLES / f"checkpoint-{RECORD_VERSION}.tar.gz"
+    sample = SAMPLES / f"checkpoint-{RECORD_VERSION}-{sys.argv[1]}.tar.gz"
     if sample.exists():
         raise SystemExit(f"{sample} is there: a sample stays as its version wrote it")
     write_sample(sample)

@@ -5,6 +5,9 @@
 
 `checkpoint-4.tar.gz` is one of record version 4, which `tools/checkpoint_sample.py` has made. Its state was moved to
 other buckets, and its queries were changed: one with repeats came, one has another instance, one hands over.
+
+`checkpoint-4-held.tar.gz` is the same with a second source, which is behind: records of the first one are held, and
+waits are pending. It has its results, too.
 """
 
 from __future__ import annotations
