@@ -94,14 +94,15 @@ def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
     uses: dict[str, list[tuple[EventType, Field]]] = {}
     for _, event in kinds.present:
         for field in event.fields:
-            if field.name in raw.declared:
+            if field.name in raw.declared or field.name in raw.unknown:
                 uses.setdefault(field.name, []).append((event, field))
     for name, found in uses.items():
-        declared = raw.columns.schema.field(name).type
-        if not any(agrees(declared, field.type, (event.name, name) in times, plan) for event, field in found):
+        kind = raw.columns.schema.field(name).type
+        fits = any(agrees(kind, field.type, (event.name, name) in times, plan) for event, field in found)
+        if name in raw.unknown or not fits:
             event, field = found[0]
             raise InputError(
-                f"{raw.name}: column {name!r} is {declared}, but field {name!r} of {event.name!r} is {field.type};"
+                f"{raw.name}: column {name!r} is {raw.unknown.get(name, kind)}, but field {name!r} of {event.name!r} is {field.type};"
                 " convert the column, or give the field another type"
             )
 

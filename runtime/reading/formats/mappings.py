@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.interpreter.json_text import DEEPEST, NOT_TEXT, is_unicode
+from runtime.interpreter.json_text import NOT_TEXT, is_unicode
 from runtime.reading.formats.asked import EVERYTHING, MOST_NAMES, Asked, shortened
-from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, as_json, as_text
+from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, as_json
+from runtime.reading.python_values import Cells, cells_of
 
 _CELLS_PER_VALUE = 50
 """Most cells of a table for each cell that has a value."""
@@ -55,23 +57,31 @@ def of_rows(rows: Sequence[Any], name: str, describe: Describe, asked: Asked = E
             reason = row.reason if isinstance(row, NotARow) else "not a mapping of names to values"
             unreadable.append(Unreadable(number, describe(number)[0], reason, describe(number)[1]))
     try:
-        table = _table(good, name, asked)
+        cells = _cells(good, name, asked)
     except UnicodeEncodeError:
         checked = [NotARow(NOT_TEXT) if isinstance(row, Mapping) and not _is_text(row) else row for row in rows]
         return of_rows(checked, name, describe, asked, first)
-    cells = {column: [row.get(column) for row in good] for column in texts_of(table)}
-    nested = {column: nested_rows(values, numbers) for column, values in cells.items()}
-    return RawTable(name, table, np.array(numbers, np.int64), describe, unreadable, nested=nested)
+    return of_cells(cells, name, np.array(numbers, np.int64), describe, unreadable)
 
 
-def texts_of(table: pa.Table) -> list[str]:
-    """The names of the columns of text."""
-    return [field.name for field in table.schema if pa.types.is_string(field.type)]
-
-
-def nested_rows(values: Sequence[Any], numbers: Sequence[int]) -> list[int]:
-    """The numbers of the rows whose cell is a list or an object."""
-    return [number for number, value in zip(numbers, values, strict=True) if isinstance(value, list | tuple | dict)]
+def of_cells(
+    cells: Mapping[str, Cells],
+    name: str,
+    numbers: NDArray[np.int64],
+    describe: Describe,
+    unreadable: Sequence[Unreadable] = (),
+) -> RawTable:
+    """A table of these columns, by name; `numbers`: of their rows."""
+    columns = {column: own.column for column, own in cells.items()}
+    return RawTable(
+        name,
+        pa.table(columns) if columns else pa.table({"": pa.nulls(len(numbers))}),
+        numbers,
+        describe,
+        unreadable,
+        nested={column: numbers[list(own.nested)].tolist() for column, own in cells.items() if own.nested},
+        unknown={column: own.unknown for column, own in cells.items() if own.unknown is not None},
+    )
 
 
 def _is_text(row: Mapping[str, Any]) -> bool:
@@ -79,10 +89,9 @@ def _is_text(row: Mapping[str, Any]) -> bool:
     return is_unicode(json.dumps(row, default=str, ensure_ascii=False))
 
 
-def _table(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> pa.Table:
+def _cells(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> dict[str, Cells]:
     names = _names(rows, name, asked)
-    columns = {str(key): column_of([row.get(key) for row in rows], f"{name}: column {str(key)!r}") for key in names}
-    return pa.table(columns) if columns else pa.table({"": pa.nulls(len(rows))})
+    return {str(key): cells_of([row.get(key) for row in rows], f"{name}: column {str(key)!r}") for key in names}
 
 
 def _names(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> list[str]:
@@ -100,33 +109,3 @@ def _names(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> list[s
             f" with more than {MOST_NAMES:,}, or with so few in common, define the event types"
         )
     return [key for key in names if str(key).casefold() in asked.wanted]
-
-
-def column_of(values: Sequence[Any], place: str) -> pa.Array:
-    """One type if all values have it (integers among floats become floats), else text.
-
-    Raises InputError for a value that is nested too deeply; `place` says where.
-    """
-    types = {type(value) for value in values if value is not None}
-    if types & {list, tuple, dict}:
-        names: set[str] = set()
-        if not all(_is_shallow(value, names, DEEPEST) for value in values):
-            raise InputError(f"{place} has a value nested more than {DEEPEST} deep")
-        if len(names) > MOST_NAMES:  # a struct would have a cell for every row and name
-            return as_text(values)
-    if len(types) <= 1 or types == {int, float}:
-        try:
-            return pa.array(values)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError):
-            pass  # no Arrow type holds them; an infinite Decimal is a TypeError
-    return as_text(values)
-
-
-def _is_shallow(value: Any, names: set[str], deepest: int) -> bool:
-    """Whether a value is not nested too deeply; adds the names of its parts."""
-    if isinstance(value, list | tuple):
-        return deepest > 0 and all(_is_shallow(item, names, deepest - 1) for item in value)
-    if isinstance(value, dict):
-        names.update(map(str, value))
-        return deepest > 0 and all(_is_shallow(item, names, deepest - 1) for item in value.values())
-    return True

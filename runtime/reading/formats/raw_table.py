@@ -56,6 +56,7 @@ class RawTable:
     partition: that all rows are of, whose numbers are their offsets; None = columns may say it
     is_ascii: all text is known to be ASCII, and so UTF-8
     has_comma: decimals that are text have a comma in place of a point
+    unknown: by column whose values no Arrow type holds, what they are; its cells are null
     """
 
     name: str
@@ -69,6 +70,7 @@ class RawTable:
     partition: int | None = None
     is_ascii: bool = False
     has_comma: bool = False
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -235,6 +237,7 @@ def joined(parts: Sequence[RawTable]) -> RawTable:
         parts[0].declared,
         _nested(parts, columns),
         is_ascii=all(part.is_ascii for part in parts),
+        unknown={name: kind for part in parts for name, kind in part.unknown.items()},
     )
 
 

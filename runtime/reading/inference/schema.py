@@ -132,6 +132,9 @@ class _Found:
             column = column if is_all else column.filter(pa.array(rows))
             if not is_all and column.null_count == len(column):
                 continue
+            if name in raw.unknown:
+                self.remarks[unread_column(raw.name, name, raw.unknown[name])] = None
+                continue
             if _is_too_large(column):
                 self._tell_too_large(raw, name, column, raw.numbers[rows])
                 continue

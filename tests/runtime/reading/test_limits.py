@@ -249,7 +249,7 @@ def test_an_event_in_a_cell_that_no_field_can_hold_is_malformed(cell: object) ->
     ("columns", "message"),
     [
         ({"at": [1], HALF: [1]}, "table: the name of a column has half of a surrogate pair, which is not text"),
-        ({"at": [1], "v": [1j]}, "table: column 'v' cannot be read: "),
+        ({"at": [1], "v": [1j], "s": ["x"]}, "table: column 'v' is complex128, but field 'v' of 'A' is "),
     ],
 )
 def test_a_column_of_pandas_that_cannot_be_read_is_one_clear_line(columns: dict[str, object], message: str) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +14,10 @@ from numpy.typing import NDArray
 
 from querylang.errors import InputError
 from runtime.reading.formats.asked import Asked
-from runtime.reading.formats.mappings import column_of, nested_rows, of_rows
+from runtime.reading.formats.mappings import of_rows
 from runtime.reading.formats.messages import Decoded
 from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, joined
+from runtime.reading.python_values import Cells, cells_of
 from spark_backend.sources.kafka.avro.avro_form import AvroForm
 from spark_backend.sources.kafka.avro.registry import SchemaRegistry, UnknownSchema
 from spark_backend.sources.kafka.avro.schemas import MessageSchema, RecordSchema, WrongSchema, message_schema, read_as
@@ -233,19 +233,20 @@ def _part(schema: RecordSchema, rows: Sequence[int], records: Sequence[Mapping[s
     for name, kind in schema.columns.items():
         if asked.wanted is None or name.casefold() in asked.wanted:
             values = [record[name] for record in records]
-            columns[name] = _column(values, kind, name)
-            if kind is None and pa.types.is_string(columns[name].type):
-                nested[name] = nested_rows(values, rows)
+            cells = _cells(values, kind, name)
+            columns[name] = cells.column
+            if kind is None and cells.nested:
+                nested[name] = [rows[place] for place in cells.nested]
     return _Part(schema.name, np.array(rows, np.int64), columns, nested)
 
 
-def _column(values: list[Any], kind: pa.DataType | None, name: str) -> pa.Array:
+def _cells(values: list[Any], kind: pa.DataType | None, name: str) -> Cells:
     if kind is not None:
         try:
-            return pa.array(values, kind)
+            return Cells(pa.array(values, kind))
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             pass  # such as a decimal with more digits than its schema says
-    return column_of([str(value) if isinstance(value, UUID) else value for value in values], f"field {name!r}")
+    return cells_of(values, f"field {name!r}")
 
 
 def _together(
