@@ -8,17 +8,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from querylang.checker.checked import Checked
-from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
-from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
-from querylang.parameters.binding import InstanceError, bind, instances_of
-from querylang.plan.describe import describe, describe_plan
-from querylang.plan.graph import to_dot
-from querylang.plan.value_types import Type
-from querylang.source import Source, Span
-
 if TYPE_CHECKING:
+    from querylang.checker.checked import Checked
+    from querylang.errors import EnsueError, InputError, QueryError, QueryErrors
     from querylang.formatter.formatting import format_text
+    from querylang.load import Compiled, Schemas, check_paths, check_text, compile_paths, compile_text, read_sources
+    from querylang.parameters.binding import InstanceError, bind, instances_of
+    from querylang.plan.describe import describe, describe_plan
+    from querylang.plan.graph import to_dot
+    from querylang.plan.value_types import Type
+    from querylang.source import Source, Span
 
 __all__ = [
     "Checked",
@@ -45,9 +44,23 @@ __all__ = [
     "to_dot",
 ]
 
+_HOMES = {
+    "checker.checked": ("Checked",),
+    "errors": ("EnsueError", "InputError", "QueryError", "QueryErrors"),
+    "formatter.formatting": ("format_text",),
+    "load": ("Compiled", "Schemas", "check_paths", "check_text", "compile_paths", "compile_text", "read_sources"),
+    "parameters.binding": ("InstanceError", "bind", "instances_of"),
+    "plan.describe": ("describe", "describe_plan"),
+    "plan.graph": ("to_dot",),
+    "plan.value_types": ("Type",),
+    "source": ("Source", "Span"),
+}
+"""By module the names from it. They are imported when they are asked for: who needs only the errors
+starts faster."""
+
 
 def __getattr__(name: str) -> Any:
-    """What a check does not need is imported when it is asked for."""
-    if name != "format_text":
-        raise AttributeError(f"module 'querylang' has no attribute {name!r}")
-    return import_module("querylang.formatter.formatting").format_text
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"querylang.{module}"), name)
+    raise AttributeError(f"module 'querylang' has no attribute {name!r}")

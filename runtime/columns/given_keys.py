@@ -49,7 +49,7 @@ class GivenKey:
             return None
         try:
             return tuple(_scalar(parts[key.name], arrow_type(key.type, plan)) for key in query.keys)
-        except (ValueError, TypeError, pa.ArrowException):
+        except (ValueError, TypeError, OverflowError, pa.ArrowException):
             return None
 
 

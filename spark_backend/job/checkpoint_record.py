@@ -7,18 +7,21 @@ notices neither another plan nor another number of buckets.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated
 
 from querylang.errors import InputError
 from querylang.plan.expression import Type
+from runtime.json_reader import OtherVersion, part_of, read_json
+from runtime.json_shapes import Count
 from spark_backend.durable_files import make_folder, write_durably
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.settings.fixed_settings import FixedValues, Kept, differences
-from spark_backend.sources.listing.spark_log import MOVED, RECORD
+from spark_backend.sources.listing.spark_log import LATER, RECORD
 from spark_backend.wire.program import Program
 
 RECORD_VERSION = 4
@@ -27,6 +30,9 @@ version 2, which has no `tasks` either.
 
 Version 1, of release 0.1, is refused.
 """
+
+IDENTITY = re.compile("[0-9a-f]{12}")
+"""What names a checkpoint: names of result files begin with it."""
 
 LOCK = "at-work"
 """The name of the lock of a running job, in the folder `ensue` of a checkpoint."""
@@ -45,10 +51,10 @@ class Moved:
     seeds: the folder below the checkpoint that has the state of each bucket; None = Spark has them
     """
 
-    folder: str
-    before: int
-    manifest: int
-    seeds: str | None
+    folder: Annotated[str, LATER]
+    before: Count
+    manifest: Count
+    seeds: Annotated[str, re.compile("ensue/seeds-[0-9]+")] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class Record:
     moved: None = Spark's files are in the checkpoint itself
     """
 
-    identity: str
+    identity: Annotated[str, IDENTITY]
     settings: Mapping[str, Kept]
     sources: Mapping[str, Mapping[str, Kept]]
     plan: str
@@ -112,20 +118,14 @@ def read_record(checkpoint: Place) -> Record | None:
         if checkpoint.is_dir() and not all(map(_is_ours, checkpoint.iterdir())):
             raise InputError(f"{checkpoint}: holds files that are not a checkpoint; choose an empty or a new folder")
         return None
+    way_out = "Restore it from a copy, or choose another checkpoint"
     try:
-        data: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        version = data.pop("version")
-        if version not in (2, 3, RECORD_VERSION):
-            raise InputError(f"{checkpoint}: {_of_other_version(version)}")
-        moved = data.get(MOVED)
-        own = {"queries": tuple(data["queries"]), MOVED: None if moved is None else Moved(**moved)}
-        return Record(**data | own)
-    except ConnectionError:
-        raise  # a store that is away says nothing about the file
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{file}: is damaged: {error}. Restore it from a copy, or choose another checkpoint"
-        ) from error
+        record = read_json(file, Record, versions=range(2, RECORD_VERSION + 1), way_out=way_out)
+    except OtherVersion as error:
+        raise InputError(f"{checkpoint}: {_of_other_version(error.version)}") from error
+    with part_of(file, way_out):
+        record.types()
+    return record
 
 
 def _is_ours(path: Place) -> bool:

@@ -18,7 +18,7 @@ from querylang.errors import InputError
 from spark_backend.job.checkpoint_record import Record, write_record
 from spark_backend.places.place import Place, files_below, names_in
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.listing.spark_log import SparkFiles, spark_files
+from spark_backend.sources.listing.spark_log import LATER, SparkFiles, spark_files
 from spark_backend.wire.program import Program
 
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
@@ -27,14 +27,13 @@ _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FIRST = ("metadata", "offsets", "commits", "sources", "state")
 """Spark's own names in a checkpoint."""
 
-_LATER = re.compile("spark-[0-9]+")
 _SEEDS = re.compile("seeds-[0-9]+")
 
 
 def new_places(checkpoint: Place) -> tuple[str, str]:
     """Names of new folders below a checkpoint, for Spark's files and for states of buckets."""
     used = [name for name in (*names_in(checkpoint), *names_in(checkpoint / "ensue")) if "-" in name]
-    numbers = [int(name.rpartition("-")[2]) for name in used if _LATER.fullmatch(name) or _SEEDS.fullmatch(name)]
+    numbers = [int(name.rpartition("-")[2]) for name in used if LATER.fullmatch(name) or _SEEDS.fullmatch(name)]
     number = max(numbers, default=0) + 1
     return f"spark-{number}", f"ensue/seeds-{number}"
 
@@ -66,7 +65,7 @@ def remove_unused(checkpoint: Place, record: Record) -> None:
     used = ("", "") if record.moved is None else (record.moved.folder, record.moved.seeds or "")
     for name in names_in(checkpoint):
         is_first = name in _FIRST and record.moved is not None and record.moved.seeds is None
-        if is_first or (_LATER.fullmatch(name) and name != used[0]):
+        if is_first or (LATER.fullmatch(name) and name != used[0]):
             _remove(checkpoint / name)
     for name in names_in(checkpoint / "ensue"):
         if _SEEDS.fullmatch(name) and f"ensue/{name}" != used[1]:
@@ -75,7 +74,7 @@ def remove_unused(checkpoint: Place, record: Record) -> None:
 
 def _has_ended_one(files: SparkFiles) -> bool:
     """Whether Spark has ended a micro-batch there: then it has the states of all buckets."""
-    return any(name.isdigit() for name in names_in(files.commits))
+    return any(name.isdecimal() for name in names_in(files.commits))
 
 
 def _remove(place: Place) -> None:

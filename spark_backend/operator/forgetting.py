@@ -16,6 +16,7 @@ from querylang.plan.model import Plan
 from runtime.admission.outcomes import Outcome
 from runtime.columns.given_keys import GivenKey, is_of_key
 from runtime.columns.keys import key_columns
+from runtime.json_reader import json_of_text
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from spark_backend.operator.bucket_state import BucketState
 from spark_backend.operator.commands import FORGET, tagged_answers
@@ -79,7 +80,7 @@ def forget_keys(
 
 def given_key(command: Mapping[str, Any]) -> GivenKey:
     """The key of a command."""
-    return GivenKey(json.loads(command["text"])["key"])
+    return GivenKey(json_of_text(command["text"], dict[str, dict[str, Any]])["key"])
 
 
 def _forget_held(found: Forgotten, group: PartitionGroup, values: Sequence[pa.Scalar], queries_at: QueriesAt) -> int:

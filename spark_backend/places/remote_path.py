@@ -107,6 +107,10 @@ class RemotePath:
         """The content; raises FileNotFoundError."""
         return self._store().read(self.path).decode(encoding)
 
+    def read_bytes(self, most: int | None = None) -> bytes:
+        """The content, or its first bytes; raises FileNotFoundError."""
+        return self._store().read(self.path, most)
+
     def write_text(self, text: str) -> None:
         """Replace the content, all of it at once."""
         self._store().write(self.path, text.encode("utf-8"))

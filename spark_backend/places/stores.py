@@ -61,12 +61,12 @@ class Store:
             if info.type == fs.FileType.File or not is_recursive:
                 yield info.path[cut:].strip("/"), _stat_of(info)
 
-    def read(self, path: str) -> bytes:
-        """The content of a file."""
+    def read(self, path: str, most: int | None = None) -> bytes:
+        """The content of a file, or its first bytes."""
 
         def read(key: str) -> bytes:
             with self._files.open_input_stream(key, compression=None) as stream:
-                return bytes(stream.read())
+                return bytes(stream.read(most))
 
         return self._run(path, read)
 

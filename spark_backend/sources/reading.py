@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from querylang.plan.model import Input, Plan, QueryPlan
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.timestamps import format_time
+from runtime.json_reader import json_of_text
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
 from runtime.reading.column_names import STANDARD, ColumnNames
 from runtime.reading.formats.csv_form import POINT, UTF_8, CsvForm
@@ -88,7 +89,7 @@ class Reading:
     @staticmethod
     def of_text(text: str) -> Reading:
         """The inverse of `to_text`."""
-        return Reading(**json.loads(text))
+        return json_of_text(text, Reading)
 
     def to_text(self) -> str:
         """The settings as JSON text."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 
 from querylang.plan.changes import Outcome
 from querylang.plan.model import Plan, QueryPlan
@@ -51,16 +50,6 @@ class Epoch:
     history: History | None = None
     behind: tuple[int, int, int] | None = None
 
-    @staticmethod
-    def of_plain(data: Mapping[str, Any]) -> Epoch:
-        """The inverse of `asdict`."""
-        heirs = tuple((str(new), str(old)) for new, old in data["heirs"])
-        history = data.get("history")  # older journals have none
-        known = None if history is None else History(history["folder"], tuple(history["titles"]))
-        behind = data.get("behind")
-        behind = None if behind is None else tuple(behind)
-        return Epoch(data["number"], data["plan"], data["begins"], heirs, known, behind)
-
 
 @dataclass(frozen=True, slots=True)
 class Notice:
@@ -75,13 +64,6 @@ class Notice:
     place: int
     outcomes: tuple[Outcome, ...]
     epoch: int = 0
-
-    @staticmethod
-    def of_plain(data: Mapping[str, Any]) -> Notice:
-        """The inverse of `asdict`."""
-        outcomes = tuple(Outcome(**item) for item in data["outcomes"])
-        epoch = data.get("epoch", 0)  # older journals have none
-        return Notice(data["number"], data["place"], outcomes, epoch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from querylang.plan.model import Plan
+from runtime.json_reader import json_of_text
 from spark_backend.wire.bucket_labels import bucket_labels, buckets_by_label
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.clock_sources import ClockSource, IdleTimes
@@ -148,20 +149,4 @@ def _load_groups(plan: str, sources: tuple[ClockSource, ...]) -> tuple[Partition
 @lru_cache(maxsize=64)
 def load_program(text: str) -> Program:
     """The inverse of `Program.to_text`; parsed once per process."""
-    data = json.loads(text)
-    return Program(
-        plans=tuple(data["plans"]),
-        buckets=data["buckets"],
-        clock=Clock(data["clock"]),
-        idle=data["idle"],
-        sources=tuple(ClockSource(**source) for source in data["sources"]),
-        is_bounded=data["is_bounded"],
-        matcher=data["matcher"],
-        tasks=data["tasks"],
-        epochs=tuple(Epoch.of_plain(item) for item in data["epochs"]),
-        notices=tuple(Notice.of_plain(item) for item in data["notices"]),
-        before=data["before"],
-        seeds=data["seeds"],
-        live=data["live"],
-        has_changes=data["has_changes"],
-    )
+    return json_of_text(text, Program)

@@ -154,7 +154,7 @@ def test_a_missing_or_damaged_manifest_is_one_clear_line(tmp_path: Path) -> None
     file = inputs_folder(tmp_path / "state") / "manifests" / "0000000001.json"
     file.write_text("{")
     job.start()
-    with pytest.raises(DamagedManifest, match=r"^/.*/0000000001.json: is damaged: .*restore the whole checkpoint"):
+    with pytest.raises(DamagedManifest, match=r"^/.*/0000000001.json: is damaged: .* Restore the whole checkpoint"):
         job.step()
     file.unlink()
     job.start()

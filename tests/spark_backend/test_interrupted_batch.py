@@ -56,6 +56,6 @@ def test_damaged_settings_are_one_line_and_checkpoints_without_them_are_repeated
     for text in ("{", "[]", "{}"):
         (tmp_path / "ensue" / "run.json").write_text(text)
         with pytest.raises(
-            InputError, match=r"run\.json: the settings of the last run cannot be read; delete the file"
+            InputError, match=r"run\.json: is damaged: .* the settings of the last run: delete the file"
         ):
             settings_of_interrupted(tmp_path)

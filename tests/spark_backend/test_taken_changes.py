@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
+from runtime.json_reader import shaped
 from spark_backend.job.changes import taking
 from spark_backend.job.changes.journal_file import journal_file, read_journal
 from spark_backend.job.changes.taking import changed_program, has_change
@@ -177,7 +178,7 @@ def test_the_plans_of_a_journal_are_read_back(ready: Checked) -> None:
 
 
 def test_a_notice_of_an_older_journal_belongs_to_the_first_epoch() -> None:
-    assert Notice.of_plain({"number": 3, "place": 7, "outcomes": []}) == Notice(3, 7, (), 0)
+    assert shaped({"number": 3, "place": 7, "outcomes": []}, Notice) == Notice(3, 7, (), 0)
 
 
 def test_an_old_text_that_never_ends_is_named(tmp_path: Path) -> None:

@@ -6,15 +6,14 @@ It is kept as `<checkpoint>/ensue/files.json`, so that a later start can tell wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from querylang.changes.merging import FileChange
 from querylang.changes.running import Running
-from querylang.errors import InputError
+from runtime.json_reader import json_of_text, part_of, read_json
 from spark_backend.durable_files import make_folder, write_durably
 from spark_backend.job.changes.hidden_values import Resolve
-from spark_backend.job.changes.plain_running import has_hidden, running_of_plain, running_to_plain
+from spark_backend.job.changes.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 
@@ -30,19 +29,28 @@ def read_files(deployment: Deployment) -> Running | None:
     """What the files said; None = nobody has written it down. Raises InputError."""
     file = _file(deployment.checkpoint)
     try:
-        return _files_of_plain(json.loads(file.read_text("utf-8")), deployment.value_of)
+        found = read_json(file, _FilesFile, versions=range(1, FILES_VERSION + 1), way_out=_WAY_OUT)
     except FileNotFoundError:
         return None
-    except ConnectionError:
-        raise  # a store that is away says nothing about the file
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file}: is damaged: {error}. Restore it from a copy") from error
+    with part_of(file, _WAY_OUT):
+        return running_of_plain(found["queries"], deployment.value_of)
 
 
-def _files_of_plain(data: Mapping[str, Any], resolve: Resolve) -> Running:
-    if data["version"] not in (1, FILES_VERSION):
-        raise ValueError(f"it has version {data['version']}; this release reads versions 1 to {FILES_VERSION}")
-    return running_of_plain(data["queries"], resolve)
+_WAY_OUT = "Restore it from a copy"
+
+
+class _FilesFile(TypedDict):
+    queries: PlainRunning
+
+
+class _PlainChange(TypedDict):
+    before: PlainRunning
+    files: PlainRunning
+    returns: bool
+
+
+class _ChangeText(TypedDict):
+    ApplyFiles: _PlainChange
 
 
 def write_files(checkpoint: Place, files: Running) -> None:
@@ -61,13 +69,13 @@ def files_text(change: FileChange) -> str:
 def files_of_text(text: str, resolve: Resolve) -> FileChange | None:
     """The inverse of `files_text`; None = it is another command.
 
-    Raises InputError if the variable of a value is not set.
+    Raises DamagedJson, and InputError if the variable of a value is not set.
     """
     if not text.startswith(f'{{"{_NAME}"'):
         return None
-    data = json.loads(text)[_NAME]
+    data = json_of_text(text, _ChangeText)["ApplyFiles"]
     before, files = running_of_plain(data["before"], resolve), running_of_plain(data["files"], resolve)
-    return FileChange(before, files, bool(data["returns"]))
+    return FileChange(before, files, data["returns"])
 
 
 def _file(checkpoint: Place) -> Place:

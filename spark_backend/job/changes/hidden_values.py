@@ -11,16 +11,23 @@ import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from querylang.changes.running import Changed, Running, RunningQuery, Version, known_value
 from querylang.errors import InputError
 from querylang.parameters.binding import bind, converted
 from querylang.plan.model import Plan, QueryPlan
+from runtime.json_reader import DamagedJson
+from runtime.json_shapes import Count
 from spark_backend.wire.plan_text import load_plan, plan_text
 
 Resolve = Callable[[str], Any]
 """The value that a text with variables stands for; raises InputError if one is not set."""
+
+
+_Masked = TypedDict("_Masked", {"from": str, "salt": str, "hash": str})
+PlainValue = str | int | float | bool | None | _Masked
+"""The shape of a value of a parameter, as `masked` gives it."""
 
 
 def no_variables(written: str) -> Any:
@@ -158,9 +165,21 @@ def hidden_to_plain(item: HiddenPlan) -> dict[str, Any]:
     }
 
 
-def hidden_of_plain(data: Mapping[str, Any], resolve: Resolve) -> HiddenPlan:
-    """The inverse of `hidden_to_plain`; raises InputError if a variable is not set."""
-    (template,) = load_plan(data["template"]).queries
+class PlainHidden(TypedDict):
+    """An instance, as `hidden_to_plain` gives it."""
+
+    place: Count
+    template: str
+    instance: str
+    values: dict[str, PlainValue]
+
+
+def hidden_of_plain(data: PlainHidden, resolve: Resolve) -> HiddenPlan:
+    """The inverse of `hidden_to_plain`; raises DamagedJson, InputError if a variable is not set."""
+    templates = load_plan(data["template"]).queries
+    if len(templates) != 1:
+        raise DamagedJson(f"'template': expected the plan of one query, found {len(templates)}")
+    template = templates[0]
     where = instance_words(template.name, data["instance"])
     values, hidden = unmasked(data["values"], template, where, resolve)
     return HiddenPlan(data["place"], template, data["instance"], values, hidden)

@@ -8,11 +8,10 @@ and is in those sinks twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TypedDict
 
-from querylang.errors import InputError
+from runtime.json_reader import read_json
 from spark_backend.durable_files import write_durably
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.places.place import Place
@@ -21,8 +20,18 @@ from spark_backend.sources.listing.spark_log import open_batch
 from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.program import Program
 
-Settings = Mapping[str, Any]
-"""What a run may set that decides which results a micro-batch has, as plain data."""
+_WAY_OUT = (
+    "It has the settings of the last run: delete the file, and its micro-batch is repeated with those of this run"
+)
+
+
+class Settings(TypedDict):
+    """What a run may set that decides which results a micro-batch has, as plain data."""
+
+    idle: int | None
+    live: bool
+    sources: list[ClockSource]
+    max_record: dict[str, int | None]
 
 
 def settings_of(program: Program, deployment: Deployment) -> Settings:
@@ -30,7 +39,7 @@ def settings_of(program: Program, deployment: Deployment) -> Settings:
     return {
         "idle": program.idle,
         "live": program.live,
-        "sources": [asdict(source) for source in program.sources],
+        "sources": list(program.sources),
         "max_record": {source.name: source.max_record for source in deployment.sources},
     }
 
@@ -41,23 +50,14 @@ def settings_of_interrupted(checkpoint: Place) -> Settings | None:
         return None
     file = _file(checkpoint)
     try:
-        found: Settings = json.loads(file.read_text("utf-8"))
-        settings_with(found, Program((), 1), ())
-    except ConnectionError:
-        raise
+        return read_json(file, Settings, way_out=_WAY_OUT)
     except FileNotFoundError:
         return None  # a release that did not write them down
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{file}: the settings of the last run cannot be read; delete the file, and its micro-batch is repeated"
-            " with those of this run"
-        ) from error
-    return found
 
 
 def write_settings(checkpoint: Place, settings: Settings) -> None:
     """Write them down, before the first micro-batch of a run."""
-    file, text = _file(checkpoint), json.dumps(settings) + "\n"
+    file, text = _file(checkpoint), json.dumps(settings, default=asdict) + "\n"
     try:
         is_there = file.read_text("utf-8") == text
     except ConnectionError:
@@ -72,9 +72,8 @@ def settings_with(
     settings: Settings, program: Program, sources: tuple[Source, ...]
 ) -> tuple[Program, tuple[Source, ...]]:
     """A program, and sources of a deployment, with the settings of another run."""
-    known = [ClockSource(**item) for item in settings["sources"]]
-    own = replace(program, idle=settings["idle"], live=settings["live"], sources=tuple(known))
-    limits = dict(settings["max_record"])
+    own = replace(program, idle=settings["idle"], live=settings["live"], sources=tuple(settings["sources"]))
+    limits = settings["max_record"]
     return own, tuple(replace(source, max_record=limits.get(source.name)) for source in sources)
 
 

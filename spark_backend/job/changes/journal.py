@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import dropwhile
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from querylang.changes.applying import Applied, Moment, apply, with_unknown_ends
 from querylang.changes.merging import FileChange, merge
@@ -19,10 +19,13 @@ from querylang.errors import InputError
 from querylang.plan.changes import DeployQuery, Outcome
 from querylang.plan.model import Plan, QueryPlan
 from runtime.instants import EARLIEST
+from runtime.json_reader import DamagedJson
+from runtime.json_shapes import Count
 from runtime.reading.control_events import ControlError, parse_change
 from spark_backend.job.changes.file_texts import files_of_text
 from spark_backend.job.changes.hidden_values import (
     HiddenPlan,
+    PlainHidden,
     Resolve,
     hidden_of_plain,
     hidden_plans,
@@ -31,9 +34,9 @@ from spark_backend.job.changes.hidden_values import (
     plan_with,
     plan_without,
 )
-from spark_backend.job.changes.plain_running import has_hidden, running_of_plain, running_to_plain
+from spark_backend.job.changes.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
 from spark_backend.job.changes.shadow_instances import InstancesCommand
-from spark_backend.job.history.history_command import HistoryCommand
+from spark_backend.job.history.history_command import HistoryCommand, HistoryName
 from spark_backend.job.progress import JobProgress
 from spark_backend.wire.epochs import Epoch, History, Notice, all_queries
 from spark_backend.wire.plan_text import load_plan, plan_text
@@ -210,28 +213,56 @@ class Journal:
         return plain | ({"hidden": [hidden_to_plain(item) for item in hidden]} if hidden else {})
 
     @staticmethod
-    def of_plain(data: Mapping[str, Any], resolve: Resolve = no_variables) -> Journal:
-        """The inverse of `to_plain`; raises KeyError, TypeError or ValueError.
+    def of_plain(data: PlainJournal, resolve: Resolve = no_variables) -> Journal:
+        """The inverse of `to_plain`, without its version; raises DamagedJson.
 
         Raises InputError if the variable of a value is not set.
         """
-        if data["version"] not in (1, JOURNAL_VERSION):
-            raise ValueError(f"it has version {data['version']}; this release reads versions 1 to {JOURNAL_VERSION}")
+        if not data["epochs"]:
+            raise DamagedJson("'epochs': expected at least one")
         hidden = {
             item["number"]: tuple(hidden_of_plain(own, resolve) for own in item.get("hidden", ()))
             for item in data["epochs"]
         }
-        epochs = (Epoch.of_plain(item) for item in data["epochs"])
+        epochs = (_epoch(item) for item in data["epochs"])
         return Journal(
             running_of_plain(data["running"], resolve),
             data["since"],
             tuple(replace(epoch, plan=plan_with(epoch.plan, hidden[epoch.number])) for epoch in epochs),
-            tuple(
-                Taken(item["command"], item["place"], item["batch"], Notice.of_plain(item["notice"]))
-                for item in data["taken"]
-            ),
+            data["taken"],
             hidden,
         )
+
+
+class _PlainHistory(TypedDict):
+    folder: HistoryName
+    titles: tuple[str, ...]
+
+
+class _PlainEpoch(TypedDict):
+    number: Count
+    plan: str
+    begins: int | None
+    heirs: tuple[tuple[str, str], ...]
+    history: NotRequired[_PlainHistory | None]
+    behind: NotRequired[tuple[int, int, int] | None]
+    hidden: NotRequired[list[PlainHidden]]
+
+
+class PlainJournal(TypedDict):
+    """A journal, as `Journal.to_plain` gives it, without its version."""
+
+    running: PlainRunning
+    since: dict[str, int]
+    epochs: list[_PlainEpoch]
+    taken: tuple[Taken, ...]
+
+
+def _epoch(data: _PlainEpoch) -> Epoch:
+    load_plan(data["plan"])  # it may be damaged, which is said here
+    history = data.get("history")
+    known = None if history is None else History(history["folder"], history["titles"])
+    return Epoch(data["number"], data["plan"], data["begins"], data["heirs"], known, data.get("behind"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from querylang.errors import InputError
+from runtime.json_reader import part_of, read_json
 from spark_backend.durable_files import write_durably
-from spark_backend.job.changes.journal import Journal
+from spark_backend.job.changes.journal import JOURNAL_VERSION, Journal, PlainJournal
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 
@@ -20,15 +20,16 @@ def read_journal(deployment: Deployment) -> Journal | None:
     """The journal of a checkpoint; None = its queries have never changed. Raises InputError."""
     file = journal_file(deployment.checkpoint)
     try:
-        return Journal.of_plain(json.loads(file.read_text("utf-8")), deployment.value_of)
+        found = read_json(file, PlainJournal, versions=range(1, JOURNAL_VERSION + 1), way_out=_WAY_OUT)
     except FileNotFoundError:
         return None
-    except ConnectionError:
-        raise  # a store that is away says nothing about the file
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file}: is damaged: {error}. Restore it from a copy") from error
+    with part_of(file, _WAY_OUT):
+        return Journal.of_plain(found, deployment.value_of)
 
 
 def write_journal(checkpoint: Place, journal: Journal) -> None:
     """Replace the journal; it survives a power cut."""
     write_durably(journal_file(checkpoint), json.dumps(journal.to_plain(), indent=1) + "\n")
+
+
+_WAY_OUT = "Restore it from a copy"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from querylang.changes.running import Changed, Running, RunningQuery, Version
+from querylang.errors import counted
 from querylang.plan.model import Plan
-from spark_backend.job.changes.hidden_values import Resolve, instance_words, masked, no_variables, unmasked
+from runtime.json_reader import DamagedJson
+from spark_backend.job.changes.hidden_values import PlainValue, Resolve, instance_words, masked, no_variables, unmasked
 from spark_backend.wire.plan_text import load_plan, template_text
 
 
@@ -65,12 +67,32 @@ def _to_plain(running: Running, instances: Sequence[dict[str, dict[str, Any]]]) 
     }
 
 
-def running_of_plain(data: Mapping[str, Any], resolve: Resolve = no_variables) -> Running:
-    """The inverse of `running_to_plain`; raises KeyError, TypeError or ValueError.
+class _PlainQuery(TypedDict):
+    name: str
+    versions: list[tuple[int | None, int | None, int | None]]
+    instances: dict[str, dict[str, PlainValue]]
+    origin: str
+    value_origins: dict[str, str]
+
+
+class PlainRunning(TypedDict):
+    """The queries, as `running_to_plain` gives them."""
+
+    plan: str
+    queries: list[_PlainQuery]
+    editions: dict[str, int]
+    annotated: NotRequired[bool]
+
+
+def running_of_plain(data: PlainRunning, resolve: Resolve = no_variables) -> Running:
+    """The inverse of `running_to_plain`; raises DamagedJson.
 
     Raises InputError if the variable of a value is not set.
     """
     plan = load_plan(data["plan"])
+    count = sum(len(item["versions"]) for item in data["queries"])
+    if count != len(plan.queries) or not all(item["versions"] for item in data["queries"]):
+        raise DamagedJson(f"its plan has {counted(len(plan.queries), 'text')} of queries, and its list {count}")
     templates = iter(plan.queries)
     queries = {}
     for item in data["queries"]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import TypedDict
+
+from runtime.json_reader import json_of_text
 
 _NAME = "CopyInstances"
 """Not a control event: users cannot send it."""
@@ -22,5 +25,9 @@ class InstancesCommand:
 
     @staticmethod
     def of_text(text: str) -> InstancesCommand | None:
-        """The inverse of `to_text`; None = it is another command."""
-        return InstancesCommand(**json.loads(text)[_NAME]) if text.startswith(f'{{"{_NAME}"') else None
+        """The inverse of `to_text`; None = it is another command. Raises DamagedJson."""
+        return json_of_text(text, _Text)["CopyInstances"] if text.startswith(f'{{"{_NAME}"') else None
+
+
+class _Text(TypedDict):
+    CopyInstances: InstancesCommand

@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 
 from querylang.errors import InputError
 from querylang.plan.model import Plan
+from runtime.json_reader import DamagedJson
 from spark_backend.job.changes.finishing import finished
 from spark_backend.job.changes.journal import Journal, moment_of_change
 from spark_backend.job.changes.journal_file import read_journal, write_journal
 from spark_backend.job.history.history_command import HistoryCommand
-from spark_backend.job.history.history_folders import histories, joined_folder, remove_done, remove_unused
+from spark_backend.job.history.history_folders import (
+    asked_history,
+    histories,
+    joined_folder,
+    remove_done,
+    remove_unused,
+)
 from spark_backend.job.history.running import Reading, history_program
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.preflight import Checked
@@ -84,9 +91,16 @@ def _changed(journal: Journal, taking: Taking, command: Command) -> Journal:
     def finish(plan: Plan) -> Plan:
         return finished(plan, taking.deployment)
 
-    history = HistoryCommand.of_text(command.text)
-    if history is None:
-        return journal.changed(command.number, command.text, moment, taking.batch, finish, taking.deployment.value_of)
+    try:
+        history = HistoryCommand.of_text(command.text)
+        if history is None:
+            return journal.changed(
+                command.number, command.text, moment, taking.batch, finish, taking.deployment.value_of
+            )
+    except DamagedJson as error:
+        return journal.handed_over(moment.place, taking.batch, finish).refused(
+            command.number, f"the command is damaged: {error}", moment, taking.batch
+        )
     target = joined_folder(taking.deployment.checkpoint, command.number)
     joined = journal.joined(command.number, command.text, target.name, moment, taking.batch, finish)
     if joined.taken[-1].errors:
@@ -106,7 +120,7 @@ def _remove_histories(folder: JobFolder, journal: Journal) -> None:
     """Remove the states of histories that all buckets have taken over."""
     used = {epoch.history.folder for epoch in journal.epochs if epoch.history is not None}
     waiting = (folder.commands.read(number) for number in folder.commands.pending())
-    asked = (HistoryCommand.of_text(command.text) for command in waiting if command is not None)
+    asked = (asked_history(command.text) for command in waiting if command is not None)
     remove_unused(folder.checkpoint, used | {item.folder for item in asked if item is not None})
 
 

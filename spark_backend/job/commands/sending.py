@@ -10,7 +10,7 @@ from querylang.errors import InputError
 from spark_backend.job.checkpoint_record import read_record
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.settings.deployment import Deployment
-from spark_backend.sources.listing.command_folder import EVENT, Command, Outcome
+from spark_backend.sources.listing.command_folder import EVENT, Command, CommandKind, Outcome
 
 LOOK = 0.25
 """Seconds between two looks for an outcome."""
@@ -33,7 +33,7 @@ def send_command(
     deployment: Deployment,
     text: str,
     *,
-    kind: str = EVENT,
+    kind: CommandKind = EVENT,
     at: int | None = None,
     wait: bool = True,
     seconds: float | None = None,

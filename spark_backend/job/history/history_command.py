@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from querylang.errors import InputError
+from runtime.json_reader import json_of_text, read_json
 from spark_backend.durable_files import write_durably
 from spark_backend.places.place import Place
 from spark_backend.sources.delta.table_units import (
     TablePosition,
-    table_positions_of_plain,
     table_positions_to_plain,
 )
-from spark_backend.sources.kafka.offsets import Positions, positions_of_plain, positions_to_plain
+from spark_backend.sources.kafka.offsets import Positions, positions_to_plain
 
 _NAME = "DeployWithHistory"
 """Not a control event: users cannot send it."""
 
 MARK_VERSION = 1
+
+
+HistoryName = Annotated[str, re.compile(r"\d{20}(-joined)?")]
+"""The name of a folder with what a history has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class HistoryCommand:
     """
 
     text: str
-    folder: str
+    folder: HistoryName
     since: int | None = None
     accepts_gap: bool = False
 
@@ -44,8 +49,12 @@ class HistoryCommand:
 
     @staticmethod
     def of_text(text: str) -> HistoryCommand | None:
-        """The inverse of `to_text`; None = it is another command."""
-        return HistoryCommand(**json.loads(text)[_NAME]) if text.startswith(f'{{"{_NAME}"') else None
+        """The inverse of `to_text`; None = it is another command. Raises DamagedJson."""
+        return json_of_text(text, _Text)["DeployWithHistory"] if text.startswith(f'{{"{_NAME}"') else None
+
+
+class _Text(TypedDict):
+    DeployWithHistory: HistoryCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +92,6 @@ def read_mark(folder: Place) -> Mark:
     """The inverse of `write_mark`; raises InputError."""
     file = folder / "mark.json"
     try:
-        return _mark_of_plain(json.loads(file.read_text("utf-8")))
-    except ConnectionError:
-        raise  # a store that is away says nothing about the file
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file}: what the history has left cannot be read: {error}; deploy again") from error
-
-
-def _mark_of_plain(plain: Mapping[str, Any]) -> Mark:
-    if plain["version"] != MARK_VERSION:
-        raise ValueError(f"it has version {plain['version']}; this release reads version {MARK_VERSION}")
-    return Mark(
-        tuple(plain["titles"]),
-        tuple(plain["events"]),
-        {source: frozenset(paths) for source, paths in plain["files"].items()},
-        positions_of_plain(plain["positions"]),
-        table_positions_of_plain(plain["tables"]),
-    )
+        return read_json(file, Mark, versions=(MARK_VERSION,), way_out="Deploy again")
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: what the history has left is missing. Deploy again") from error

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from runtime.json_reader import DamagedJson
 from spark_backend.job.history.history_command import HistoryCommand
 from spark_backend.places.place import Place, files_below, names_in
 
@@ -36,16 +37,24 @@ def remove_unused(checkpoint: Place, used: Collection[str]) -> None:
     """
     for name in names_in(histories(checkpoint)):
         number = name.partition("-")[0]
-        is_new = number.isdigit() and "-" not in name and int(number) > time.time_ns() // 1000 - DAY
+        is_new = number.isdecimal() and "-" not in name and int(number) > time.time_ns() // 1000 - DAY
         if name not in used and not is_new:
             _remove(histories(checkpoint) / name)
 
 
 def remove_done(checkpoint: Place, text: str) -> None:
     """Remove what a command has left that was done or refused; `text`: of any command."""
-    command = HistoryCommand.of_text(text)
+    command = asked_history(text)
     if command is not None:
         _remove(histories(checkpoint) / command.folder)
+
+
+def asked_history(text: str) -> HistoryCommand | None:
+    """The command that a text is; None = another one, or a damaged one, which was answered."""
+    try:
+        return HistoryCommand.of_text(text)
+    except DamagedJson:
+        return None
 
 
 def _remove(place: Place) -> None:

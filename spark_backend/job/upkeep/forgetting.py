@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.columns.given_keys import GivenKey
+from runtime.json_reader import json_of_text
+from runtime.json_shapes import Count
 from spark_backend.errors import in_plain_words
 from spark_backend.job.commands.sending import Sent, send_command
 from spark_backend.job.upkeep.opened_checkpoint import open_checkpoint
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
-from spark_backend.sources.listing.command_folder import FORGET, Outcome
+from spark_backend.sources.listing.command_folder import FORGET, Outcome, key_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def forget(path: Path | str, key: Sequence[str], *, wait: bool = True) -> Forget
     with in_plain_words(deployment.environment):
         plan = open_checkpoint(deployment).program.plan()
         given = GivenKey.of_texts(key, plan)
-        sent = send_command(deployment, json.dumps({"key": dict(given.parts)}), kind=FORGET, wait=wait)
+        sent = send_command(deployment, key_text(given.parts), kind=FORGET, wait=wait)
         others = [query.title for query in plan.queries if given.values_for(plan, query) is None]
         return Forgetting(sent, _removed(sent.outcome), others, list(_remains(deployment)))
 
@@ -48,7 +49,7 @@ def _removed(outcome: Outcome | None) -> Mapping[str, int]:
     total = Counter[str]()
     for answer in () if outcome is None else outcome.answers.values():
         if answer.kind == "forgotten":
-            total.update(json.loads(answer.text))
+            total.update(json_of_text(answer.text, dict[str, Count]))
     return total
 
 

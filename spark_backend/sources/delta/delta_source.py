@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+from runtime.json_reader import json_of_text
 from spark_backend.places.place import Place, place_of_plain
 from spark_backend.places.remote_path import StoreOptions
 
@@ -53,4 +54,4 @@ def delta_to_text(sources: Sequence[DeltaSource]) -> str:
 
 def delta_of_text(text: str) -> tuple[DeltaSource, ...]:
     """The inverse of `delta_to_text`."""
-    return tuple(DeltaSource(**item) for item in json.loads(text))
+    return json_of_text(text, tuple[DeltaSource, ...])

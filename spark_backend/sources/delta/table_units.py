@@ -41,11 +41,6 @@ class TableUnit:
         """Bytes of all its files."""
         return sum(file.size for file in self.files)
 
-    @staticmethod
-    def of_plain(data: Mapping[str, Any]) -> TableUnit:
-        """The inverse of `asdict`."""
-        return TableUnit(**{**data, "files": tuple(TableFile(**file) for file in data["files"])})
-
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
@@ -78,21 +73,10 @@ class TableReads:
         """As JSON can hold them."""
         return {"units": list(map(asdict, self.units)), "positions": table_positions_to_plain(self.positions)}
 
-    @staticmethod
-    def of_plain(data: Mapping[str, Any]) -> TableReads:
-        """The inverse of `to_plain`."""
-        units = tuple(map(TableUnit.of_plain, data["units"]))
-        return TableReads(units, table_positions_of_plain(data["positions"]))
-
 
 def table_positions_to_plain(positions: Mapping[str, TablePosition]) -> dict[str, Any]:
     """Positions as JSON can hold them."""
     return {source: asdict(position) for source, position in positions.items()}
-
-
-def table_positions_of_plain(data: Mapping[str, Any]) -> dict[str, TablePosition]:
-    """The inverse of `table_positions_to_plain`."""
-    return {source: TablePosition(**row) for source, row in data.items()}
 
 
 def unit_tasks(units: Sequence[TableUnit], tasks: int) -> list[tuple[TableUnit, ...]]:

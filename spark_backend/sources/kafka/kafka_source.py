@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
-from spark_backend.sources.kafka.avro.avro_form import AvroForm, avro_of_plain
+from runtime.json_reader import json_of_text
+from spark_backend.sources.kafka.avro.avro_form import AvroForm
 
 SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "maxOffsetsPerTrigger", "minPartitions")
 """The options of a source that Spark has without the prefix of the client's."""
@@ -86,13 +86,4 @@ def kafka_to_text(sources: Sequence[KafkaSource]) -> str:
 
 def kafka_of_text(text: str) -> tuple[KafkaSource, ...]:
     """The inverse of `kafka_to_text`."""
-    return tuple(KafkaSource(**item | _parts(item)) for item in json.loads(text))
-
-
-def _parts(item: Mapping[str, Any]) -> dict[str, Any]:
-    """What is not plain data."""
-    return {"topics": _choice(**item["topics"]), "avro": avro_of_plain(item["avro"])}
-
-
-def _choice(names: list[str], pattern: str | None, assigned: dict[str, list[int]]) -> TopicChoice:
-    return TopicChoice(tuple(names), pattern, {topic: tuple(numbers) for topic, numbers in assigned.items()})
+    return json_of_text(text, tuple[KafkaSource, ...])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from runtime.json_shapes import ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,8 @@ Positions = Mapping[str, Mapping[str, TopicPosition]]
 class Offsets:
     """What a manifest has of Kafka sources; `positions`: after it."""
 
-    ranges: tuple[OffsetRange, ...] = ()
-    advances: tuple[Advance, ...] = ()
+    ranges: tuple[Annotated[OffsetRange, ROW], ...] = ()
+    advances: tuple[Annotated[Advance, ROW], ...] = ()
     positions: Positions = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, Any]:
@@ -83,44 +85,9 @@ class Offsets:
             "positions": positions_to_plain(self.positions),
         }
 
-    @staticmethod
-    def of_plain(data: Mapping[str, Any]) -> Offsets:
-        """The inverse of `to_plain`."""
-        return Offsets(
-            ranges_of_plain(data["ranges"]), advances_of_plain(data["advances"]), positions_of_plain(data["positions"])
-        )
-
-
-def ranges_of_plain(rows: Sequence[Sequence[Any]]) -> tuple[OffsetRange, ...]:
-    """Ranges from lists of their fields."""
-    return tuple(OffsetRange(*row) for row in rows)
-
-
-def advances_of_plain(rows: Sequence[Sequence[Any]]) -> tuple[Advance, ...]:
-    """Advances from lists of their fields."""
-    return tuple(Advance(*row) for row in rows)
-
 
 def positions_to_plain(positions: Positions) -> dict[str, Any]:
     """Positions as JSON can hold them."""
     return {
         source: {topic: asdict(position) for topic, position in topics.items()} for source, topics in positions.items()
     }
-
-
-def positions_of_plain(data: Mapping[str, Any]) -> dict[str, dict[str, TopicPosition]]:
-    """The inverse of `positions_to_plain`."""
-    return {source: {topic: _position(**row) for topic, row in topics.items()} for source, topics in data.items()}
-
-
-def _position(
-    number: int,
-    identity: str,
-    next: Mapping[str, int],  # noqa: A002
-    begun: Mapping[str, int] | None = None,
-) -> TopicPosition:
-    return TopicPosition(number, identity, _by_partition(next), None if begun is None else _by_partition(begun))
-
-
-def _by_partition(plain: Mapping[str, int]) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in plain.items()}

@@ -10,14 +10,15 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from runtime.json_reader import DamagedJson, read_json
+from runtime.json_shapes import Count
 from spark_backend.durable_files import make_folder, publish, rename, sync, write_durably
 from spark_backend.places.place import Place, has_same_content, is_taken
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import DamagedManifest, stamps_of_plain, stamps_to_plain
+from spark_backend.sources.listing.manifests import DamagedManifest, StampRows, stamps_of_plain, stamps_to_plain
 from spark_backend.sources.listing.read_files import ReadFiles
 
 
@@ -42,14 +43,12 @@ class SettledFile:
     def read(self) -> dict[str, Settled]:
         """By source; raises DamagedManifest."""
         try:
-            data: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
-            return {source: Settled(number, stamps_of_plain(left)) for source, (number, left) in data.items()}
+            data = read_json(self.path, dict[str, tuple[Count, StampRows]], way_out="Restore it from a copy")
         except FileNotFoundError:
             return {}
-        except ConnectionError:
-            raise  # a store that is away says nothing about the file
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise DamagedManifest(f"{self.path}: is damaged: {error}; restore it from a copy") from error
+        except DamagedJson as error:
+            raise DamagedManifest(str(error)) from error
+        return {source: Settled(number, stamps_of_plain(left)) for source, (number, left) in data.items()}
 
     def write(self, settled: Mapping[str, Settled]) -> None:
         """Write it durably."""

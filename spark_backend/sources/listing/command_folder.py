@@ -10,25 +10,31 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal, TypedDict
 
+from runtime.instants import EARLIEST, LATEST
+from runtime.json_reader import DamagedJson, json_of_text, read_json
+from runtime.json_shapes import Count, Unicode
 from spark_backend.durable_files import make_folder, sync, write_durably
 from spark_backend.places.place import Place, names_in
 
 COMMAND_VERSION = 1
 
-EVENT = "event"
+CommandKind = Literal["event", "forget", "change", "error"]
+
+EVENT: Final = "event"
 """The kind of a command that is a control event."""
 
-FORGET = "forget"
+FORGET: Final = "forget"
 """The kind of a command that removes what is kept of a key, which its text has as JSON."""
 
-CHANGE = "change"
+CHANGE: Final = "change"
 """The kind of a command that changes the queries: the job itself carries it out, not the lister."""
 
 KEPT = 1000
@@ -46,21 +52,15 @@ class Command:
     origin: the record of the control stream that it stands for; None = a user has sent it
     """
 
-    number: int
-    text: str
-    at: int | None = None
-    kind: str = EVENT
-    origin: str | None = None
+    number: Count
+    text: Unicode
+    at: Annotated[int, range(EARLIEST, LATEST + 1)] | None = None
+    kind: CommandKind = EVENT
+    origin: Unicode | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """The command as JSON can hold it."""
         return asdict(self)
-
-    @staticmethod
-    def of_plain(data: Mapping[str, Any]) -> Command:
-        """The inverse of `to_plain`; raises KeyError, TypeError or ValueError."""
-        at = None if data["at"] is None else int(data["at"])
-        return Command(int(data["number"]), str(data["text"]), at, str(data["kind"]), data.get("origin"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Answer:
 TAKEN = "taken"
 """The kind of the answer that a command was taken; what it does may come later."""
 
-ERROR = "error"
+ERROR: Final = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,26 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class _OutcomeFile:
+    """An outcome as its file has it."""
+
+    number: Count
+    batch: int
+    of: Count
+    time: int | None
+    answers: tuple[Answer, ...]
+
+
+class _KeyText(TypedDict):
+    key: dict[str, Any]
+
+
+def key_text(parts: Mapping[str, Any]) -> str:
+    """The text of a command of kind FORGET; `parts`: as of `GivenKey`."""
+    return json.dumps({"key": dict(parts)})
+
+
+@dataclass(frozen=True, slots=True)
 class CommandFolder:
     """The folder of commands of a checkpoint."""
 
@@ -138,7 +158,9 @@ class CommandFolder:
         """Where the outcomes are."""
         return self.path / "done"
 
-    def send(self, text: str, *, at: int | None = None, kind: str = EVENT, origin: str | None = None) -> Command:
+    def send(
+        self, text: str, *, at: int | None = None, kind: CommandKind = EVENT, origin: str | None = None
+    ) -> Command:
         """Write a command; it survives a power cut. Raises OSError."""
         make_folder(self.path)
         number = max([time.time_ns() // 1000, *(last + 1 for last in (*self.pending(), *_numbers(self.done)))])
@@ -168,16 +190,14 @@ class CommandFolder:
     def read(self, number: int) -> Command | None:
         """A command that was sent; None = there is none. A damaged one has the kind ERROR."""
         try:
-            data = json.loads(self._file(number).read_text("utf-8"))
-            if data["version"] != COMMAND_VERSION:
-                return Command(number, f"the command has version {data['version']}", kind=ERROR)
-            return Command.of_plain(data | {"number": number})
+            found = read_json(self._file(number), Command, versions=(COMMAND_VERSION,), way_out="Send it again")
+            if found.kind == FORGET:
+                json_of_text(found.text, _KeyText)
         except FileNotFoundError:
             return None
-        except ConnectionError:
-            raise  # a store that is away says nothing about the file
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            return Command(number, f"the command's file is damaged: {error}", kind=ERROR)
+        except DamagedJson as error:
+            return Command(number, str(error), kind=ERROR)
+        return replace(found, number=number)
 
     def withdraw(self, number: int) -> None:
         """Remove a command that was answered, or that no job has seen."""
@@ -186,11 +206,10 @@ class CommandFolder:
     def outcome(self, number: int) -> Outcome | None:
         """What became of a command; None = it has not been taken."""
         try:
-            data = json.loads(self._outcome_file(number).read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
+            data = read_json(self._outcome_file(number), _OutcomeFile, way_out="Its command is answered again")
+        except (FileNotFoundError, DamagedJson):
             return None
-        answers = {row["part"]: Answer(**row) for row in data["answers"]}
-        return Outcome(data["number"], data["batch"], data["of"], data["time"], answers)
+        return Outcome(data.number, data.batch, data.of, data.time, {row.part: row for row in data.answers})
 
     def add(self, batch: int, answers: Iterable[Answer]) -> None:
         """Write down answers of a micro-batch; repeated, each counts once."""
@@ -238,6 +257,10 @@ class CommandFolder:
         return self.done / f"{number:020d}.json"
 
 
+_NUMBER = re.compile("0{2}[0-9]{18}")
+"""Times in µs have at most 18 digits: the number behind the last one is a number, too."""
+
+
 def _numbers(folder: Place) -> list[int]:
     stems = [name.removesuffix(".json") for name in names_in(folder) if name.endswith(".json")]
-    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+    return sorted(int(stem) for stem in stems if _NUMBER.fullmatch(stem))

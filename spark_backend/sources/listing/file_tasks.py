@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
+from runtime.json_reader import json_of_text
 from spark_backend.sources.delta.table_units import TableUnit, unit_tasks
 from spark_backend.sources.kafka.offsets import Advance, OffsetRange
 from spark_backend.sources.kafka.range_tasks import range_tasks
 from spark_backend.sources.listing.command_folder import Command
-from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.manifests import Manifest, TakenFile
 from spark_backend.sources.listing.task_split import split
 
@@ -48,22 +47,7 @@ class FileTask:
     @staticmethod
     def of_text(text: str) -> FileTask:
         """The inverse of `to_text`."""
-        data = json.loads(text)
-        return FileTask(
-            files=_files(data["files"]),
-            is_repeated=data["is_repeated"],
-            earlier={source: _files(files) for source, files in (data["earlier"] or {}).items()},
-            signal=data["signal"],
-            reports=tuple((cause, source, count, example) for cause, source, count, example in data["reports"]),
-            ranges=tuple(OffsetRange(**row) for row in data["ranges"]),
-            advances=tuple(Advance(**row) for row in data["advances"]),
-            units=tuple(map(TableUnit.of_plain, data["units"])),
-            commands=tuple(map(Command.of_plain, data["commands"])),
-        )
-
-
-def _files(rows: list[dict[str, Any]]) -> tuple[TakenFile, ...]:
-    return tuple(TakenFile(**row | {"stamp": FileStamp(**row["stamp"])}) for row in rows)
+        return json_of_text(text, FileTask)
 
 
 def tasks_of(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from runtime.json_reader import json_of_text
 from runtime.natural_names import natural_key
 from spark_backend.places.place import Place, asked_again, place_of
 from spark_backend.sources.delta.commit_planner import CommitPlanner
@@ -59,7 +60,7 @@ class RunSettings:
     @staticmethod
     def of_text(text: str) -> RunSettings:
         """The inverse of `to_text`."""
-        return RunSettings(**json.loads(text))
+        return json_of_text(text, RunSettings)
 
 
 def inputs_folder(checkpoint: Place) -> Place:

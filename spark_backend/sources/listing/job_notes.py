@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from typing import TypedDict
 
+from runtime.json_reader import DamagedJson, read_json
 from spark_backend.places.place import Place, names_in
 
 
@@ -21,6 +22,14 @@ class JobNotes:
     needs_catch_up: bool = False
 
 
+class _Progress(TypedDict):
+    notes: JobNotes
+
+
+class _Batch(TypedDict):
+    progress: _Progress
+
+
 def job_notes(checkpoint: Place) -> JobNotes:
     """The notes of the last micro-batch whose results were written.
 
@@ -30,10 +39,7 @@ def job_notes(checkpoint: Place) -> JobNotes:
     folder = checkpoint / "ensue" / "progress"
     for name in sorted((name for name in names_in(folder) if name.endswith(".json")), reverse=True):
         try:
-            found = json.loads((folder / name).read_text("utf-8"))["progress"]["notes"]
-            return JobNotes(frozenset(found["brought"]), bool(found["needs_catch_up"]))
-        except ConnectionError:
-            raise  # a store that is away says nothing about the file
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # damaged, which the job itself reports
+            return read_json(folder / name, _Batch, way_out="")["progress"]["notes"]
+        except (FileNotFoundError, DamagedJson):
+            continue  # which the job itself reports
     return JobNotes()

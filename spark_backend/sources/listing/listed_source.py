@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+from runtime.json_reader import json_of_text
 from spark_backend.places.place import Place, place_of_plain
 from spark_backend.places.remote_path import StoreOptions
 
@@ -66,4 +67,4 @@ def sources_to_text(sources: Sequence[ListedSource]) -> str:
 
 def sources_of_text(text: str) -> tuple[ListedSource, ...]:
     """The inverse of `sources_to_text`."""
-    return tuple(ListedSource(**item | {"suffixes": tuple(item["suffixes"])}) for item in json.loads(text))
+    return json_of_text(text, tuple[ListedSource, ...])

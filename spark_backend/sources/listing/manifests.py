@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from querylang.errors import InputError
+from runtime.json_reader import DamagedJson, read_json
+from runtime.json_shapes import ROW, Count
 from spark_backend.durable_files import make_folder, write_durably
 from spark_backend.places.place import Place, names_in
 from spark_backend.sources.delta.table_units import TableReads
@@ -19,6 +22,9 @@ from spark_backend.sources.listing.command_folder import Command
 from spark_backend.sources.listing.folder_listing import FileStamp
 
 MANIFEST_VERSION = 1
+
+RESTORE = "Restore the whole checkpoint from a copy"
+"""What to do about a damaged file of the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,30 @@ class Manifest:
     commands: tuple[Command, ...] = ()
 
 
-class DamagedManifest(Exception):
+_Inode = Annotated[int, range(2**64)]
+_FileRow = tuple[str, Count, str, Count, int, _Inode]
+StampRows = list[tuple[str, Count, int, _Inode]]
+"""Files and their stamps, as `stamps_to_plain` gives them."""
+Counts = Mapping[str, Annotated[SourceCount, ROW]]
+"""What was counted by source, as `counts_to_plain` gives it."""
+
+
+class _Plain(TypedDict):
+    """A manifest as its file has it."""
+
+    number: Count
+    files: list[_FileRow]
+    counts: Counts
+    signal: str | None
+    last_signal: str | None
+    reports: tuple[tuple[str, str, Count, str], ...]
+    changed: list[_FileRow]
+    offsets: NotRequired[Offsets]
+    tables: NotRequired[TableReads]
+    commands: NotRequired[tuple[Command, ...]]
+
+
+class DamagedManifest(InputError):
     """A file of the list of what was read is missing or damaged; the text says which."""
 
 
@@ -94,18 +123,16 @@ class ManifestFolder:
         """The manifest of that number; raises DamagedManifest."""
         file = self._file(number)
         try:
-            return _of_plain(json.loads(file.read_text("utf-8")))
+            return _of_plain(read_json(file, _Plain, versions=(MANIFEST_VERSION,), way_out=RESTORE))
         except FileNotFoundError as error:
-            raise DamagedManifest(f"{file}: is missing; restore the whole checkpoint from a copy") from error
-        except ConnectionError:
-            raise  # a store that is away says nothing about the file
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DamagedManifest(f"{file}: is damaged: {error}; restore the whole checkpoint from a copy") from error
+            raise DamagedManifest(f"{file}: is missing. {RESTORE}") from error
+        except DamagedJson as error:
+            raise DamagedManifest(str(error)) from error
 
     def numbers(self) -> list[int]:
         """The numbers of the manifests that are there, ascending."""
         stems = [name.removesuffix(".json") for name in names_in(self.path) if name.endswith(".json")]
-        return sorted(int(stem) for stem in stems if stem.isdigit())
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def remove(self, numbers: Iterator[int]) -> None:
         """Remove manifests that nobody asks for any more."""
@@ -121,7 +148,7 @@ def stamps_to_plain(files: Mapping[str, FileStamp]) -> list[list[Any]]:
     return [[path, stamp.size, stamp.modified, stamp.inode] for path, stamp in files.items()]
 
 
-def stamps_of_plain(rows: list[list[Any]]) -> dict[str, FileStamp]:
+def stamps_of_plain(rows: StampRows) -> dict[str, FileStamp]:
     """The inverse of `stamps_to_plain`."""
     return {path: FileStamp(size, modified, inode) for path, size, modified, inode in rows}
 
@@ -129,11 +156,6 @@ def stamps_of_plain(rows: list[list[Any]]) -> dict[str, FileStamp]:
 def counts_to_plain(counts: Mapping[str, SourceCount]) -> dict[str, list[Any]]:
     """The counts as JSON can hold them."""
     return {source: [count.files, count.largest] for source, count in counts.items()}
-
-
-def counts_of_plain(data: Mapping[str, list[Any]]) -> dict[str, SourceCount]:
-    """The inverse of `counts_to_plain`."""
-    return {source: SourceCount(files, largest) for source, (files, largest) in data.items()}
 
 
 def _to_plain(manifest: Manifest) -> dict[str, Any]:
@@ -154,20 +176,18 @@ def _to_plain(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _of_plain(data: Mapping[str, Any]) -> Manifest:
-    if data["version"] != MANIFEST_VERSION:
-        raise ValueError(f"it has version {data['version']}; this release reads version {MANIFEST_VERSION}")
+def _of_plain(data: _Plain) -> Manifest:
     return Manifest(
         number=data["number"],
         files=tuple(map(_file_of_plain, data["files"])),
-        counts=counts_of_plain(data["counts"]),
+        counts=data["counts"],
         signal=data["signal"],
         last_signal=data["last_signal"],
-        reports=tuple((cause, source, count, example) for cause, source, count, example in data["reports"]),
+        reports=data["reports"],
         changed=tuple(map(_file_of_plain, data["changed"])),
-        offsets=Offsets.of_plain(data["offsets"]) if "offsets" in data else Offsets(),
-        tables=TableReads.of_plain(data["tables"]) if "tables" in data else TableReads(),
-        commands=tuple(map(Command.of_plain, data.get("commands", ()))),
+        offsets=data.get("offsets", Offsets()),
+        tables=data.get("tables", TableReads()),
+        commands=data.get("commands", ()),
     )
 
 
@@ -175,6 +195,6 @@ def _file_to_plain(file: TakenFile) -> list[Any]:
     return [file.source, file.number, file.path, file.stamp.size, file.stamp.modified, file.stamp.inode]
 
 
-def _file_of_plain(row: list[Any]) -> TakenFile:
+def _file_of_plain(row: _FileRow) -> TakenFile:
     source, number, path, *stamp = row
     return TakenFile(source, number, path, FileStamp(*stamp))

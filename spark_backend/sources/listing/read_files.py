@@ -9,23 +9,26 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NotRequired, TypedDict
 
+from runtime.json_reader import DamagedJson, read_json
+from runtime.json_shapes import Count
 from spark_backend.durable_files import write_durably
 from spark_backend.places.place import Place
 from spark_backend.sources.delta.table_units import (
     TablePosition,
-    table_positions_of_plain,
     table_positions_to_plain,
 )
-from spark_backend.sources.kafka.offsets import Positions, positions_of_plain, positions_to_plain
+from spark_backend.sources.kafka.offsets import Positions, positions_to_plain
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.manifests import (
+    RESTORE,
+    Counts,
     DamagedManifest,
     Manifest,
     ManifestFolder,
     SourceCount,
-    counts_of_plain,
+    StampRows,
     counts_to_plain,
     stamps_of_plain,
     stamps_to_plain,
@@ -154,27 +157,31 @@ def load_read_files(file: Place, manifests: ManifestFolder, number: int) -> Read
     return found
 
 
+class _Plain(TypedDict):
+    """The list as its file has it."""
+
+    number: Count
+    counts: Counts
+    last_signal: str | None
+    files: dict[str, StampRows]
+    gone: dict[str, set[str]]
+    positions: NotRequired[Positions]
+    tables: NotRequired[Mapping[str, TablePosition]]
+    commands: NotRequired[list[Count]]
+
+
 def _load_list(file: Place) -> ReadFiles:
     try:
-        return _of_plain(json.loads(file.read_text("utf-8")))
+        data = read_json(file, _Plain, versions=(LIST_VERSION,), way_out=RESTORE)
     except FileNotFoundError:
         return ReadFiles()
-    except ConnectionError:
-        raise  # a store that is away says nothing about the file
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedManifest(f"{file}: is damaged: {error}; restore the whole checkpoint from a copy") from error
-
-
-def _of_plain(data: Mapping[str, Any]) -> ReadFiles:
-    if data["version"] != LIST_VERSION:
-        raise ValueError(f"it has version {data['version']}; this release reads version {LIST_VERSION}")
+    except DamagedJson as error:
+        raise DamagedManifest(str(error)) from error
     files = {
         source: {path: ReadFile(stamp, stamp, 0) for path, stamp in stamps_of_plain(rows).items()}
         for source, rows in data["files"].items()
     }
-    gone = {source: set(paths) for source, paths in data["gone"].items()}
-    number, counts = data["number"], counts_of_plain(data["counts"])
-    positions = positions_of_plain(data.get("positions", {}))
-    tables = table_positions_of_plain(data.get("tables", {}))
+    number, counts = data["number"], dict(data["counts"])
+    positions, tables = data.get("positions", {}), data.get("tables", {})
     commands = dict.fromkeys(data.get("commands", ()), 0)
-    return ReadFiles(number, files, counts, data["last_signal"], number, gone, positions, tables, commands)
+    return ReadFiles(number, files, counts, data["last_signal"], number, data["gone"], positions, tables, commands)

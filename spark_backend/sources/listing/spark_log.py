@@ -7,19 +7,19 @@ begins anew in a folder below, and counts its micro-batches from 0 on.
 
 from __future__ import annotations
 
-import json
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, NotRequired, TypedDict
 
+from runtime.json_reader import DamagedJson, json_of_text, read_json
+from runtime.json_shapes import Count
 from spark_backend.places.place import Place, names_in
 
 OFFSET_KEY = "manifest"
 """The only key of an offset of ours; its value is the number of a manifest."""
 
 RECORD = "ensue.json"
-"""The file in a checkpoint that says what it was made for; its part MOVED concerns this file."""
-
-MOVED = "moved"
+"""The file in a checkpoint that says what it was made for; its part `moved` concerns this file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,30 @@ class SparkFiles:
         return self.folder / "commits"
 
 
+LATER = re.compile("spark-[0-9]+")
+"""The name of a folder with Spark's files where a checkpoint was moved to."""
+
+
+class _Moved(TypedDict):
+    folder: Annotated[str, LATER]
+    before: Count
+    manifest: Count
+
+
+class _Record(TypedDict):
+    moved: NotRequired[_Moved | None]
+
+
+class _Offset(TypedDict):
+    manifest: Count
+
+
 def spark_files(checkpoint: Place) -> SparkFiles:
     """Where Spark's files are; a record that cannot be read says nothing: the job refuses it."""
-    moved: Any = None
     try:
-        moved = json.loads((checkpoint / RECORD).read_text("utf-8")).get(MOVED)
-    except ConnectionError:
-        raise
-    except (OSError, ValueError, AttributeError):
-        pass
+        moved = read_json(checkpoint / RECORD, _Record, way_out="").get("moved")
+    except (FileNotFoundError, DamagedJson):
+        moved = None
     if moved is None:
         return SparkFiles(checkpoint)
     return SparkFiles(checkpoint / moved["folder"], moved["before"], moved["manifest"])
@@ -96,7 +111,7 @@ def _last_of(batches: set[int], files: SparkFiles) -> int:
 
 
 def _batches(folder: Place) -> set[int]:
-    return {int(name) for name in names_in(folder) if name.isdigit()}
+    return {int(name) for name in names_in(folder) if name.isdecimal()}
 
 
 def _manifest_of(file: Place) -> int | None:
@@ -105,13 +120,11 @@ def _manifest_of(file: Place) -> int | None:
         lines = file.read_text("utf-8").splitlines()
     except ConnectionError:
         raise  # a store that is away says nothing about the entry
-    except OSError:
+    except (OSError, ValueError):
         return None
     for line in lines[2:]:
         try:
-            offset = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(offset, dict) and offset.keys() == {OFFSET_KEY}:
-            return int(offset[OFFSET_KEY])
+            return json_of_text(line, _Offset)["manifest"]
+        except DamagedJson:
+            continue  # of another source, or damaged, which the job itself reports
     return None

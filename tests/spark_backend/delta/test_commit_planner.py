@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
+from runtime.json_reader import json_of_text
 from spark_backend.delta.commit_log import commit_file
 from spark_backend.sources.delta.commit_planner import WORTH_NOTING, CommitPlanner
 from spark_backend.sources.delta.delta_source import DeltaSource
@@ -57,7 +58,7 @@ class Job:
         found = planner.next(
             self.position, {"s": self.read}, lambda cause, _, example: self.reports.append((cause, example))
         )
-        found = TableReads.of_plain(json.loads(json.dumps(found.to_plain())))
+        found = json_of_text(json.dumps(found.to_plain()), TableReads)
         self.position = found.positions
         self.read += sum(len(unit.files) for unit in found.units)
         folder = Path(self.source.folder)

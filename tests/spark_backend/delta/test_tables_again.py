@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from runtime.json_reader import json_of_text
 from spark_backend.job.history.pieces import Piece
 from spark_backend.job.history.tables_again import table_pieces
 from spark_backend.sources.delta.commit_planner import CommitPlanner
@@ -71,7 +72,7 @@ def test_a_history_begins_where_the_job_has_begun(path: Path, start: str, expect
             append(path, more)
         for _ in range(6):
             found = CommitPlanner([source]).next(positions, {"s": len(read)}, lambda *_: None)
-            found = TableReads.of_plain(json.loads(json.dumps(found.to_plain())))
+            found = json_of_text(json.dumps(found.to_plain()), TableReads)
             positions = found.positions
             read += values(path, [Piece("s", 1, FileTask(units=found.units))])
     pieces, gaps = table_pieces(source, None, positions["s"], len(read))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from runtime.json_reader import json_of_text
 from spark_backend.job.history.messages_again import message_pieces
 from spark_backend.sources.kafka.asking import AskedBroker
 from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice
@@ -51,7 +52,7 @@ def test_a_history_begins_where_the_job_has_begun(broker: Broker) -> None:
     for start, begun in (("latest", [20, 20]), (21 * SECOND, [10, 10]), ("earliest", [0, 0])):
         source = KafkaSource("s", TopicChoice((topic,)), {"bootstrap.servers": broker.servers}, start)
         found = OffsetPlanner([source], lambda source: AskedBroker(source.client)).next({}, lambda *_: None)
-        first = Offsets.of_plain(json.loads(json.dumps(found.to_plain()))).positions["s"]
+        first = json_of_text(json.dumps(found.to_plain()), Offsets).positions["s"]
         read = {topic: replace(first[topic], next={0: 20, 1: 20})}
         pieces, gaps = message_pieces(source, None, read, None)
         assert not gaps

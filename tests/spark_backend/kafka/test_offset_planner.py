@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.instants import NO_TIME
+from runtime.json_reader import json_of_text
 from spark_backend.sources.kafka.kafka_source import KafkaSource, TopicChoice, kafka_of_text, kafka_to_text
 from spark_backend.sources.kafka.listing import BrokerError, Listing, PartitionListing, TopicListing
 from spark_backend.sources.kafka.offset_planner import GRACE, LostOffsets, OffsetPlanner
@@ -66,7 +67,7 @@ class Run:
             if self.is_once:
                 self.planner.fix_end()
         offsets = self.planner.next(self.planned.positions, lambda *report: self.reports.append(report))
-        self.planned = Offsets.of_plain(json.loads(json.dumps(offsets.to_plain())))
+        self.planned = json_of_text(json.dumps(offsets.to_plain()), Offsets)
         return [(item.partition, item.start, item.until) for item in self.planned.ranges if not item.is_lost]
 
     def restart(self, **changes: object) -> Run:
@@ -349,5 +350,5 @@ def test_the_latest_timestamp_is_on_record_before_the_messages_are_read() -> Non
     run = Run(Fake(), KafkaSource("s", TopicChoice(("t",)), {}, ahead=5 * SECOND))
     run.broker.has(3)
     run.next()
-    (found,) = Offsets.of_plain(json.loads(json.dumps(run.planned.to_plain()))).ranges
+    (found,) = json_of_text(json.dumps(run.planned.to_plain()), Offsets).ranges
     assert found.latest == START + 5 * SECOND

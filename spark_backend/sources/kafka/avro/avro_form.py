@@ -5,9 +5,7 @@ Imports only the standard library, so that `ensue check` reads deployment files 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +43,3 @@ class AvroForm:
 
     schema: str | None = None
     registry: RegistryAddress | None = None
-
-
-def avro_of_plain(data: Mapping[str, Any] | None) -> AvroForm | None:
-    """The inverse of `asdict`."""
-    if data is None:
-        return None
-    registry = data["registry"]
-    found = None if registry is None else RegistryAddress(**registry | {"urls": tuple(registry["urls"])})
-    return AvroForm(data["schema"], found)
