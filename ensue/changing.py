@@ -110,7 +110,7 @@ class InferredTypes:
     """The fields of event types that nothing defines, from the tables of a replay."""
 
     tables: Sequence[Any]
-    columns: ColumnNames
+    columns: Sequence[ColumnNames]
 
     def of_text(self, text: str) -> Schemas:
         """Those that a text needs; none if it has mistakes."""
@@ -134,7 +134,7 @@ def script_of(
     instances: Plan,
     records: Records,
     tables: Sequence[Any],
-    columns: ColumnNames,
+    columns: Sequence[ColumnNames],
     orderings: Orderings,
     forget_keys: int | None = None,
 ) -> tuple[Script, Records] | None:

@@ -41,6 +41,10 @@ class DataOptions:
     csv: delimiter and encoding of CSV files: `delimiter=; encoding=latin-1`, or a mapping
     time_unit: unit of times that are numbers: `s` (also None), `ms`, `us` or `ns`
     time_format: form of times that are text, in the letters of strptime; None = ISO 8601
+    source_column, partition_column, offset_column: where a row came from; None = `source`,
+        `partition`, `offset`
+
+    The name `none` of a column = there is no such column.
     """
 
     arrival: str | None = None
@@ -53,6 +57,9 @@ class DataOptions:
     csv: str | Mapping[str, str] | None = None
     time_unit: str | None = None
     time_format: str | None = None
+    source_column: str | None = None
+    partition_column: str | None = None
+    offset_column: str | None = None
 
     @property
     def columns(self) -> ColumnNames:
@@ -66,4 +73,14 @@ class DataOptions:
         if longest is None:
             raise InputError(f"max_record: {self.max_record!r} is not a size from '1 kB' to '1 GB', such as '16 MB'")
         times = read_time_form(self.time_unit, self.time_format)
-        return ColumnNames(self.arrival, self.type, self.source_time, longest, read_csv_form(self.csv), times)
+        return ColumnNames(
+            self.arrival,
+            self.type,
+            self.source_time,
+            longest,
+            read_csv_form(self.csv),
+            times,
+            source=self.source_column,
+            partition=self.partition_column,
+            offset=self.offset_column,
+        )

@@ -13,7 +13,7 @@ from ensue.background.processes import compile_for_next_time
 from ensue.changing import asks_for_changes, script_of
 from ensue.data_options import DataOptions, stop_time
 from ensue.parameters import read_parameters
-from ensue.plans import as_tables, template_for
+from ensue.plans import as_tables, fitted
 from ensue.queries import Queries, load_and_warn
 from ensue.result import Replay
 from querylang.errors import InputError
@@ -62,17 +62,18 @@ def read(
     """Read the queries and the tables, compile the queries for them; as of `ensue.replay`."""
     loaded, tables = load_and_warn(queries), as_tables(events)
     stop = stop_time(until)
-    template = template_for(loaded, tables, options.columns)
+    ready = fitted(loaded, tables, options.columns)
+    template, columns = ready.template, ready.columns
     instances = with_instances(template, read_parameters(options.parameters))
     reading = None if progress is None else partial(progress, "reading")
     orderings, forget_keys = parse_orderings(options.ordering), parse_forget_keys(options.forget_keys)
     try:
-        plan, records = read_ordered(tables, instances, options.columns, orderings, reading)
+        plan, records = read_ordered(tables, instances, columns, orderings, reading)
     except NoTimesError as error:
         raise InputError(f"{error}{_EACH_ITS_OWN * (len(tables) > 1)}") from None
 
     def script(records: Records) -> tuple[Script, Records] | None:
-        return script_of(template, instances, records, tables, options.columns, orderings, forget_keys)
+        return script_of(template, instances, records, tables, columns, orderings, forget_keys)
 
     return ToReplay(with_forget_keys(plan, forget_keys), template, records, script, stop, flush)
 

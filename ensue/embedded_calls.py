@@ -35,6 +35,9 @@ def replay(
     csv: str | Mapping[str, str] | None = None,
     time_unit: str | None = None,
     time_format: str | None = None,
+    source_column: str | None = None,
+    partition_column: str | None = None,
+    offset_column: str | None = None,
     until: str | float | datetime | None = None,
     flush: bool = True,
 ) -> Replay:
@@ -44,7 +47,7 @@ def replay(
     events: a path, a pandas, Polars or Arrow table, a relation of DuckDB, a dataset or reader of
         pyarrow, a list or generator of rows, or a list of tables, which are merged by arrival
     arrival: the column of arrival times; None = `at`
-    type: the column of event types; None = `event`
+    type: the column of event types; None = `event`; `"none"` = there is none
     source_time: the column of source times; None = `ts`
     parameters: values of the queries' parameters; None = defaults only. A mapping, a YAML file or
         YAML text: `{query: {instance: {parameter: value}}}`; for a single instance
@@ -61,6 +64,10 @@ def replay(
     time_unit: unit of times that are numbers: `s`, `ms`, `us` or `ns`; None = seconds
     time_format: form of times that are text, in the letters of strptime, such as `%d.%m.%Y %H:%M`;
         None = ISO 8601 or HH:MM:SS
+    source_column: the column that says which source a row is of; None = `source`, if its values can
+        be that; `"none"` = there is none
+    partition_column: that of its partition, text or integers; None = `partition`, likewise
+    offset_column: that of its offset, unique in the partition; None = `offset`, likewise
     until: time at which to stop: later rows are not processed; None = after the last row
     flush: after the last row, advance time until no timer is left
 
@@ -69,7 +76,19 @@ def replay(
     from ensue import embedded
 
     options = DataOptions(
-        arrival, type, source_time, parameters, ordering, forget_keys, max_record, csv, time_unit, time_format
+        arrival,
+        type,
+        source_time,
+        parameters,
+        ordering,
+        forget_keys,
+        max_record,
+        csv,
+        time_unit,
+        time_format,
+        source_column,
+        partition_column,
+        offset_column,
     )
     return embedded.replay(queries, events, options, until=until, flush=flush)
 
@@ -89,6 +108,9 @@ def open(  # noqa: A001  as files are opened
     csv: str | Mapping[str, str] | None = None,
     time_unit: str | None = None,
     time_format: str | None = None,
+    source_column: str | None = None,
+    partition_column: str | None = None,
+    offset_column: str | None = None,
 ) -> Live:
     """Open queries for rows that come bit by bit, in this process.
 
@@ -105,6 +127,18 @@ def open(  # noqa: A001  as files are opened
     from ensue.live.open_queries import Live
 
     options = DataOptions(
-        arrival, type, source_time, parameters, ordering, forget_keys, max_record, csv, time_unit, time_format
+        arrival,
+        type,
+        source_time,
+        parameters,
+        ordering,
+        forget_keys,
+        max_record,
+        csv,
+        time_unit,
+        time_format,
+        source_column,
+        partition_column,
+        offset_column,
     )
     return Live(queries, options, state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,22 @@ from ensue.parameters import read_parameters
 from ensue.queries import Queries
 from querylang.errors import InputError, QueryErrors
 from querylang.formatter.definition_text import definitions
+from querylang.load import Schemas
 from querylang.logger import warn
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import RecordKind
-from runtime.reading.column_names import TYPE, ColumnNames
+from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
 from runtime.reading.formats.frames import held
+from runtime.reading.inference.own_meanings import decide_meanings
+from runtime.reading.inference.own_places import decide_places
 from runtime.reading.inference.remarks import truncating_divisions
-from runtime.reading.inference.schema import infer
+from runtime.reading.inference.schema import Inferred, infer
 from runtime.reading.inference.types import with_nested
+from runtime.reading.plan_needs import fields_read
 from runtime.reading.tables import iter_arrivals
+from runtime.replay.records import source_names
 
 _UNTYPED = "; or define the event types: then each table has the only one whose fields it has"
 """The way out where tables of several event types have no column of types."""
@@ -44,41 +50,94 @@ def _files_of(table: Any) -> list[Any]:
     return table_paths(table) if isinstance(table, str | Path) else [held(table)]
 
 
-def plan_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames, parameters: Given = NOTHING) -> Plan:
-    """The plan for these tables, every query an instance; raises QueryErrors, InputError."""
-    return with_instances(template_for(queries, tables, columns), parameters)
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Queries that are compiled for tables.
+
+    template: the plan, whose parameters have no values yet
+    columns: by table: how it is read
+    """
+
+    template: Plan
+    columns: tuple[ColumnNames, ...]
+
+    def plan(self, parameters: Given = NOTHING) -> Plan:
+        """Every query an instance. Raises QueryErrors."""
+        return with_instances(self.template, parameters)
 
 
-def template_for(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Plan:
-    """The plan for these tables, which say the fields of types that nothing defines."""
+def fitted(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Fitted:
+    """Compile for these tables, which say the fields of types that nothing defines.
+
+    What may surprise is logged. Raises QueryErrors, InputError.
+    """
+    known, sources = queries.checked, source_names(tables)
+    plan = Plan(known.events, known.queries)
+    have_own_times = bool(list(plan.time_sources()))
+    meanings = decide_meanings(tables, sources, columns, queries.known_types, have_own_times=have_own_times)
+    decided = decide_places(tables, sources, meanings.columns, plan)
+    for remark in (*meanings.remarks, *decided.remarks):
+        warn(remark)
     if not queries.open_types:
-        return queries.template()
+        return Fitted(queries.template(), decided.columns)
+    template, read = _of_data(queries, tables, columns, decided.columns)
+    whole = decided.with_read(read)
+    for remark in whole.remarks[len(decided.remarks) :]:
+        warn(remark)
+    return Fitted(template, whole.columns)
+
+
+def _of_data(
+    queries: Queries, tables: Sequence[Any], given: ColumnNames, columns: Sequence[ColumnNames]
+) -> tuple[Plan, set[str]]:
+    """The plan whose open event types have the tables' fields; and what it reads of them.
+
+    A column of a role is a field of them, too, if a query reads it.
+    """
     inputs = queries.input_types
     event = inputs[0] if len(inputs) == 1 else ""
-    inferred = infer(*tables, names=columns, event=event)
-    schemas = inferred.schemas
-    if not schemas and not event:
-        raise InputError(_without_types(tables, columns, inputs))
+    named = queries.words(STANDARD_NAMES)
+    inferred = infer(*tables, names=columns, event=event, fields=named)
+    if not inferred.schemas and not event:
+        raise InputError(_without_types(tables, given, columns, inputs))
     for remark in inferred.remarks:
         warn(remark)
+    schemas = with_nested(inferred.schemas, queries.open_types)
+    plan = _compiled(queries, schemas, inferred)
+    read = {name.casefold() for name in fields_read(plan, queries.open_types)} if named else set()
+    unread = named - read - {name for own in columns for name in STANDARD_NAMES if name not in own.of_roles}
+    if unread:
+        schemas = {
+            name: {field: type_ for field, type_ in fields.items() if field.casefold() not in unread}
+            if name in queries.open_types
+            else fields
+            for name, fields in schemas.items()
+        }
+        plan = _compiled(queries, schemas, inferred)
+    for remark in truncating_divisions(plan, schemas):
+        warn(remark)
+    return plan, read
+
+
+def _compiled(queries: Queries, schemas: Schemas, inferred: Inferred) -> Plan:
     try:
-        plan = queries.template(with_nested(schemas, queries.open_types))
+        return queries.template(schemas)
     except QueryErrors:
         for remark in inferred.without_values:
             warn(remark)
         if schemas:
-            warn(f"by what the data shows: {definitions(schemas)}")
+            warn(f"by what the data shows: {definitions(inferred.schemas)}")
         raise
-    for remark in truncating_divisions(plan, schemas):
-        warn(remark)
-    return plan
 
 
-def _without_types(tables: Sequence[Any], columns: ColumnNames, inputs: Sequence[str]) -> str:
+def _without_types(
+    tables: Sequence[Any], given: ColumnNames, columns: Sequence[ColumnNames], inputs: Sequence[str]
+) -> str:
     """Why nothing says which of these event types a row has, and the ways out."""
-    name = columns.type or TYPE
+    name = given.of(TYPE) or TYPE
     column = f"add one, or name it, `--type NAME`{_UNTYPED}"
-    shown = " ".join(text for table in tables for text in _shown_by(table, columns, inputs))
+    pairs = zip(tables, columns, strict=True)
+    shown = " ".join(text for table, own in pairs for text in _shown_by(table, own, inputs))
     return (
         f"no table has rows with {name!r}, and the queries need {', '.join(inputs)}; {column}"
         f"{f'. By what the data shows: {shown}' if shown else ''}"
@@ -95,11 +154,13 @@ def _shown_by(table: Any, columns: ColumnNames, inputs: Sequence[str]) -> Iterat
 
 def any_row_is_read(queries: Queries, paths: Sequence[Path], options: DataOptions) -> bool:
     """Whether some row of these files can be read, or they have none."""
-    plan = plan_for(queries, paths, options.columns, read_parameters(options.parameters))
+    ready = fitted(queries, paths, options.columns)
+    plan = ready.plan(read_parameters(options.parameters))
     has_rows = False
-    for path in paths:
-        for part in iter_arrivals(path, plan, options.columns):
-            if (part.system("kind") != RecordKind.MALFORMED).any():
+    for path, columns in zip(paths, ready.columns, strict=True):
+        for part in iter_arrivals(path, plan, columns):
+            kinds = part.system("kind")
+            if ((kinds != RecordKind.MALFORMED) & (kinds != RecordKind.UNKNOWN_TYPE)).any():
                 return True
             has_rows = has_rows or bool(len(part))
     return not has_rows

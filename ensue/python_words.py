@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from querylang.errors import InputError
 from querylang.logger import words
 
-_ARGUMENTS = "arrival type source_time parameters ordering forget_keys max_record csv time_unit time_format"
+_ARGUMENTS = (
+    "arrival type source_time parameters ordering forget_keys max_record csv time_unit time_format"
+    " source_column partition_column offset_column"
+)
 
 ARGUMENTS = frozenset(_ARGUMENTS.split(" "))
 """What has the same name on the command line, with dashes; all are texts."""

@@ -6,14 +6,15 @@ the schemas of each set of tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import querylang
 from querylang.checker.checked import Checked
 from querylang.errors import InputError, Mistake, QueryError, near_file
-from querylang.load import PATH_SUFFIXES, Schemas, is_query_text
+from querylang.load import PATH_SUFFIXES, Schemas, is_query_text, read_sources
 from querylang.logger import warn
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
@@ -58,6 +59,18 @@ class Queries:
     def input_types(self) -> tuple[str, ...]:
         """The event types of all inputs, without heartbeats."""
         return tuple(dict.fromkeys(item.event for query in self.checked.queries for item in query.inputs))
+
+    @property
+    def known_types(self) -> tuple[str, ...]:
+        """The event types that rows can have: defined ones, and those that queries read."""
+        read = (event for query in self.checked.queries for event in _types_of(query))
+        return tuple(dict.fromkeys([*(event.name for event in self.checked.events), *read]))
+
+    def words(self, names: Collection[str]) -> frozenset[str]:
+        """Those of these names that the texts have somewhere, in upper or lower case."""
+        texts = [self.text] if self.text is not None else [item.text for item in read_sources(self.paths)[0]]
+        found = {word.casefold() for text in texts for word in re.findall(r"\w+", text)}
+        return frozenset(found & set(names))
 
     def plan(self, schemas: Schemas | None = None, parameters: Given = NOTHING) -> Plan:
         """Compile for data with these schemas, with values for all parameters.

@@ -15,7 +15,7 @@ from ensue.changing import asks_for_changes
 from ensue.data_options import DataOptions, stop_time
 from ensue.embedded import idle_queries
 from ensue.parameters import read_parameters
-from ensue.plans import as_tables, template_for
+from ensue.plans import as_tables, fitted
 from ensue.queries import Queries, load
 from ensue.rendering.left_over import held
 from ensue.rendering.match_files import match_file, refuse_bad_path, refuse_several_queries
@@ -32,6 +32,8 @@ from runtime.replay.pieces import FileToRead, NotSortedError, Reading, arrived_b
 from runtime.replay.replay import replay_calls
 from runtime.results.schemas import Results
 
+_MOST_UNKNOWN = 100
+
 Progress = Callable[[int], None]
 """Is called with how many records have been processed."""
 
@@ -44,6 +46,7 @@ class Written:
     matches, outputs: how many there were
     discarded: how many records were discarded, by reason
     unreadable: source and text of the first rows that could not be read
+    unknown: the first event types that no query knows
     ledger: the accounts
     waiting: how many matches wait at the end
     next_due: when the next of them is due, µs; None = none waits
@@ -57,12 +60,19 @@ class Written:
     outputs: int = 0
     discarded: Counter[str] = field(default_factory=Counter)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
+    unknown: dict[str, None] = field(default_factory=dict)
     ledger: pa.Table | None = None
     waiting: int = 0
     next_due: int | None = None
     warnings: Sequence[str] = ()
     idle: Sequence[QueryPlan] = ()
     slow: Sequence[str] = ()
+
+    @property
+    def unknown_types(self) -> Sequence[str]:
+        """The event types of the records; none if the queries know one."""
+        lost = self.discarded["malformed"] + self.discarded["unknown_type"]
+        return list(self.unknown) if lost == self.rows else ()
 
     def add(self, results: Results, most: int) -> None:
         """Counts the results of a call; keeps the text of at most so many unreadable rows."""
@@ -72,6 +82,9 @@ class Written:
             return
         self.discarded.update(results.discarded.column("reason").to_pylist())
         rows = results.discarded.select(["reason", "source", "text"]).to_pylist()
+        for row in rows:
+            if row["reason"] == "unknown_type" and len(self.unknown) < _MOST_UNKNOWN:
+                self.unknown[row["text"]] = None
         malformed = [(row["source"], row["text"]) for row in rows if row["reason"] == "malformed"]
         self.unreadable += malformed[: most - len(self.unreadable)]
 
@@ -94,11 +107,12 @@ def replay_to_file(
     refuse_bad_path(out)
     loaded, paths = load(queries), [Path(path) for path in as_tables(list(events))]
     stop = stop_time(until)
-    template = template_for(loaded, paths, options.columns)
+    ready = fitted(loaded, paths, options.columns)
+    template = ready.template
     orderings = parse_orderings(options.ordering)
     instances = with_instances(template, read_parameters(options.parameters))
-    files = files_to_read(paths, instances, options.columns, orderings)
-    plan = plan_for_files(paths, instances, options.columns, orderings)
+    files = files_to_read(paths, instances, ready.columns, orderings)
+    plan = plan_for_files(paths, instances, ready.columns, orderings)
     plan = with_forget_keys(plan, parse_forget_keys(options.forget_keys))
     refuse_several_queries(out, plan)
     run = _Run(plan, files, out, stop, flush=flush, progress=progress, most_shown=most_shown)

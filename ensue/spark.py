@@ -16,7 +16,7 @@ from pyspark.sql import types as spark_types
 from ensue.changing import Finish, InferredTypes, script_of_changes
 from ensue.data_options import DataOptions
 from ensue.parameters import read_parameters
-from ensue.plans import plan_for, template_for
+from ensue.plans import fitted
 from ensue.queries import Queries, load_and_warn
 from querylang.changes.texts import Infer
 from querylang.errors import InputError, QueryErrors
@@ -195,20 +195,19 @@ def _idle(clock: str, idle: str | None) -> Idle | None:
 
 def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -> DataFrame:
     """The matches in files of events, in batch; workers read the files."""
-    columns = options.columns
-    compiled = plan_for(queries, paths, columns, read_parameters(options.parameters))
+    ready = fitted(queries, paths, options.columns)
+    compiled, columns = ready.plan(read_parameters(options.parameters)), ready.columns
     orderings, forget_keys = parse_orderings(options.ordering), parse_forget_keys(options.forget_keys)
 
     def finish(own: Plan) -> Plan:
         return with_forget_keys(plan_for_files(paths, own, columns, orderings), forget_keys)
 
     plan = finish(compiled)
-    session, reading = get_session("ensue match"), Reading.of_columns(columns, None)
-    source = bounded.file_source(session, paths, reading)
-    template = template_for(queries, paths, columns)
-    changing = _changing(template, plan, [source], InferredTypes(paths, columns).of_text, finish)
+    session, readings = get_session("ensue match"), [Reading.of_columns(own, None) for own in columns]
+    source = bounded.file_source(session, paths, readings)
+    changing = _changing(ready.template, plan, [source], InferredTypes(paths, columns).of_text, finish)
     plan = plan if changing is None else changing.script.plan
-    return matches_frame(bounded.match_files(session, paths, plan, reading=reading, changing=changing), plan)
+    return matches_frame(bounded.match_files(session, paths, plan, readings=readings, changing=changing), plan)
 
 
 def _by_name(frames: Frames) -> Mapping[str, DataFrame]:

@@ -35,6 +35,9 @@ def match(
     max_record: str | None = None,
     time_unit: str | None = None,
     time_format: str | None = None,
+    source_column: str | None = None,
+    partition_column: str | None = None,
+    offset_column: str | None = None,
 ) -> DataFrame:
     """The matches in bounded Spark DataFrames, as a Spark DataFrame.
 
@@ -58,6 +61,9 @@ def match(
         max_record,
         time_unit=time_unit,
         time_format=time_format,
+        source_column=source_column,
+        partition_column=partition_column,
+        offset_column=offset_column,
     )
     return spark.match(frames, queries, options, flat=flat)
 
@@ -77,6 +83,9 @@ def batch(
     max_record: str | None = None,
     time_unit: str | None = None,
     time_format: str | None = None,
+    source_column: str | None = None,
+    partition_column: str | None = None,
+    offset_column: str | None = None,
 ) -> Batch:
     """All results of bounded Spark DataFrames: matches by query, outputs, discards, the ledger.
 
@@ -96,6 +105,9 @@ def batch(
         max_record,
         time_unit=time_unit,
         time_format=time_format,
+        source_column=source_column,
+        partition_column=partition_column,
+        offset_column=offset_column,
     )
     return spark.batch(frames, queries, options, flat=flat)
 
@@ -118,6 +130,9 @@ def stream(
     max_record: str | None = None,
     time_unit: str | None = None,
     time_format: str | None = None,
+    source_column: str | None = None,
+    partition_column: str | None = None,
+    offset_column: str | None = None,
 ) -> DataFrame:
     """The matches in streaming DataFrames, as a streaming DataFrame with the columns of `match`.
 
@@ -151,6 +166,9 @@ def stream(
         max_record,
         time_unit=time_unit,
         time_format=time_format,
+        source_column=source_column,
+        partition_column=partition_column,
+        offset_column=offset_column,
     )
     return spark.stream(frames, queries, options, spark.StreamOptions(control, clock, idle), flat=flat)
 
@@ -173,6 +191,9 @@ def streams(
     max_record: str | None = None,
     time_unit: str | None = None,
     time_format: str | None = None,
+    source_column: str | None = None,
+    partition_column: str | None = None,
+    offset_column: str | None = None,
 ) -> Streams:
     """All results of streaming DataFrames: `.write(function, checkpoint=...)` starts the query.
 
@@ -193,6 +214,9 @@ def streams(
         max_record,
         time_unit=time_unit,
         time_format=time_format,
+        source_column=source_column,
+        partition_column=partition_column,
+        offset_column=offset_column,
     )
     return spark.streams(frames, queries, options, spark.StreamOptions(control, clock, idle), flat=flat)
 

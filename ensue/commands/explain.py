@@ -64,9 +64,9 @@ def explain(
 def _template(queries: Queries, file: Path, events: list[Path], data: DataOptions) -> Plan:
     """The queries before they get their parameters. Raises QueryErrors and InputError."""
     if events:
-        from ensue.plans import as_tables, template_for
+        from ensue.plans import as_tables, fitted
 
-        return template_for(queries, as_tables(list(events)), data.columns)
+        return fitted(queries, as_tables(list(events)), data.columns).template
     try:
         return queries.template()
     except QueryErrors:

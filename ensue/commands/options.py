@@ -36,7 +36,8 @@ ArrivalColumn = Annotated[
     str | None, typer.Option("--arrival", metavar="NAME", help="The column of arrival times, else `at`.")
 ]
 TypeColumn = Annotated[
-    str | None, typer.Option("--type", metavar="NAME", help="The column of event types, else `event`.")
+    str | None,
+    typer.Option("--type", metavar="NAME", help="The column of event types, else `event`; `none`: no column."),
 ]
 SourceTimeColumn = Annotated[
     str | None, typer.Option("--source-time", metavar="NAME", help="The column of source times, else `ts`.")
@@ -64,6 +65,18 @@ TimeFormat = Annotated[
     str | None,
     typer.Option("--time-format", metavar="FORM", help="The form of times that are text: `%d.%m.%Y %H:%M:%S`."),
 ]
+SourceColumn = Annotated[
+    str | None,
+    typer.Option("--source-column", metavar="NAME", help="The column of a row's source, else `source`; or `none`."),
+]
+PartitionColumn = Annotated[
+    str | None,
+    typer.Option("--partition-column", metavar="NAME", help="That of its partition, else `partition`; or `none`."),
+]
+OffsetColumn = Annotated[
+    str | None,
+    typer.Option("--offset-column", metavar="NAME", help="That of its offset, else `offset`; or `none`."),
+]
 InputFormat = Annotated[
     str | None,
     typer.Option("--input-format", metavar="FORMAT", help="What standard input `-` holds: csv, tsv, json, parquet."),
@@ -82,10 +95,24 @@ def _data_options(
     csv: CsvForm = None,
     time_unit: TimeUnit = None,
     time_format: TimeFormat = None,
+    source_column: SourceColumn = None,
+    partition_column: PartitionColumn = None,
+    offset_column: OffsetColumn = None,
 ) -> DataOptions:
-    form = " ".join(csv) if csv else None
     return DataOptions(
-        arrival, type_, source_time, parameters, ordering, forget_keys, max_record, form, time_unit, time_format
+        arrival,
+        type_,
+        source_time,
+        parameters,
+        ordering,
+        forget_keys,
+        max_record,
+        " ".join(csv) if csv else None,
+        time_unit,
+        time_format,
+        source_column,
+        partition_column,
+        offset_column,
     )
 
 

@@ -9,12 +9,12 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from querylang.errors import Mistake
+from querylang.errors import Mistake, listed, nearest
 from querylang.printable import json_text, one_line, printable
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ OUR_FAILURE = 3
 """Exit code of a failure of Ensue itself."""
 
 NO_ROW_READ = "no row could be read: all are malformed"
+MOST_TYPES = 3
+"""Event types that a message names."""
 
 
 def print_text(text: str) -> None:
@@ -98,6 +100,30 @@ def print_slow_queries(queries: Iterable[str]) -> None:
     """Which queries run on the reference matcher."""
     for line in queries:
         print_error(one_line(line))
+
+
+def exit_if_types_are_unknown(found: Sequence[str], known: Sequence[str]) -> None:
+    """End a command whose tables have rows of event types, and none that the queries know.
+
+    found: the event types of all rows, if the queries know none of them
+    known: the event types that the queries read
+    """
+    from ensue.rendering.text_table import shortened
+
+    if not found:
+        return
+    shown = [shortened(repr(name)) for name in found[:MOST_TYPES]]
+    if len(found) > MOST_TYPES:
+        shown.append(f"{len(found) - MOST_TYPES:,} more")
+    near = next((name for one in found[:100] if (name := nearest(one, known)) is not None), None)
+    hint = f"; did you mean {near!r}?" if near is not None else ""
+    print_error(
+        one_line(
+            f"no row has an event type that the queries read: they read {listed(known)}, and the rows are {listed(shown)}"
+            f"{hint}; `--type none` where the column is a field"
+        )
+    )
+    raise typer.Exit(1)
 
 
 def exit_with_no_row_read() -> NoReturn:

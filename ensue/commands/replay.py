@@ -12,6 +12,7 @@ import typer
 
 from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
 from ensue.commands.output import (
+    exit_if_types_are_unknown,
     exit_with_no_row_read,
     print_error,
     print_idle_queries,
@@ -87,6 +88,7 @@ def replay(
         to_replay = embedded.read(queries, events, data, until=until, flush=not no_flush, progress=progress.update)
         is_in_steps = format_ is Format.STEPS and report is None and not as_json
         result = None if is_in_steps else to_replay.replay(progress.update)
+    exit_if_types_are_unknown(to_replay.records.unknown_types, queries.input_types)
     if result is None:
         plan, steps = to_replay.steps()
         print_warnings(to_replay.records.warnings)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ensue.commands.output import (
+    exit_if_types_are_unknown,
     exit_with_no_row_read,
     print_error,
     print_idle_queries,
@@ -43,6 +44,7 @@ def replay_to(
     with ReplayProgress(events) as progress:
         report = partial(progress.update, "replay")
         written = replay_to_file(queries, events, data, out, until=until, flush=flush, progress=report)
+    exit_if_types_are_unknown(written.unknown_types, queries.input_types)
     print_warnings(written.warnings)
     print_slow_queries(written.slow)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ensue.commands.options import EventFiles, Json, QueryFile, with_data_options
-from ensue.commands.output import print_json, print_text, print_warnings
+from ensue.commands.output import exit_if_types_are_unknown, print_json, print_text, print_warnings
 from ensue.data_options import DataOptions
 
 
@@ -22,8 +22,10 @@ def verify(
     """Compare embedded, batch and stream on this data; exit code 1 if their results differ."""
     from ensue import embedded
     from ensue.verify import compare
+    from runtime.reading.plan_needs import input_types
 
     result = embedded.replay(file, events, data)
+    exit_if_types_are_unknown(result.records.unknown_types, input_types(result.plan))
     print_warnings(result.warnings)
     verdict = compare(result, batches)
     if as_json:

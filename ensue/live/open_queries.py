@@ -31,6 +31,7 @@ from runtime.columns.timestamps import format_time, parse_time
 from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError
 from runtime.instants import NO_TIME
+from runtime.reading.column_names import TYPE
 from runtime.replay.incremental import Call, Incremental
 from runtime.results.schemas import Results
 from runtime.single_events.results import EarlyResults
@@ -116,7 +117,7 @@ class Live:
         self._plan = LivePlan(load_and_warn(queries), options)
         self._work: Incremental | None = None
         self._reader: RowReader | None = None
-        self._unread = UnreadRows(options.columns.of_roles[1])
+        self._unread = UnreadRows(options.columns.of(TYPE) or "")
         # Weak: most answers are dropped once they were looked at, with their DataFrames.
         self._unread_answers: list[ref[LiveAnswer]] = []
         self._is_ended = self._is_warned = False

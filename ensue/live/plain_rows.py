@@ -17,7 +17,7 @@ from runtime.columns.timestamps import parse_time
 from runtime.instants import EARLIEST, LATEST, NO_TIME, SECOND
 from runtime.interpreter.values import Value
 from runtime.policies.time_forms import USUAL_TIMES
-from runtime.reading.column_names import ColumnNames, needed_names
+from runtime.reading.column_names import ARRIVAL, NONE, PLACES, SOURCE_TIME, TYPE, ColumnNames, needed_names
 
 _EXACT = 1 << 53
 """Smaller integers are floats without rounding."""
@@ -57,8 +57,9 @@ class PlainRows:
     """
 
     def __init__(self, plan: Plan, names: ColumnNames) -> None:
-        self._arrival, self._type, self._source_time, *places = names.of_roles
-        self._places = {name.casefold() for name in places}
+        self._arrival, self._type, self._source_time = map(names.of, (ARRIVAL, TYPE, SOURCE_TIME))
+        self._places = {name.casefold() for role in PLACES if (name := names.of(role)) is not None}
+        self._declared = {name.casefold() for role in PLACES if (name := names.given(role)) not in (None, NONE)}
         self._is_usual = names.times == USUAL_TIMES
         self._reserved = {name.casefold() for name in needed_names(plan, names)}
         self._types = {event.name: event for event in reversed(plan.events)}
@@ -71,17 +72,21 @@ class PlainRows:
 
         known: the columns that rows before have had
         """
-        if self._type not in row and self._type in known:
+        if self._type is None:
+            name: Any = self._only
+        elif self._type not in row and self._type in known:
             return None  # only time passes
-        name = row.get(self._type, self._only)
+        else:
+            name = row.get(self._type, self._only)
         shape = (name, *row)
         if shape not in self._shapes:
             self._shapes[shape] = self._fields_of(name, row)
-        fields, arrival = self._shapes[shape], self._micros(row.get(self._arrival))
+        fields, arrival = self._shapes[shape], self._micros(None if self._arrival is None else row.get(self._arrival))
         if fields is None or arrival is None:
             return None
         values = {name: make(row[name]) for name, make in fields.fields}
-        declared = self._micros(row[self._source_time]) if row.get(self._source_time) is not None else NO_TIME
+        happened = None if self._source_time is None else row.get(self._source_time)
+        declared = NO_TIME if happened is None else self._micros(happened)
         if declared is None or None in values.values():
             return None
         return PlainEvent(fields.type, values, arrival, fields.is_placed, declared)
@@ -94,7 +99,7 @@ class PlainRows:
         others = {
             column.casefold() for column in row if column not in own | {self._arrival, self._type, self._source_time}
         }
-        if others & self._reserved or not own <= row.keys():
+        if others & self._reserved or not own <= row.keys() or self._declared & {name.casefold() for name in row}:
             return None
         makers = [(field.name, _MAKERS.get(field.type)) for field in event.fields]
         fields = tuple((name, make) for name, make in makers if make is not None)

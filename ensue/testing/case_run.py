@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from ensue import executors
 from ensue.changing import script_of
 from ensue.executors import Job, even_splits
-from ensue.plans import template_for
+from ensue.plans import fitted
 from ensue.queries import Queries, load
 from ensue.testing.case_check import Line, at_times, expected_lines, observed_by_step, observed_by_time
 from ensue.testing.cases import Case
 from querylang.errors import EnsueError, QueryErrors
 from querylang.parameters.instances import with_instances
 from querylang.plan.model import Plan
-from runtime.reading.column_names import ColumnNames
+from runtime.reading.column_names import PLACES, STANDARD, ColumnNames
 from runtime.replay.epochs import epoch_steps
 from runtime.replay.loading import read_ordered
 from runtime.replay.records import Records
@@ -43,27 +43,36 @@ def prepare(case: Case) -> Job:
     """Compile the case's query and read its rows; raises QueryErrors, InputError."""
     queries = load(case.query if case.query is not None else case.text or "")
     case = case.with_events(queries.input_types)
-    template = _template(case, queries)
+    template, columns = _fitted(case, queries)
     given = with_instances(template, case.parameters)
     tables = [case.table(given)]
-    plan, records = read_ordered(tables, given, None, case.orderings)
+    plan, records = read_ordered(tables, given, columns, case.orderings)
     assert isinstance(records, Records), "the rows of a case are in memory"
-    changing = script_of(template, given, records, tables, ColumnNames(), case.orderings)
+    changing = script_of(template, given, records, tables, columns, case.orderings)
     if changing is None:
         return Job(plan, records, flush=False)
     script, of_all = changing
     return Job(script.plan, of_all, flush=False, script=script)
 
 
-def _template(case: Case, queries: Queries) -> Plan:
-    """The case's query; the rows say the fields of types that nothing defines and it mentions."""
+def _fitted(case: Case, queries: Queries) -> tuple[Plan, Sequence[ColumnNames]]:
+    """The case's query, and how its rows are read.
+
+    The rows say the fields of types that nothing defines and it mentions.
+    """
     try:
-        return queries.template()
+        return queries.template(), (STANDARD,)
     except QueryErrors:
         if not queries.open_types:
             raise
-        rows = [{"at": row.given["at"], "event": row.event} | row.fields for row in case.rows]
-        return template_for(queries, [rows], ColumnNames())
+        rows = [
+            {"at": row.given["at"], "event": row.event}
+            | row.fields
+            | {name: value for name, value in row.places.items() if name in PLACES}
+            for row in case.rows
+        ]
+        ready = fitted(queries, [rows], STANDARD)
+        return ready.template, ready.columns
 
 
 def run_embedded(case: Case) -> Iterator[Outcome]:

@@ -15,8 +15,9 @@ from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from runtime.columns.arrivals import SHAPE_FIELDS, Arrivals, RecordKind, arrivals_schema
 from runtime.columns.sorting import stable_order
+from runtime.columns.timestamps import is_text
 from runtime.instants import NO_TIME
-from runtime.reading.column_names import PLACES
+from runtime.reading.column_names import OFFSET, PARTITION, SOURCE, Roles
 from runtime.reading.conversion import convert
 from runtime.reading.field_columns import FieldColumns
 from runtime.reading.formats.raw_table import RawTable, cell_text, text_column
@@ -41,13 +42,20 @@ class Numbered:
 
 
 def assemble(
-    raw: RawTable, plan: Plan, kinds: RowKinds, fields: FieldColumns, times: RowTimes, refusals: Refusals, place: int
+    raw: RawTable,
+    plan: Plan,
+    roles: Roles,
+    kinds: RowKinds,
+    fields: FieldColumns,
+    times: RowTimes,
+    refusals: Refusals,
+    place: int,
 ) -> Numbered:
     """All records in the table's order; refused and unreadable ones become MALFORMED.
 
     place: `_place` of all records
     """
-    given = _given_places(raw, kinds)
+    given = _given_places(roles, kinds)
     source, partition, offset = _places(raw, given, refusals)
     kind, text = _with_refused(kinds, refusals)
     columns: dict[str, pa.Array] = {
@@ -67,7 +75,7 @@ def assemble(
         for field in SHAPE_FIELDS:
             schema = schema.append(field)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(len(raw), f.type) for f in schema]
-    numbered = Numbered(pa.table(arrays, schema=schema), raw.numbers, "offset" in given)
+    numbered = Numbered(pa.table(arrays, schema=schema), raw.numbers, OFFSET in given)
     return _with_unreadable(raw, numbered, place)
 
 
@@ -84,25 +92,30 @@ def _with_refused(kinds: RowKinds, refusals: Refusals) -> tuple[NDArray[np.int16
     return kind, pa.array(texts, pa.string())
 
 
-def _given_places(raw: RawTable, kinds: RowKinds) -> Mapping[str, pa.Array]:
-    """The columns of places that are not fields of events."""
-    fields = {field.name for _, event in kinds.present for field in event.fields}
-    named = () if raw.partition is not None else (name for name in PLACES if name in raw.names)
-    return {name: raw.column(name) for name in named if name not in fields}
+def _given_places(roles: Roles, kinds: RowKinds) -> Mapping[str, str]:
+    """By role: the column of places. One that is a field of the events is not, unless named."""
+    fields = {field.name for _, event in kinds.present for field in event.fields} - roles.declared
+    named = {SOURCE: roles.source, PARTITION: roles.partition, OFFSET: roles.offset}
+    return {role: name for role, name in named.items() if name is not None and name not in fields}
 
 
 def _places(
-    raw: RawTable, columns: Mapping[str, pa.Array], refusals: Refusals
+    raw: RawTable, given: Mapping[str, str], refusals: Refusals
 ) -> tuple[pa.DictionaryArray, NDArray[np.int64], NDArray[np.int64]]:
     """Source, partition and offset by row."""
-    if "source" in columns:
-        source = pc.dictionary_encode(pc.fill_null(text_column(columns["source"]), raw.name))
-    else:
-        source = _constant(raw.name, len(raw))
-    partition = _integers(columns.get("partition"), "partition", np.full(len(raw), raw.partition or 0), refusals)
-    numbers = raw.numbers + _first_offset(raw.name) if "source" in columns else raw.numbers
-    offset = _integers(columns.get("offset"), "offset", numbers, refusals)
+    source = sources_of(raw, given[SOURCE]) if SOURCE in given else _constant(raw.name, len(raw))
+    partition = np.full(len(raw), raw.partition or 0)
+    if PARTITION in given:
+        partition = partitions_of(raw.column(given[PARTITION]), given[PARTITION], partition, refusals)
+    offset = raw.numbers + _first_offset(raw.name) if SOURCE in given else raw.numbers
+    if OFFSET in given:
+        offset = integers_of(raw.column(given[OFFSET]), given[OFFSET], offset, refusals)
     return source, partition, offset
+
+
+def sources_of(raw: RawTable, name: str) -> pa.DictionaryArray:
+    """The column of sources; where it is null, the table is one."""
+    return pc.dictionary_encode(pc.fill_null(text_column(raw.column(name)), raw.name))
 
 
 def _first_offset(name: str) -> int:
@@ -110,13 +123,41 @@ def _first_offset(name: str) -> int:
 
     Several tables may then have rows of one source, and offsets tell them apart.
     """
-    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) << _ROW_BITS
+    return _number_of(name, 4) << _ROW_BITS
 
 
-def _integers(column: pa.Array | None, name: str, default: NDArray[np.int64], refusals: Refusals) -> NDArray[np.int64]:
+def _number_of(text: str, size: int) -> int:
+    """A number of so many bytes that is made of a text."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=size).digest())
+
+
+_OF_TEXT = 1 << 62
+"""The least partition that stands for a text; those that are numbers are less, or nearly so."""
+
+
+def partitions_of(column: pa.Array, name: str, default: NDArray[np.int64], refusals: Refusals) -> NDArray[np.int64]:
+    """A column of partitions: integers, or texts, for which numbers stand that are made of them."""
+    if is_text(column.type) and convert(column, Type.INTEGER).bad is not None:
+        encoded = column.dictionary_encode()
+        cells = encoded.dictionary.to_pylist()
+        numbers = pa.array([_partition_number(cell) for cell in cells], pa.int64())
+        column = numbers.take(encoded.indices)
+    return integers_of(column, name, default, refusals)
+
+
+def _partition_number(text: str) -> int | None:
+    """An integer is itself, whatever the other cells are; None = no text."""
+    stripped = text.strip()
+    if not stripped:
+        return None
+    number = convert(pa.array([stripped]), Type.INTEGER)
+    if number.bad is None:
+        return int(number.values[0].as_py())
+    return _OF_TEXT | _number_of(stripped, 8) >> 2
+
+
+def integers_of(column: pa.Array, name: str, default: NDArray[np.int64], refusals: Refusals) -> NDArray[np.int64]:
     """A column of integers, nulls replaced by the default; rows with anything else are refused."""
-    if column is None:
-        return default
     converted = convert(column, Type.INTEGER)
     if converted.bad is not None:
         for row in np.flatnonzero(converted.bad).tolist():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from querylang.errors import InputError, listed, nearest
 from querylang.plan.model import Plan
@@ -20,17 +21,25 @@ ARRIVAL, TYPE, SOURCE_TIME = "at", "event", "ts"
 START, END, SHAPE = "start", "end", "shape"
 """The columns of events that are intervals."""
 
-PLACES = ("source", "partition", "offset")
-"""Columns that say where a row came from; fields only if an event definition says so."""
+SOURCE, PARTITION, OFFSET = "source", "partition", "offset"
+PLACES = (SOURCE, PARTITION, OFFSET)
+"""Columns that say where a row came from, unless users name others."""
+
+NONE = "none"
+"""The name that users give where no column is it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """How users want a table to be read; a name None = the standard one; its column may be absent.
+    """How users want a table to be read.
+
+    A name None = the standard one, whose column may be absent; `none` = there is no such column,
+    and one of the standard name is a field.
 
     arrival: instead of `at`
     type: instead of `event`
     source_time: instead of `ts`
+    source, partition, offset: instead of these
     max_record: length of the longest record that is read, in bytes
     csv: how CSV files are written
     times: how times are written
@@ -44,6 +53,9 @@ class ColumnNames:
     csv: CsvForm = USUAL_CSV
     times: TimeForm = USUAL_TIMES
     is_mixed: bool = False
+    source: str | None = None
+    partition: str | None = None
+    offset: str | None = None
 
     def asked(
         self, few_values: Collection[str] = (), wanted: Collection[str] | None = None, rows: int | None = None
@@ -58,13 +70,33 @@ class ColumnNames:
     @property
     def has_named_times(self) -> bool:
         """Whether users name a column of times."""
-        return self.arrival is not None or self.source_time is not None
+        return self.arrival not in (None, NONE) or self.source_time not in (None, NONE)
+
+    def given(self, role: str) -> str | None:
+        """What users say of a role, which is called like its standard column."""
+        named = (self.arrival, self.type, self.source_time, self.source, self.partition, self.offset)
+        return dict(zip(STANDARD_NAMES, named, strict=True))[role]
+
+    def of(self, role: str) -> str | None:
+        """The column that has a role; None = users say that there is none."""
+        name = self.given(role) or role
+        return None if name == NONE else name
+
+    def without(self, *roles: str) -> ColumnNames:
+        """The same, but that no column has these roles."""
+        changes: dict[str, Any] = {_WORDS[role]: NONE for role in roles}
+        return replace(self, **changes)
 
     @property
     def of_roles(self) -> tuple[str, ...]:
-        """The columns that are not fields, whatever the queries are."""
-        return (self.arrival or ARRIVAL, self.type or TYPE, self.source_time or SOURCE_TIME, *PLACES)
+        """The columns that can have a role; not fields unless a query or a definition says so."""
+        return tuple(name for role in STANDARD_NAMES if (name := self.of(role)) is not None)
 
+
+STANDARD_NAMES = (ARRIVAL, TYPE, SOURCE_TIME, *PLACES)
+"""The standard columns of the roles, by which roles are called here."""
+
+_WORDS = {ARRIVAL: "arrival", TYPE: "type", SOURCE_TIME: "source_time", **dict(zip(PLACES, PLACES, strict=True))}
 
 STANDARD = ColumnNames()
 
@@ -77,12 +109,18 @@ class Roles:
     type: event types, or events written as text
     source_time: source times
     start: when events that are intervals begin; None too if no query of the plan knows intervals
+    source, partition, offset: where the rows came from
+    declared: those of them that users name
     """
 
     arrival: str | None
     type: str | None
     source_time: str | None
     start: str | None
+    source: str | None = None
+    partition: str | None = None
+    offset: str | None = None
+    declared: frozenset[str] = frozenset()
 
     @property
     def is_history(self) -> bool:
@@ -96,11 +134,16 @@ class NoTimesError(InputError):
 
 def find_roles(raw: RawTable, names: ColumnNames, *, has_intervals: bool) -> Roles:
     """The columns of a table by role; InputError for a name that users give and it lacks."""
+    has_places = raw.partition is None  # else its reader knows them
     return Roles(
-        arrival=_find(raw, names.arrival, ARRIVAL, NoTimesError),
-        type=_find(raw, names.type, TYPE),
-        source_time=_find(raw, names.source_time, SOURCE_TIME, NoTimesError),
-        start=_find(raw, None, START) if has_intervals else None,
+        arrival=_find(raw, names, ARRIVAL, NoTimesError),
+        type=_find(raw, names, TYPE),
+        source_time=_find(raw, names, SOURCE_TIME, NoTimesError),
+        start=START if has_intervals and START in raw.names else None,
+        source=_find(raw, names, SOURCE) if has_places else None,
+        partition=_find(raw, names, PARTITION) if has_places else None,
+        offset=_find(raw, names, OFFSET) if has_places else None,
+        declared=frozenset(name for role in PLACES if (name := names.given(role)) not in (None, NONE)),
     )
 
 
@@ -108,13 +151,14 @@ _MOST_SHOWN = 20
 """Names of columns in a message."""
 
 
-def _find(raw: RawTable, name: str | None, standard: str, kind: type[InputError] = InputError) -> str | None:
-    if name is None:
-        return standard if standard in raw.names else None
-    if name not in raw.names:
+def _find(raw: RawTable, names: ColumnNames, role: str, kind: type[InputError] = InputError) -> str | None:
+    name = names.of(role)
+    if name is None or name in raw.names:
+        return name
+    if names.given(role) is not None:
         hint = did_you_mean(name, raw.names) or f"; it has {listed(map(repr, raw.names[:_MOST_SHOWN]))}"
         raise kind(f"{raw.name}: has no column {name!r}{hint}")
-    return name
+    return None
 
 
 _NOT_UTF_8 = "\ufffd"

@@ -1,7 +1,12 @@
-"""What a plan needs to know about the time of each event type's rows."""
+"""What a plan needs to know of the rows of each event type: times, and fields."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from querylang.plan.expression import FieldOf, MemberOf
 from querylang.plan.model import Plan, plain_field
 from runtime.policies.per_input import uses_source_time
 
@@ -24,6 +29,11 @@ def needs_source_time(plan: Plan, event: str, is_history: bool) -> bool:
     return False
 
 
+def input_types(plan: Plan) -> list[str]:
+    """The event types of all inputs, without heartbeats."""
+    return list(dict.fromkeys(item.event for query in plan.queries for item in query.inputs))
+
+
 def timed_events(plan: Plan) -> set[str]:
     """The event types whose source time some query uses."""
     inputs = [item for query in plan.queries for item in query.inputs]
@@ -35,3 +45,24 @@ def interval_events(plan: Plan) -> set[str]:
     """The event types whose events may be intervals for some query."""
     inputs = [item for query in plan.queries for item in query.inputs]
     return {item.event for item in inputs if item.policy is not None and item.policy.events_last}
+
+
+def fields_read(plan: Plan, events: Collection[str]) -> set[str]:
+    """The names of the fields that queries read of events of these types."""
+    return {field for query in plan.queries for field in _fields_in(query, frozenset(events))}
+
+
+def _fields_in(part: Any, events: frozenset[str]) -> Iterator[str]:
+    if isinstance(part, FieldOf) or (
+        isinstance(part, MemberOf) and part.receiver.type is not None and part.receiver.type.name in events
+    ):
+        yield part.field
+    if dataclasses.is_dataclass(part):
+        for item in dataclasses.fields(part):
+            yield from _fields_in(getattr(part, item.name), events)
+    elif isinstance(part, Mapping):
+        for value in part.values():
+            yield from _fields_in(value, events)
+    elif isinstance(part, tuple | list):
+        for value in part:
+            yield from _fields_in(value, events)

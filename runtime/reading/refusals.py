@@ -30,6 +30,11 @@ class Refusals:
             return
         self.refuse(row, f"{self._raw.shown(name, row)} in {name!r} {_why(cell, form)}")
 
+    @property
+    def rows(self) -> list[int]:
+        """The refused rows."""
+        return list(self._reasons)
+
     def reports(self) -> Iterator[tuple[int, str]]:
         """Every refused row with its place, the reason and the raw row."""
         for row, reason in self._reasons.items():

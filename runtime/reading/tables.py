@@ -27,7 +27,7 @@ from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
 from runtime.reading.broken_text import without_broken_text
-from runtime.reading.column_names import PLACES, STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
+from runtime.reading.column_names import SOURCE, STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
 from runtime.reading.field_columns import check_columns, read_fields, without_unreadable
 from runtime.reading.files import FORMATS, Progress, iter_raw, read_raw
 from runtime.reading.formats.asked import Asked
@@ -136,14 +136,19 @@ def iter_table(
 def _asked(plan: Plan, names: ColumnNames, rows: int | None = None) -> Asked:
     """What the readers of files need to know about a plan."""
     wanted = frozenset(name.casefold() for name in needed_names(plan, names))
-    return names.asked((names.type or TYPE,), wanted, rows)
+    return names.asked(texts_of_roles(names)[:1], wanted, rows)
+
+
+def texts_of_roles(names: ColumnNames) -> tuple[str, ...]:
+    """The columns of roles that are text also where they are declared as bytes: type and source."""
+    return tuple(name for role in (TYPE, SOURCE) if (name := names.of(role)) is not None)
 
 
 def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int = NO_TIME) -> TableRecords:
     """Run the stages of reading; the first reason to refuse a row is the one that is reported."""
     needed = needed_names(plan, names)
     raw, broken = without_broken_text(
-        names.as_written(with_names(raw, needed)), needed, (names.type or TYPE, *PLACES[:1]), names.csv
+        names.as_written(with_names(raw, needed)), needed, texts_of_roles(names), names.csv
     )
     refusals = Refusals(raw)
     for cell in broken:
@@ -157,6 +162,6 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     times = read_times(raw, plan, roles, kinds, fields, names.times, refusals)
     timed = kinds.is_event_of(timed_events(plan), plan)
     warning = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
-    records = assemble(raw, plan, kinds, fields, times, refusals, place)
+    records = assemble(raw, plan, roles, kinds, fields, times, refusals, place)
     arrivals, numbers = in_order_of_arrival(records, before)
     return TableRecords(arrivals, numbers, roles.is_history, warning, records.has_offsets)

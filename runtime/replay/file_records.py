@@ -13,7 +13,7 @@ from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
 from runtime.reading.row_counts import about_rows
 from runtime.replay.pieces import FileToRead, NotSortedError, Reading
-from runtime.replay.records import Records, are_malformed
+from runtime.replay.records import Records, are_malformed, are_without_events
 from runtime.results.json_objects import RowOf, row_is_offset
 
 ROWS = 3 << 17
@@ -38,7 +38,7 @@ class FileRecords:
         self._all: Records | None = None
         self._reading: Reading | None = None
         self._count = 0
-        self._are_malformed = True
+        self._are_malformed = self._are_without_events = True
 
     def pieces(self) -> Iterator[pa.Table] | None:
         """All records in order of arrival, piece by piece; None = all of them are in memory.
@@ -54,6 +54,7 @@ class FileRecords:
                 raise NotSortedError  # perhaps a later row tells when the first ones have arrived
             count += len(piece)
             self._are_malformed = self._are_malformed and are_malformed(piece)
+            self._are_without_events = self._are_without_events and are_without_events(piece)
             yield piece
         self._reading, self._count = reading, count
 
@@ -89,6 +90,12 @@ class FileRecords:
         if self._all is not None or self._reading is None:
             return self.whole().are_malformed
         return bool(self._count) and self._are_malformed
+
+    @property
+    def unknown_types(self) -> Sequence[str]:
+        """As of `Records`."""
+        is_known = self._all is None and self._reading is not None and not self._are_without_events
+        return () if is_known else self.whole().unknown_types
 
     def until(self, moment: int | None) -> Records | FileRecords:
         """As of `Records`."""

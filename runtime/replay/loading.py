@@ -37,11 +37,14 @@ EventsBySource = Mapping[str, Sequence[str]]
 def read_ordered(
     tables: Sequence[Any],
     plan: Plan,
-    columns: ColumnNames | None,
+    columns: Sequence[ColumnNames] | None,
     orderings: Orderings,
     progress: Progress | None = None,
 ) -> tuple[Plan, Records | FileRecords]:
-    """The plan with the policies, and the records. Raises InputError, OrderingError."""
+    """The plan with the policies, and the records. Raises InputError, OrderingError.
+
+    columns: by table: how it is read; None = as is usual
+    """
     if not orderings:
         return plan, read_records(tables, plan, columns, progress=progress)
     names = source_names(tables)
@@ -50,7 +53,7 @@ def read_ordered(
     return ordered(plan, orderings, names, events_by_source([records.arrivals], plan)), records
 
 
-def plan_for_files(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orderings: Orderings) -> Plan:
+def plan_for_files(paths: Sequence[Path], plan: Plan, columns: Sequence[ColumnNames], orderings: Orderings) -> Plan:
     """The plan that `read_ordered` gives, for files that are read in parts and not kept."""
     if not orderings:
         return plan
@@ -60,23 +63,20 @@ def plan_for_files(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orde
         return with_ordering(plan, [SourceOrdering(None, orderings[None])])
     parts = (
         part
-        for path, name in zip(paths, names, strict=True)
-        for part in iter_arrivals(
-            path,
-            _for_table(plan, orderings, name),
-            columns,
-            source=name,
-        )
+        for path, name, own in zip(paths, names, columns, strict=True)
+        for part in iter_arrivals(path, _for_table(plan, orderings, name), own, source=name)
     )
     return ordered(plan, orderings, names, events_by_source(parts, plan))
 
 
-def files_to_read(paths: Sequence[Path], plan: Plan, columns: ColumnNames, orderings: Orderings) -> list[FileToRead]:
+def files_to_read(
+    paths: Sequence[Path], plan: Plan, columns: Sequence[ColumnNames], orderings: Orderings
+) -> list[FileToRead]:
     """How the files of a replay are read."""
-    pairs = enumerate(zip(paths, source_names(paths), strict=True))
+    each = enumerate(zip(paths, source_names(paths), columns, strict=True))
     return [
-        FileToRead(path, name, place, _for_table(plan, orderings, name) if orderings else plan, columns)
-        for place, (path, name) in pairs
+        FileToRead(path, name, place, _for_table(plan, orderings, name) if orderings else plan, own)
+        for place, (path, name, own) in each
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
@@ -36,6 +37,16 @@ class Records:
         """Whether there are rows, and none that can be read."""
         return bool(len(self.rows)) and are_malformed(self.arrivals.table)
 
+    @property
+    def unknown_types(self) -> Sequence[str]:
+        """The event types of the records; none if the plan knows one, or has a control event."""
+        table = self.arrivals.table
+        if not are_without_events(table):
+            return ()
+        is_unknown = table.column("_kind").to_numpy() == RecordKind.UNKNOWN_TYPE
+        names: Sequence[str] = pc.unique(table.column("_text").filter(pa.array(is_unknown))).to_pylist()
+        return names
+
     def until(self, moment: int | None) -> Records:
         """The records that have arrived by a time (µs); None = all."""
         if moment is None:
@@ -54,6 +65,12 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def are_without_events(records: pa.Table) -> bool:
+    """Whether none of the records is an event of the plan or a control event."""
+    kinds = records.column("_kind").to_numpy()
+    return not ((kinds >= 0) | (kinds == RecordKind.CONTROL)).any()
 
 
 def are_malformed(records: pa.Table) -> bool:

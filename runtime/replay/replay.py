@@ -19,7 +19,7 @@ from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.engine.metrics import metrics_table, output_events
-from runtime.reading.column_names import ColumnNames
+from runtime.reading.column_names import STANDARD, ColumnNames
 from runtime.reading.tables import TableRecords, read_table
 from runtime.replay.divided import DividedEngine, NotDividedError, can_divide, with_steps
 from runtime.replay.file_records import FileRecords, are_worth_it
@@ -50,12 +50,13 @@ Replayed = tuple[Results, pa.Table]
 def read_records(
     tables: Sequence[Any],
     plan: Plan,
-    columns: ColumnNames | None = None,
+    columns: Sequence[ColumnNames] | None = None,
     plans: Sequence[Plan] | None = None,
     progress: Progress | None = None,
 ) -> Records | FileRecords:
     """Event tables merged by arrival; equal arrival in the order of the tables.
 
+    columns: by table: how it is read; None = as is usual
     plans: by table: the plan that says which columns it needs; None = `plan` for all
     progress: is called with how many records have been read
 
@@ -63,26 +64,28 @@ def read_records(
     """
     if not are_worth_it(tables):
         return read_all(tables, plan, columns, plans, progress)
-    each = enumerate(zip(tables, plans or [plan] * len(tables), source_names(tables), strict=True))
-    files = [FileToRead(Path(table), name, place, own, columns or ColumnNames()) for place, (table, own, name) in each]
+    each = zip(
+        tables, source_names(tables), plans or [plan] * len(tables), columns or [STANDARD] * len(tables), strict=True
+    )
+    files = [FileToRead(Path(table), name, place, own, names) for place, (table, name, own, names) in enumerate(each)]
     return FileRecords(files, lambda: read_all(tables, plan, columns, plans, progress))
 
 
 def read_all(
     tables: Sequence[Any],
     plan: Plan,
-    columns: ColumnNames | None = None,
+    columns: Sequence[ColumnNames] | None = None,
     plans: Sequence[Plan] | None = None,
     progress: Progress | None = None,
 ) -> Records:
     """As `read_records`, with all records in memory."""
     names = source_names(tables)
-    each = zip(tables, plans or [plan] * len(tables), names, strict=True)
+    each = zip(tables, names, plans or [plan] * len(tables), columns or [STANDARD] * len(tables), strict=True)
     parts: list[TableRecords] = []
-    for table, own, name in each:
+    for table, name, own, reading in each:
         before = sum(len(part.arrivals) for part in parts)
         report = None if progress is None else lambda rows, before=before: progress(before + rows)
-        parts.append(read_table(table, own, columns or ColumnNames(), name, progress=report))
+        parts.append(read_table(table, own, reading, name, progress=report))
     given = [TablePlaces(place).of(part) for place, part in enumerate(parts)]
     merged = Arrivals.concat([Arrivals.empty(plan), *given]).table.unify_dictionaries()
     rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])

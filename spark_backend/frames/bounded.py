@@ -68,10 +68,10 @@ def frame_sources(frames: DataFrame | Mapping[str, DataFrame], reading: Reading 
     return [BoundedSource(frame, own, is_files=False) for frame, own in _readings(frames, reading).values()]
 
 
-def file_source(session: SparkSession, paths: Sequence[Path | str], reading: Reading) -> BoundedSource:
+def file_source(session: SparkSession, paths: Sequence[Path | str], readings: Sequence[Reading]) -> BoundedSource:
     """What `match_files` reads."""
     with_package_path(session)
-    return BoundedSource(file_list(session, paths), reading, is_files=True)
+    return BoundedSource(file_list(session, paths, readings), Reading(), is_files=True)
 
 
 def _readings(
@@ -94,13 +94,13 @@ def match_files(
     paths: Sequence[Path | str],
     plan: Plan,
     *,
+    readings: Sequence[Reading],
     buckets: int = DEFAULT_BUCKETS,
-    reading: Reading | None = None,
     flush: bool = True,
     changing: Changing | None = None,
 ) -> DataFrame:
     """All results for files of events, as tagged rows; workers read the files themselves."""
     with_package_path(session)
     program = _program(plan, buckets, changing)
-    packed = packed_files(file_list(session, paths), program, reading or Reading())
+    packed = packed_files(file_list(session, paths, readings), program)
     return tagged_bounded(packed, program, flush=flush)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from runtime.columns.arrival_order import PLACE, come_before, in_arrival_order
 from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.instants import NO_TIME
 from runtime.reading.column_names import TYPE
+from spark_backend.sources.files import files_of
 from spark_backend.sources.frames import frame_columns, rows_of_frame
 from spark_backend.sources.reading import Reading
 from spark_backend.wire.plan_text import load_plan, plan_text
@@ -35,6 +36,7 @@ class BoundedSource:
     """Records that can be read several times.
 
     rows: of a DataFrame, or the list of files that `file_list` gives
+    reading: of a DataFrame
     is_files: whether it is such a list
     """
 
@@ -46,7 +48,7 @@ class BoundedSource:
         """The control events that change queries, in any order; the fields of events are absent."""
         rows = self.rows
         if not self.is_files:
-            column = self.reading.columns.type or TYPE
+            column = self.reading.columns.of(TYPE)
             names = [field.name for field in rows.schema.fields if isinstance(field.dataType, spark_types.StringType)]
             if column not in names:
                 return Arrivals.empty(plan)
@@ -77,7 +79,7 @@ def find_changes(
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: see `BoundedSource.changes`."""
     loaded, settings = load_plan(plan), Reading.of_text(reading)
-    parts = _of_files(loaded, settings, batches, has_change) if is_files else rows_of_frame(loaded, settings, batches)
+    parts = _of_files(loaded, batches, has_change) if is_files else rows_of_frame(loaded, settings, batches)
     for part in parts:
         texts = part.table.column("_text").to_pylist() if "_text" in part.table.column_names else []
         is_control = part.system("kind") == RecordKind.CONTROL
@@ -95,18 +97,17 @@ def find_furthest(
     """For `mapInArrow`: see `BoundedSource.furthest`."""
     loaded, settings = load_plan(plan), Reading.of_text(reading)
     limit, selectors = [int(number) for number in before.split(",")], selectors_of(loaded)
-    for part in _of_files(loaded, settings, batches) if is_files else rows_of_frame(loaded, settings, batches):
+    for part in _of_files(loaded, batches) if is_files else rows_of_frame(loaded, settings, batches):
         time = furthest_time(part.take(np.flatnonzero(come_before(part.table, limit))).table, selectors)
         yield pa.RecordBatch.from_arrays([pa.array([time], pa.int64())], ["time"])
 
 
 def _of_files(
-    plan: Plan, reading: Reading, batches: Iterator[pa.RecordBatch], is_worth_it: Callable[[Path], bool] | None = None
+    plan: Plan, batches: Iterator[pa.RecordBatch], is_worth_it: Callable[[Path], bool] | None = None
 ) -> Iterator[Arrivals]:
-    for batch in batches:
-        for path, source, place in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if is_worth_it is None or is_worth_it(Path(path)):
-                yield from replace(reading, source=source, place=place).arrivals(path, plan)
+    for path, reading in files_of(batches):
+        if is_worth_it is None or is_worth_it(Path(path)):
+            yield from reading.arrivals(path, plan)
 
 
 def has_change(file: Path) -> bool:

@@ -16,27 +16,36 @@ from spark_backend.wire.program import Program, load_program
 from spark_backend.wire.worker_calls import on_worker
 
 
-def file_list(session: SparkSession, paths: Sequence[Path | str]) -> DataFrame:
-    """The paths of files, the names of their sources and their places, as in a replay; one task per
-    file."""
-    names = enumerate(source_names(paths))
-    rows = [(str(Path(path).resolve()), name, place) for path, (place, name) in zip(paths, names, strict=True)]
+def file_list(session: SparkSession, paths: Sequence[Path | str], readings: Sequence[Reading]) -> DataFrame:
+    """The paths of files, and how each is read, with its source and place; a task per file."""
+    each = enumerate(zip(paths, source_names(paths), readings, strict=True))
+    rows = [
+        (str(Path(path).resolve()), replace(reading, source=name, place=place).to_text())
+        for place, (path, name, reading) in each
+    ]
     return session.createDataFrame(
-        session.sparkContext.parallelize(rows, max(1, len(rows))), "path string, source string, place long"
+        session.sparkContext.parallelize(rows, max(1, len(rows))), "path string, reading string"
     )
 
 
-def packed_files(paths: DataFrame, program: Program, reading: Reading) -> DataFrame:
+def files_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Reading]]:
+    """On workers: the paths of `file_list`, and how each is read."""
+    for batch in batches:
+        for path, reading in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield path, Reading.of_text(reading)
+
+
+def packed_files(paths: DataFrame, program: Program) -> DataFrame:
     """Read and pack the files of `file_list`."""
-    run = on_worker("spark_backend.sources.files", "pack_files", program.to_text(), reading.to_text())
+    run = on_worker("spark_backend.sources.files", "pack_files", program.to_text())
     return paths.mapInArrow(run, PACKED_DDL)
 
 
-def pack_files(program: str, reading: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def pack_files(program: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`, on workers: see `packed_files`."""
-    loaded, settings = load_program(program), Reading.of_text(reading)
-    for batch in batches:
-        for path, source, place in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            arrivals = replace(settings, source=source, place=place).arrivals(path, loaded.plan())
-            # for the clock, all files are one source
-            yield from pack_parts(arrivals, loaded, settings, by_partition=True)
+    loaded = load_program(program)
+    for path, reading in files_of(batches):
+        # for the clock, all files are one source
+        yield from pack_parts(
+            reading.arrivals(path, loaded.plan()), loaded, replace(reading, source=None), by_partition=True
+        )

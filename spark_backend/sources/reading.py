@@ -47,6 +47,7 @@ class Reading:
     delimiter, encoding, decimal: how CSV files are written, as in `CsvForm`
     time_unit, time_format: how times are written, as in `TimeForm`
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
+    source_column, partition, offset: names of columns of places, as in `ColumnNames`
     since: records that arrived before this, µs, are left out; None = none are
     """
 
@@ -67,6 +68,9 @@ class Reading:
     time_unit: str = USUAL_TIMES.unit
     time_format: str | None = None
     is_mixed: bool = False
+    source_column: str | None = None
+    partition: str | None = None
+    offset: str | None = None
     since: int | None = None
 
     @staticmethod
@@ -84,6 +88,9 @@ class Reading:
             decimal=columns.csv.decimal,
             time_unit=columns.times.unit,
             time_format=columns.times.pattern,
+            source_column=columns.source,
+            partition=columns.partition,
+            offset=columns.offset,
         )
 
     @staticmethod
@@ -106,6 +113,9 @@ class Reading:
             CsvForm(self.delimiter, self.encoding, self.decimal),
             TimeForm(self.time_unit, self.time_format),
             self.is_mixed,
+            self.source_column,
+            self.partition,
+            self.offset,
         )
 
     def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:

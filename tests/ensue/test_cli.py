@@ -289,4 +289,8 @@ def test_an_unknown_event_type_gets_the_nearest_known_one(ensue: Run, folder: Pa
     (folder / "w.query").write_text("inputs { Reading() within 3; } find Reading as r")
     (folder / "w.csv").write_text("at,event\n10:00:20,Raeding\n")
     done = ensue("replay", "w.query", "w.csv")
-    assert done.stderr == "  unknown event type 'Raeding' in 1 row; did you mean 'Reading'?\n"
+    assert done.returncode == 1
+    assert done.stderr == (
+        "no row has an event type that the queries read: they read Reading, and the rows are 'Raeding';"
+        " did you mean 'Reading'?; `--type none` where the column is a field\n"
+    )

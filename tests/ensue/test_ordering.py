@@ -104,7 +104,7 @@ def test_files_on_workers_have_the_plan_of_a_replay(tmp_path: Path) -> None:
     ordering = {"a.csv": "stream_analytics", "b.parquet": "stream_analytics late=1s"}
     expected = replay(ordering, paths).plan
     plan = ensue.load(QUERY).plan()
-    assert plan_for_files(paths, plan, ColumnNames(), parse_orderings(ordering)) == expected
+    assert plan_for_files(paths, plan, [ColumnNames()] * 2, parse_orderings(ordering)) == expected
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ def read_arrow(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
         source = pa.ipc.open_file(file) if magic == _MAGIC else pa.ipc.open_stream(file)
         refuse_repeated(source.schema.names, name)
         first, names = 1, frozenset(source.schema.names)
-        for batch in _batches(source):
+        for whole in _batches(source):
+            chosen = asked.chosen(whole.schema.names)
+            batch = whole if chosen is None else whole.select(chosen)
             for column in batch.columns:
                 _check(column)
             for start in range(0, len(batch), _ROWS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
@@ -32,6 +32,8 @@ class Asked:
     rows: most rows of a part, if the reader can choose; None = as it likes. The parts of a Parquet
         file's first row group have half as many, so that work on them begins sooner
     has_named_times: whether users name a column of times
+    only: the names of the only columns that are looked at, in lower case; None = all. A reader that
+        can leaves out the others
     """
 
     few_values: Collection[str] = ()
@@ -40,6 +42,11 @@ class Asked:
     csv: CsvForm = USUAL_CSV
     rows: int | None = None
     has_named_times: bool = False
+    only: Collection[str] | None = None
+
+    def chosen(self, names: Iterable[str]) -> list[str] | None:
+        """Those of these columns that are looked at; None = all."""
+        return None if self.only is None else [name for name in names if name.casefold() in self.only]
 
     @property
     def too_long(self) -> str:

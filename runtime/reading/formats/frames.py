@@ -48,10 +48,18 @@ def _of_iterator(items: list[Any]) -> Any:
 def read_frame(table: Any, name: str, asked: Asked = EVERYTHING) -> RawTable:
     """A table in memory; raises InputError for any other object."""
     if _is_pandas(table):
-        return _of_pandas(_with_index(table, asked), name)
+        return _of_pandas(_chosen(_with_index(table, asked), asked), name)
     columns = _as_arrow(held(table))
     refuse_repeated(columns.column_names, name)
+    names = asked.chosen(columns.column_names)
+    columns = columns if names is None else columns.select(names)
     return of_columns(name, columns, frozenset(columns.column_names))
+
+
+def _chosen(frame: Any, asked: Asked) -> Any:
+    """A pandas frame without the columns that are not looked at."""
+    names = asked.chosen(map(str, frame.columns))
+    return frame if names is None else frame.loc[:, [str(label) in names for label in frame.columns]]
 
 
 def _as_arrow(table: Any) -> pa.Table:

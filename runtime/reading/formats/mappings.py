@@ -100,6 +100,8 @@ def _names(rows: Sequence[Mapping[str, Any]], name: str, asked: Asked) -> list[s
     A table has a cell for every row and name. A hostile one may have new names in each row.
     """
     names = dict.fromkeys(key for row in rows for key in row)
+    if asked.only is not None:
+        return [key for key in names if str(key).casefold() in asked.only]
     cells, values = len(names) * len(rows), sum(map(len, rows))
     if len(names) <= MOST_NAMES and (cells <= _CELLS_PER_VALUE * values or cells <= 1_000_000):
         return list(names)

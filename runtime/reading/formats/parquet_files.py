@@ -91,8 +91,9 @@ def _parts(
     encoded: list[str],
     size: _Size,
 ) -> Iterator[pa.Table]:
-    rows = file.metadata.row_group(group).num_rows
-    texts = [chunk for chunk in chunks if _may_repeat_text(chunk, encoded)]
+    rows, names = file.metadata.row_group(group).num_rows, size.asked.chosen(file.schema_arrow.names)
+    read = [chunk for chunk in chunks if names is None or chunk.path.partition(".")[0] in names]
+    texts = [chunk for chunk in read if _may_repeat_text(chunk, encoded)]
     longest = max((_longest_text(path, group, chunk, rows) for chunk in texts), default=0)
     most = _ROWS
     if size.asked.rows is not None:
@@ -101,11 +102,11 @@ def _parts(
     in_threads = thread_count() > (1 if size.asked.rows is None else 2)
     at_once = min(most, max(1, _PART // longest) if longest else most)
     if rows <= at_once:
-        columns = file.read_row_group(group, use_threads=in_threads)
+        columns = file.read_row_group(group, names, use_threads=in_threads)
         size.add(_text_size(columns))
         yield columns
         return
-    for batch in file.iter_batches(at_once, row_groups=[group], use_threads=in_threads):
+    for batch in file.iter_batches(at_once, row_groups=[group], columns=names, use_threads=in_threads):
         columns = pa.Table.from_batches([batch])
         size.add(_text_size(columns))
         yield columns

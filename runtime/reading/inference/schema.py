@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from querylang.plan.library import LARGEST_INTEGER
 from querylang.plan.value_types import NUMBERS, Type
 from runtime.columns.timestamps import is_text
 from runtime.reading.broken_text import without_broken_text
-from runtime.reading.column_names import ARRIVAL, PLACES, SOURCE_TIME, STANDARD, TYPE, ColumnNames, with_names
+from runtime.reading.column_names import ARRIVAL, STANDARD, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import read_raw
 from runtime.reading.formats.raw_table import RawTable, text_column
 from runtime.reading.inference.shown_types import Shown, joined_type
@@ -43,37 +43,44 @@ def infer_schemas(*tables: Any, names: ColumnNames = STANDARD, event: str = "") 
     return infer(*tables, names=names, event=event).schemas
 
 
-def infer(*tables: Any, names: ColumnNames = STANDARD, event: str = "") -> Inferred:
+def infer(
+    *tables: Any, names: ColumnNames | Sequence[ColumnNames] = STANDARD, event: str = "", fields: Collection[str] = ()
+) -> Inferred:
     """The event types in the tables.
 
-    names: names of columns, instead of `at`, `event`, `ts`
+    names: how the tables are read, of all or by table
     event: the event type of the rows of tables without a column of types; empty = these are skipped
+    fields: columns that are fields whatever else they are, in lower case
 
     A column is a field of a type if some row of the type has a value in it. Timestamps are float
     seconds. Raises InputError if two tables disagree on the type of a field.
     """
-    found = _Found(not_fields(names))
-    for table in tables:
-        raw = names.as_written(with_names(read_raw(table, None, names.asked()), names.of_roles))
-        raw, _ = without_broken_text(raw, raw.names, (names.type or TYPE,))
+    found = _Found(set())
+    by_table = [names] * len(tables) if isinstance(names, ColumnNames) else names
+    for table, own in zip(tables, by_table, strict=True):
+        types = own.of(TYPE)
+        found.reserved = not_fields(own) - set(fields)
+        renamed = [name for name in own.of_roles if name == types or name not in fields]
+        raw = own.as_written(with_names(read_raw(table, None, own.asked()), renamed))
+        raw, _ = without_broken_text(raw, raw.names, () if types is None else (types,))
         if raw.unreadable and not len(raw):
             first = raw.unreadable[0]
             found.remarks[f"{raw.name}: no row can be read; {first.place}: {first.reason}"] = None
         if not raw.names:  # it says nothing of the events
             continue
-        if not raw.has_types and (names.type or TYPE) in raw.names:
+        if not raw.has_types and types in raw.names:
             found.padded = {name for name in raw.names if has_padded(raw.column(name))}
-        for name, rows in _rows_by_type(raw, names.type or TYPE, event):
+        for name, rows in _rows_by_type(raw, types, event):
             found.add(raw, name, rows)
         found.padded = set()
-    fields = found.fields()
-    schemas = {**found.structs.found, **fields}
-    ordered = {name: schemas[name] for name in [*fields, *found.structs.found]}
+    shown = found.fields()
+    schemas = {**found.structs.found, **shown}
+    ordered = {name: schemas[name] for name in [*shown, *found.structs.found]}
     return Inferred(ordered, tuple(found.remarks), tuple(found.without_values))
 
 
-def _rows_by_type(raw: RawTable, column: str, event: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    if column not in raw.columns.column_names:
+def _rows_by_type(raw: RawTable, column: str | None, event: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    if column is None or column not in raw.names:
         if event:
             yield event, np.ones(len(raw.columns), np.bool_)
         return
@@ -86,12 +93,12 @@ def _rows_by_type(raw: RawTable, column: str, event: str) -> Iterator[tuple[str,
 def not_fields(names: ColumnNames) -> set[str]:
     """The columns that are not fields unless a definition says so.
 
-    A column that users name for arrival times is not a field; those that they name for types and
-    source times may be.
+    A column that users name for arrival times is not a field; those that they name for what else it
+    says may be.
     """
-    others = {TYPE: names.type, SOURCE_TIME: names.source_time}
-    standard = {column for column, other in others.items() if other is None}
-    return standard | {names.arrival or ARRIVAL, *PLACES}
+    standard = {role for role in STANDARD_NAMES if names.given(role) is None}
+    arrival = names.of(ARRIVAL)
+    return standard if arrival is None else standard | {arrival}
 
 
 _INDEX = re.compile(r"__index_level_\d+__")

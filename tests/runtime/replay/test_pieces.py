@@ -42,7 +42,7 @@ def written(folder: Path, *tables: pa.Table) -> list[Path]:
 
 
 def reading(paths: list[Path]) -> Reading:
-    return Reading(files_to_read(paths, PLAN, STANDARD, {}))
+    return Reading(files_to_read(paths, PLAN, [STANDARD] * len(paths), {}))
 
 
 def coordinates(found: pa.Table) -> list[tuple[object, ...]]:

@@ -1,0 +1,131 @@
+"""Looks at tables before they are read: at those columns only that are called like ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from runtime.reading.broken_text import without_broken_text
+from runtime.reading.column_names import PLACES, SOURCE, STANDARD_NAMES, TYPE, ColumnNames, with_names
+from runtime.reading.files import iter_raw
+from runtime.reading.formats.raw_table import RawTable
+from runtime.reading.formats.unfolding import kind_of, plain_file
+
+FEW = 4_096
+"""Rows that are looked at first."""
+
+_BLOCK = 4 << 20
+"""Bytes of a file that are searched at a time."""
+
+_JSON = (".json", ".jsonl", ".ndjson")
+"""Files whose names of columns are known at their end only."""
+
+_OPTIONS = {TYPE: "--type", "at": "--arrival", "ts": "--source-time"} | {name: f"--{name}-column" for name in PLACES}
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What was decided about tables.
+
+    columns: by table: how it is read; the name of a role that no column has is `none`
+    remarks: what may surprise, a line each
+    sources: by table: its name
+    places: by table: the roles of places that it has columns of which nobody has named
+    """
+
+    columns: tuple[ColumnNames, ...]
+    remarks: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    places: tuple[frozenset[str], ...] = ()
+
+    def with_read(self, read: Collection[str]) -> Decided:
+        """The same where queries read such fields of events that nothing defines.
+
+        Then such a column of places is a field alone. Times and types stay what they are.
+        """
+        columns, remarks = list(self.columns), list(self.remarks)
+        for place, (source, roles) in enumerate(zip(self.sources, self.places, strict=True)):
+            for role in sorted(roles & set(read)):
+                columns[place] = columns[place].without(role)
+                remarks.append(remark(source, role, role, f"the {role} of records", "a query reads it"))
+        return replace(self, columns=tuple(columns), remarks=tuple(remarks))
+
+
+def remark(table: str, role: str, name: str, what: str, why: str, *, can_be_named: bool = True) -> str:
+    """That a column is a field.
+
+    what: what it is not
+    can_be_named: whether users can say that it is ours nevertheless
+    """
+    way_out = f"; `{_OPTIONS[role]} {name}` says otherwise" if can_be_named else ""
+    return f"{table}: {name!r} is a field, not {what}: {why}{way_out}"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A table that is looked at; `name`: of its source."""
+
+    table: Any
+    name: str
+    names: ColumnNames
+
+    def parts(self, roles: Collection[str], rows: int | None = None) -> Iterator[RawTable]:
+        """Its parts, with the columns of these roles.
+
+        rows: most rows of a part, if its reader can choose
+        """
+        wanted = [name for role in roles if (name := self.names.of(role)) is not None]
+        only = frozenset(name.casefold() for name in wanted)
+        asked = replace(self.names.asked(wanted=only, rows=rows), only=only)
+        texts = [name for role in (TYPE, SOURCE) if role in roles and (name := self.names.of(role)) is not None]
+        for part in iter_raw(self.table, self.name, asked):
+            named = self.names.as_written(with_names(part, wanted))
+            yield without_broken_text(named, wanted, texts, self.names.csv)[0]
+
+    @cached_property
+    def head(self) -> RawTable | None:
+        """Its first rows, with the columns of all roles; None = there are none."""
+        few = self.table[:FEW] if _is_list(self.table) else self.table
+        parts = replace(self, table=few).parts(STANDARD_NAMES, FEW)
+        return next((part for part in parts if len(part)), None)
+
+    @cached_property
+    def roles(self) -> frozenset[str]:
+        """The roles that the table has columns of, or may have."""
+        wanted = {name.casefold(): role for role in STANDARD_NAMES if (name := self.names.of(role)) is not None}
+        if _is_list(self.table):
+            names = {str(name).casefold() for name in set().union(*filter(_is_row, self.table))}
+        elif _is_json(self.table):
+            names = _names_in(Path(self.table), list(wanted), self.names)
+        else:
+            names = set() if self.head is None else {name.casefold() for name in self.head.names}
+        return frozenset(role for name, role in wanted.items() if name in names)
+
+
+def _is_list(table: Any) -> bool:
+    return isinstance(table, Sequence) and not isinstance(table, str)
+
+
+def _is_row(item: Any) -> bool:
+    return isinstance(item, Mapping)
+
+
+def _is_json(table: Any) -> bool:
+    return isinstance(table, str | Path) and kind_of(Path(table))[0] in _JSON
+
+
+def _names_in(path: Path, names: Sequence[str], columns: ColumnNames) -> set[str]:
+    """Those of these names that a JSON file has in quotes somewhere, in upper or lower case."""
+    left = {f'"{name}"'.encode(): name for name in names}
+    found: set[str] = set()
+    with plain_file(path, columns.asked()) as plain, plain.open("rb") as file:
+        behind = b""
+        while left and (block := file.read(_BLOCK)):
+            text = (behind + block).lower()
+            found |= {name for quoted, name in left.items() if quoted in text}
+            left = {quoted: name for quoted, name in left.items() if name not in found}
+            behind = text[-16:]
+    return found

@@ -1,0 +1,316 @@
+"""Which columns of tables say where rows came from, and which are fields called alike.
+
+`source`, `partition` and `offset` are ordinary names elsewhere. A column of such a name is ours
+unless a query or a definition has it as a field, or its values cannot be ours. This is decided
+once, about whole tables, before they are read; of tables without such columns nothing is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from querylang.errors import InputError
+from querylang.plan.model import EventType, Plan
+from querylang.plan.value_types import Type
+from runtime.columns.given_times import given_times
+from runtime.columns.timestamps import is_text
+from runtime.reading.assembly import integers_of, partitions_of, sources_of
+from runtime.reading.column_names import (
+    ARRIVAL,
+    NONE,
+    OFFSET,
+    PARTITION,
+    PLACES,
+    SOURCE,
+    SOURCE_TIME,
+    TYPE,
+    ColumnNames,
+    needed_names,
+    with_names,
+)
+from runtime.reading.conversion import convert, is_time
+from runtime.reading.files import iter_raw
+from runtime.reading.formats.messages import Messages
+from runtime.reading.formats.raw_table import RawTable, cell_text, joined
+from runtime.reading.inference.looks import FEW, Decided, Look, remark
+from runtime.reading.inference.text_types import type_of_text
+from runtime.reading.refusals import Refusals
+from runtime.reading.row_kinds import read_kinds
+
+MOST_SOURCES = 1_000
+"""Different texts that can be sources: an account has rows for each of them."""
+
+
+def decide_places(
+    tables: Sequence[Any],
+    sources: Sequence[str],
+    columns: Sequence[ColumnNames],
+    plan: Plan,
+) -> Decided:
+    """Which columns say where rows came from.
+
+    columns: by table: as `decide_meanings` has it
+    plan: the queries, with the fields of all event types that definitions give
+
+    Raises InputError with both rows for a place that two events have where users name its columns.
+    """
+    found = [
+        _Places.of(Look(table, source, names), plan)
+        for table, source, names in zip(tables, sources, columns, strict=True)
+    ]
+    _judge_sources(found)
+    for one in found:
+        one.judge_alone()
+    together = [one for one in found if SOURCE in one.ours and OFFSET in one.ours]
+    if len(together) > 1:
+        _judge_together(together)
+    decided = tuple(names.without(*(role for role in one.fields)) for names, one in zip(columns, found, strict=True))
+    remarks = [
+        remark(one.look_at.name, role, name, f"the {role} of records", why, can_be_named=role not in one.never)
+        for one in found
+        for role, why in one.fields.items()
+        if (name := one.look_at.names.of(role)) is not None
+    ]
+    left = [frozenset(role for role in one.ours if not one.is_declared(role)) for one in found]
+    return Decided(decided, tuple(remarks), tuple(sources), tuple(left))
+
+
+@dataclass(slots=True)
+class _Places:
+    """What the columns of places of one table hold.
+
+    ours: the roles that have a column; those that users name stay whatever it holds
+    fields: the roles whose column is a field, and why
+    never: those of them that no value of the column could be
+    events: the rows that are events, by index; the arrays are of these
+    """
+
+    look_at: Look
+    ours: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
+    never: set[str] = field(default_factory=set)
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    source: pa.Array | None = None
+    partition: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    offset: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @staticmethod
+    def of(look: Look, plan: Plan) -> _Places:
+        """The columns of a table, read once; nothing is read of a table that has none of them."""
+        found = _Places(look)
+        roles = [] if isinstance(look.table, Messages) else [role for role in PLACES if role in look.roles]
+        if roles:
+            found._read(plan, roles)
+        return found
+
+    def is_declared(self, role: str) -> bool:
+        """Whether users name the column of a role."""
+        return self.look_at.names.given(role) not in (None, NONE)
+
+    def _read(self, plan: Plan, roles: Sequence[str]) -> None:
+        parts = [part for part in self.look_at.parts([*roles, TYPE]) if len(part)]
+        if not parts:
+            return
+        raw = joined(parts)
+        kinds, present = self._kinds(raw, plan)
+        names = {role: name for role in roles if (name := self.look_at.names.of(role)) in raw.names}
+        for role, name in names.items():
+            event = next((event for event in present if any(item.name == name for item in event.fields)), None)
+            why = None if event is None else f"{event.name} has a field of this name"
+            never = None if why is not None else _why_never(role, raw, name)
+            if never is not None:
+                self.never.add(role)
+            if (why or never) is not None and not self.is_declared(role):
+                self.fields[role] = why or never or ""
+            else:
+                self.ours[role] = name
+        refusals = Refusals(raw)
+        partition, offset = np.zeros(len(raw), np.int64), raw.numbers
+        if SOURCE in self.ours:
+            self.source = sources_of(raw, self.ours[SOURCE])
+        if PARTITION in self.ours:
+            partition = partitions_of(raw.column(self.ours[PARTITION]), self.ours[PARTITION], partition, refusals)
+        if OFFSET in self.ours:
+            offset = integers_of(raw.column(self.ours[OFFSET]), self.ours[OFFSET], offset, refusals)
+        is_event = kinds >= 0
+        is_event[refusals.rows] = False
+        rows = np.flatnonzero(is_event)
+        self.numbers, self.partition, self.offset = raw.numbers[rows], partition[rows], offset[rows]
+        self.source = None if self.source is None else self.source.take(pa.array(rows))
+
+    def _kinds(self, raw: RawTable, plan: Plan) -> tuple[NDArray[np.int16], Sequence[EventType]]:
+        """What the rows are, and the event types of those that are events."""
+        column, look = self.look_at.names.of(TYPE), self.look_at
+        try:
+            if column in raw.names:
+                kinds = read_kinds(raw, plan, column, Refusals(raw))
+                return kinds.kinds.copy(), [event for _, event in kinds.present]
+            whole = next(iter_raw(look.table, look.name, look.names.asked(rows=FEW)))
+            kinds = read_kinds(with_names(whole, needed_names(plan, look.names)), plan, None, Refusals(whole))
+            return np.zeros(len(raw), np.int16), [event for _, event in kinds.present]
+        except InputError:  # its message comes when the table is read
+            return np.zeros(len(raw), np.int16), plan.events
+
+    def judge_alone(self) -> None:
+        """Decide whether the offsets are places, by this table alone. Raises InputError."""
+        if OFFSET in self.ours and (fault := _fault([self])) is not None:
+            self.refuse_offset(fault)
+
+    def refuse_offset(self, fault: _Fault) -> None:
+        """The column of offsets is a field. Raises InputError if users name it."""
+        if not self.is_declared(OFFSET):
+            self.fields[OFFSET] = f"{fault.text}, and offsets rise"
+            del self.ours[OFFSET]
+        elif fault.is_repeated:
+            raise InputError(
+                f"{self.look_at.name}: {fault.text}; leave out `--offset-column NAME`, and its row is the offset"
+            )
+
+    def refuse_sources(self, count: int) -> None:
+        """The column of sources is a field. Raises InputError if users name it."""
+        name = self.ours.pop(SOURCE)
+        why = f"it has {count:,} different values, and there are at most {MOST_SOURCES:,} sources"
+        if self.is_declared(SOURCE):
+            raise InputError(f"{self.look_at.name}: {name!r} is not a column of sources: {why}")
+        self.fields[SOURCE], self.source = why, None
+
+    def arrivals(self) -> NDArray[np.int64] | None:
+        """When the events arrive or, in a history, happen, µs; None = no column says it."""
+        roles = [role for role in (ARRIVAL, SOURCE_TIME) if role in self.look_at.roles]
+        parts = [part for part in self.look_at.parts(roles) if len(part)] if roles else []
+        raw = joined(parts) if parts else None
+        name = next((name for role in roles if raw and (name := self.look_at.names.of(role)) in raw.names), None)
+        if raw is None or name is None:
+            return None
+        micros = given_times(raw.column(name), self.look_at.names.times).micros
+        return micros[np.searchsorted(raw.numbers, self.numbers)]
+
+
+def _why_never(role: str, raw: RawTable, name: str) -> str | None:
+    """Why no value of a column can be ours; None = some can."""
+    column = raw.column(name)
+    kind, cells = column.type, column.drop_null()
+    if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_duration(kind) or is_time(kind):
+        return f"it holds {shown_kind(kind)}"
+    if not len(cells) or pa.types.is_integer(kind):
+        return None
+    if role == OFFSET:
+        bad = convert(cells, Type.INTEGER).bad
+        if bad is None or 2 * int(bad.sum()) <= len(cells):
+            return None
+        return f"{cell_text(cells[int(np.argmax(bad))])} is not an integer"
+    found = None if raw.has_types or not is_text(kind) else type_of_text(raw.with_points(cells)).type
+    if not is_text(kind) or found in (Type.FLOAT, Type.BOOLEAN):
+        return f"{cell_text(cells[0])} is neither text nor an integer"
+    return None
+
+
+def shown_kind(kind: pa.DataType) -> str:
+    """What a column holds, for people."""
+    if pa.types.is_struct(kind) or pa.types.is_map(kind):
+        return "objects"
+    return "lists" if pa.types.is_nested(kind) else "times" if is_time(kind) else str(kind)
+
+
+def _judge_sources(found: Sequence[_Places]) -> None:
+    """Refuse columns with more sources than an account lists, first those that alone have more."""
+    having = [one for one in found if one.source is not None]
+    counts = [pc.count_distinct(one.source.dictionary_decode()).as_py() for one in having if one.source is not None]
+    for one, count in zip(having, counts, strict=True):
+        if count > MOST_SOURCES:
+            one.refuse_sources(count)
+    left = [one for one in having if one.source is not None]
+    names = {name for one in left if one.source is not None for name in one.source.dictionary.to_pylist()}
+    if len(names) > MOST_SOURCES:
+        for one in left:
+            one.refuse_sources(len(names))
+
+
+def _judge_together(tables: Sequence[_Places]) -> None:
+    """Refuse offsets that two tables have of one partition of a source."""
+    fault = _fault(tables)
+    if fault is not None and fault.is_repeated:
+        for one in fault.tables:
+            one.refuse_offset(fault)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Why offsets are not places.
+
+    is_repeated: two events have one place; else the offset falls from one to the other
+    tables: that have the two
+    """
+
+    text: str
+    is_repeated: bool
+    tables: Sequence[_Places]
+
+
+def _fault(tables: Sequence[_Places]) -> _Fault | None:
+    """What is wrong with the offsets of the events of these tables; None = nothing.
+
+    They rise within each partition of a source: in the order of the rows, or in that of arrival,
+    where those that arrive together may be in any order.
+    """
+    codes: dict[str, int] = {}
+    source = np.concatenate([_codes(one, codes) for one in tables])
+    partition = np.concatenate([one.partition for one in tables])
+    offset = np.concatenate([one.offset for one in tables])
+    kinds = np.unique(partition, return_inverse=True)[1]
+    group = source * (int(kinds.max(initial=0)) + 1) + kinds
+    order = np.argsort(group, kind="stable")
+    if not _falls(order, group, offset).size:
+        return None
+    order = np.lexsort((offset, group))
+    repeated = _falls(order, group, offset)
+    if repeated.size:
+        return _fault_at(tables, order, int(repeated[0]), is_repeated=True)
+    arrivals = [one.arrivals() for one in tables]
+    known = [micros for micros in arrivals if micros is not None]
+    if len(known) < len(tables):
+        return None
+    order = np.lexsort((offset, np.concatenate(known), group))
+    falling = _falls(order, group, offset)
+    return _fault_at(tables, order, int(falling[0]), is_repeated=False) if falling.size else None
+
+
+def _codes(one: _Places, codes: dict[str, int]) -> NDArray[np.int64]:
+    """By event: a number for its source, the same for all tables."""
+    if one.source is None:
+        return np.full(len(one.numbers), codes.setdefault(one.look_at.name, len(codes)))
+    own = [codes.setdefault(name, len(codes)) for name in one.source.dictionary.to_pylist()]
+    return np.array(own, np.int64)[one.source.indices.to_numpy(zero_copy_only=False)]
+
+
+def _falls(order: NDArray[np.int64], group: NDArray[np.int64], offset: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where in this order an offset is not above the one before: the place of that one."""
+    groups, offsets = group[order], offset[order]
+    return np.flatnonzero((groups[1:] == groups[:-1]) & (offsets[1:] <= offsets[:-1]))
+
+
+def _fault_at(tables: Sequence[_Places], order: NDArray[np.int64], place: int, *, is_repeated: bool) -> _Fault:
+    """The fault of two events that follow one another in this order."""
+    ends = np.cumsum([len(one.numbers) for one in tables])
+    shown, owners = [], []
+    for row in sorted(order[place : place + 2].tolist()):
+        number = int(np.searchsorted(ends, row, side="right"))
+        own = row - int(ends[number] - len(tables[number].numbers))
+        one = tables[number]
+        where = f" of {one.look_at.name}" if len(tables) > 1 else ""
+        shown.append((f"row {one.numbers[own]}{where}", int(one.offset[own])))
+        owners.append(one)
+    (first, before), (second, behind) = shown
+    text = (
+        f"{second} has the place of {first}, {behind}"
+        if is_repeated
+        else f"{first} has {before}, {second} has {behind}"
+    )
+    return _Fault(text, is_repeated, list({id(one): one for one in owners}.values()))
