@@ -19,7 +19,7 @@ from ensue.data_options import DataOptions
 from ensue.live.foresight import Foresight
 from ensue.live.plan import LivePlan
 from ensue.live.rows import RowReader, UnreadRows, split
-from ensue.live.state import SavedLive, StateFiles, identity_of, refuse_other_queries
+from ensue.live.state import SavedLive, StateFiles, identity_of, plan_of_state
 from ensue.plans import as_tables
 from ensue.python_words import in_python_words
 from ensue.queries import Queries, load_and_warn
@@ -342,8 +342,7 @@ class Live:
             if not self._plan.is_open:
                 self._begin(self._plan.compiled([]))
             return
-        plan = self._plan.compiled_for(saved.schemas)
-        refuse_other_queries(path, saved, plan)
+        plan = plan_of_state(path, saved, self._plan.compiled_for(saved.schemas))
         try:
             engine = Engine.restore(plan, saved.snapshot)
         except StateError as error:

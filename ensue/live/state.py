@@ -96,11 +96,17 @@ def identity_of(plan: Plan) -> tuple[str, tuple[str, ...]]:
     return fingerprint(plan_text(plan)), tuple(query.title for query in plan.queries)
 
 
-def refuse_other_queries(path: Path, saved: SavedLive, plan: Plan) -> None:
-    """Raise InputError for the state of other queries."""
+def plan_of_state(path: Path, saved: SavedLive, plan: Plan) -> Plan:
+    """The plan of the queries by the rule for nulls that the state has; refuses other queries.
+
+    Raises InputError.
+    """
     own, titles = identity_of(plan)
     if saved.plan == own:
-        return
+        return plan
+    earlier = plan.with_failing_nulls()
+    if saved.plan == identity_of(earlier)[0]:
+        return earlier
     without = [title for title in titles if title not in saved.queries]
     more = [title for title in saved.queries if title not in titles]
     parts = [f"without {', '.join(without)}"] * bool(without) + [f"with {', '.join(more)}"] * bool(more)

@@ -207,6 +207,8 @@ def replaced(
         after, details = _handed_over(query, new, moment, now=now)
         bound(after)
     running = replace(running.with_query(after), editions={**running.editions, template.name: edition + 1})
+    if old.template.nulls_fail and not template.nulls_fail:
+        details = {**details, "nulls": "as in SQL"}
     text = f"'{template.name}' is replaced"
     outcomes = [Outcome("replaced", template.name, name, text, details) for name in _own(after)]
     return Applied(running, (*before.outcomes, *outcomes), heirs)

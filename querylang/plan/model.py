@@ -7,7 +7,7 @@ integer microseconds. A duration that uses a parameter is an expression in secon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, assert_never
@@ -15,10 +15,23 @@ from typing import Any, assert_never
 from querylang.plan import expression as expressions
 from querylang.plan.automaton import Automaton, State, Transition
 from querylang.plan.encoding import Codec
-from querylang.plan.expression import Aggregate, EndOf, EventOf, Expression, Literal, SelectOf, Type, terms_of
+from querylang.plan.expression import (
+    Aggregate,
+    EndOf,
+    EventOf,
+    Expression,
+    Literal,
+    SelectOf,
+    Type,
+    rewritten,
+    terms_of,
+)
 
-PLAN_VERSION = 5
-"""Of a plan whose event types have annotations. Others are written as before."""
+PLAN_VERSION = 6
+"""Of a plan with a query in which nulls are as in SQL."""
+
+ANNOTATED_VERSION = 5
+"""Of another plan whose event types have annotations."""
 
 ADDED_VERSION = 4
 """Of a plan whose queries use fields of `ADDED`; other plans are written as `FIRST_VERSION`."""
@@ -481,6 +494,19 @@ class Every:
                 return self.term_of(self.selects[index].value)
         return None
 
+    def expanded(self, expression: Expression) -> Expression:
+        """The expression with those of selects in place of their names; events keep their names.
+
+        So what fails in a select fails in a `having`, too, and is no null there.
+        """
+
+        def change(node: Expression) -> Expression:
+            if isinstance(node, SelectOf) and self.term_of(node) is None:
+                return self.expanded(self.selects[node.index].value)
+            return node
+
+        return rewritten(expression, change)
+
 
 @dataclass(frozen=True, slots=True)
 class Skip:
@@ -528,6 +554,8 @@ class QueryPlan:
     - `edition`: tells the texts apart that a query of this name has had one after the other.
     - `starts`, `ends`: in microseconds, from which and until before which moment a match must be to
       be given out; None: there is no such limit. They are set while one text hands over to another.
+    - `nulls_fail`: whether a null that is used is a failure, as in all plans before version 6; else
+      it is a null of SQL (docs/language.md).
     """
 
     name: str
@@ -554,6 +582,7 @@ class QueryPlan:
     edition: int = 0
     starts: int | None = None
     ends: int | None = None
+    nulls_fail: bool = True
 
     @property
     def selected(self) -> tuple[Select, ...]:
@@ -651,6 +680,13 @@ class Plan:
         events = (EventType(event.name, event.fields, event.actions) for event in self.events)
         return replace(self, events=tuple(events))
 
+    def with_failing_nulls(self, names: Container[str] | None = None) -> Plan:
+        """The same where a null that is used fails in queries of these names; None: in all."""
+        queries = (
+            replace(query, nulls_fail=True) if names is None or query.name in names else query for query in self.queries
+        )
+        return replace(self, queries=tuple(queries))
+
     def time_sources(self) -> tuple[tuple[str, Expression], ...]:
         """As `QueryPlan.time_sources`, over all queries."""
         return tuple(dict.fromkeys(pair for query in self.queries for pair in query.time_sources()))
@@ -694,7 +730,15 @@ def plain_field(expression: Expression | None) -> str | None:
 
 
 ADDED: Mapping[type, Mapping[str, Any]] = {
-    QueryPlan: {"selects": (), "skip": None, "finds_all": False, "edition": 0, "starts": None, "ends": None},
+    QueryPlan: {
+        "selects": (),
+        "skip": None,
+        "finds_all": False,
+        "edition": 0,
+        "starts": None,
+        "ends": None,
+        "nulls_fail": True,
+    },
     Wait: {"most": 1},
     Term: {"sides": (), "group": None, "may_be_empty": False, "side": ()},
     Between: {"middle": ()},
@@ -702,7 +746,10 @@ ADDED: Mapping[type, Mapping[str, Any]] = {
     Transition: {"follows": False},
     EventType: {"time_from": None, "heartbeat": None, "out_of_order": False},
 }
-"""By class, the fields that version 4 has added, with their defaults; version 5: of event types."""
+"""By class, the fields that later versions have added, with their defaults.
+
+Version 5: those of event types; version 6: `nulls_fail`; version 4: all others.
+"""
 
 _CLASSES: tuple[type, ...] = (
     *expressions.NODES,
@@ -743,8 +790,10 @@ def to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _version(plan: Plan) -> int:
-    if plan != plan.without_annotations():
+    if not all(query.nulls_fail for query in plan.queries):
         return PLAN_VERSION
+    if plan != plan.without_annotations():
+        return ANNOTATED_VERSION
     return ADDED_VERSION if any(map(_uses_additions, plan.queries)) else FIRST_VERSION
 
 

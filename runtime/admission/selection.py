@@ -56,11 +56,12 @@ class Selector:
     another input's time.
 
     time_from: the source times of event types, by number
+    nulls_fail: as in `QueryPlan`
     """
 
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         self._plan, self._query = plan, query
-        numbers = event_numbers(plan)
+        numbers, self.nulls_fail = event_numbers(plan), query.nulls_fail
         self.time_from = tuple((numbers[event], source) for event, source in query.time_sources())
         self._substreams = [inputs for inputs in clock_inputs(query) if is_by_substream(query, inputs)]
         # by kind of record; kinds that are not events are negative, and index from the end
@@ -158,7 +159,8 @@ class Selector:
     def _filter(self, table: pa.Table, input_of: NDArray[np.int16], outcome: NDArray[np.int8]) -> None:
         for index, item in enumerate(self._query.inputs):
             if item.filter is not None:
-                passes = as_array(item.filter, table, self._plan, self._plan.event(item.event)).fill_null(False)
+                event = self._plan.event(item.event)
+                passes = as_array(item.filter, table, self._plan, event, self._query).fill_null(False)
                 outcome[(input_of == index) & ~passes.to_numpy(zero_copy_only=False)] = Outcome.FILTERED
 
     def source_times(self, table: pa.Table, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -170,7 +172,8 @@ class Selector:
         for kind, source in self.time_from:
             rows = kinds == kind
             if rows.any():
-                time[rows] = microseconds(as_array(source, table, self._plan, self._plan.events[kind]))[rows]
+                event = self._plan.events[kind]
+                time[rows] = microseconds(as_array(source, table, self._plan, event, self._query))[rows]
         return time
 
 
@@ -184,7 +187,7 @@ def shared_selectors(plan: Plan) -> tuple[Selector, ...]:
     made: dict[str, Selector] = {}
     found = []
     for query in plan.queries:
-        alike = repr((query.inputs, query.keys))
+        alike = repr((query.inputs, query.keys, query.nulls_fail))
         if alike not in made:
             made[alike] = Selector(plan, query)
         found.append(made[alike])
@@ -196,7 +199,7 @@ def furthest_time(records: pa.Table, selectors: Iterable[Selector]) -> int:
     if not len(records):
         return NO_TIME
     kinds = records.column("_kind").to_numpy().astype(np.int64)
-    different = {selector.time_from: selector for selector in selectors}
+    different = {(selector.time_from, selector.nulls_fail): selector for selector in selectors}
     times = [records.column("_source_time").to_numpy()]
     times += [selector.source_times(records, kinds) for selector in different.values()]
     return max(int(own.max()) for own in times)

@@ -9,7 +9,7 @@ differential test compares this evaluator with the interpreter and with the comp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ from runtime.columns.methods import Mask, both_valid, native_call, seconds_of
 from runtime.compiling.compiled import kernel
 from runtime.instants import NO_TIME
 from runtime.interpreter.context import Budget, Context, PlanWorld
-from runtime.interpreter.expressions import combine, value_type
+from runtime.interpreter.expressions import combine, takes_nulls, value_type
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.values import EvaluationError, Value, World
 
@@ -51,10 +51,12 @@ class Column:
 
     values: a numpy array; for strings an Arrow array, for other types that numpy lacks a list
     valid: the rows that have a value; None = all
+    failed: of the others, those on which the evaluation has failed; None = no row. The rest is null
     """
 
     values: Any
     valid: Mask | None = None
+    failed: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +143,42 @@ def _value(expression: Expression, rows: EventRows) -> Column:
         case Unary(operator=operator, operand=operand) if operand.type in _ARRAYS:
             inner = _value(operand, rows)
             with np.errstate(over="ignore"):
-                return Column(~inner.values if operator == "not" else -inner.values, inner.valid)
+                return replace(inner, values=~inner.values if operator == "not" else -inner.values)
         case Binary(type=Type.BOOLEAN, operator="and" | "or"):
             return _logical(expression, rows)
         case Binary(operator=operator, left=left, right=right) if left.type in _ARRAYS:
-            return _arithmetic(operator, value_type(left), _value(left, rows), _value(right, rows))
+            return _operation(operator, value_type(left), _value(left, rows), _value(right, rows))
         case Binary(operator=operator, left=left, right=right) if left.type == Type.STRING:
             one, two = _value(left, rows), _value(right, rows)
-            return Column(_strings(operator, one.values, two.values), both_valid(one.valid, two.valid))
+            return _joined(_strings(operator, one.values, two.values), [one, two])
         case Call(method="getTime", receiver=EventOf()) if (times := rows.times) is not None:
-            known = times != NO_TIME
-            return Column(seconds_of(times), None if known.all() else known)
+            return _joined(seconds_of(times), (), times != NO_TIME)
         case Call():
             return _call(expression, rows)
         case _:
             return _each(expression, [_value(part, rows) for part in children(expression)], rows)
+
+
+def _joined(values: Any, parts: Sequence[Column], computed: Mask | None = None) -> Column:
+    """What was made of parts: it has failed where one has, and else is null where one is.
+
+    computed: the rows on which it does not fail, if the parts have values; None = all
+    """
+    valid = failed = None
+    for part in parts:
+        valid, failed = both_valid(valid, part.valid), _either(failed, part.failed)
+    if computed is not None and not computed.all():
+        wrong = ~computed if valid is None else valid & ~computed
+        if wrong.any():
+            valid, failed = both_valid(valid, computed), _either(failed, wrong)
+    return Column(values, valid, failed)
+
+
+def _either(left: Mask | None, right: Mask | None) -> Mask | None:
+    """The rows that one of the masks has; None = no row."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left | right
 
 
 def _constant(type_: Type, value: Any, length: int) -> Column:
@@ -175,14 +198,19 @@ def _field(rows: EventRows, field: str, type_: Type) -> Column:
     if not type_.is_scalar:
         values = column_values(table, field, type_, rows.world)
         present = np.fromiter((value is not None for value in values), np.bool_, len(values))
-        return Column(values, None if type_.kind is Kind.OPTIONAL or present.all() else present)
+        return _read(values, None if type_.kind is Kind.OPTIONAL or present.all() else present, rows)
     column = one_chunk(table.column(name)) if name in table.column_names else pa.nulls(len(table), _ARROW[type_])
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     if type_ == Type.STRING:
-        return Column(column, valid)
+        return _read(column, valid, rows)
     if valid is not None:
         column = column.fill_null(False if type_ == Type.BOOLEAN else 0)
-    return Column(column.to_numpy(zero_copy_only=False), valid)
+    return _read(column.to_numpy(zero_copy_only=False), valid, rows)
+
+
+def _read(values: Any, valid: Mask | None, rows: EventRows) -> Column:
+    """What was read; in a plan of an earlier version a null is a failure."""
+    return Column(values, valid, ~valid if valid is not None and rows.world.nulls_fail else None)
 
 
 def _times(rows: EventRows) -> Sequence[float | None]:
@@ -194,57 +222,64 @@ def _times(rows: EventRows) -> Sequence[float | None]:
 
 
 def _logical(expression: Binary, rows: EventRows) -> Column:
-    """`and` and `or`; where the left side decides, the right side need not have a value."""
-    left, right = _value(expression.left, rows), _value(expression.right, rows)
-    decided = ~left.values if expression.operator == "and" else left.values
-    values = left.values & right.values if expression.operator == "and" else left.values | right.values
-    right_valid = None if right.valid is None else right.valid | decided
-    return Column(values, both_valid(left.valid, right_valid))
+    """`and` and `or`: one side that decides is enough, but for a left side that has failed."""
+    left, right, is_and = _value(expression.left, rows), _value(expression.right, rows), expression.operator == "and"
+    if left.valid is None and right.valid is None:
+        return Column(left.values & right.values if is_and else left.values | right.values)
+    by_left, by_right = _deciding(left, is_and=is_and), _deciding(right, is_and=is_and)
+    decided = by_left | by_right
+    both = both_valid(left.valid, right.valid)
+    valid = decided if both is None else decided | both
+    failed = _either(left.failed, None if right.failed is None else right.failed & ~by_left)
+    if failed is not None:
+        valid &= ~failed
+    return Column(~decided if is_and else decided, None if valid.all() else valid, failed)
 
 
-def _arithmetic(operator: str, type_: Type, left: Column, right: Column) -> Column:
-    valid = both_valid(left.valid, right.valid)
-    a, b = left.values, right.values
+def _deciding(side: Column, *, is_and: bool) -> Mask:
+    """The rows on which one side of an `and` or `or` decides."""
+    decides: Mask = ~side.values if is_and else side.values
+    return decides if side.valid is None else decides & side.valid
+
+
+def _operation(operator: str, type_: Type, left: Column, right: Column) -> Column:
+    divides = type_ == Type.INTEGER and operator in ("/", "%")
+    values = _arithmetic(operator, type_, left.values, right.values)
+    return _joined(values, (left, right), right.values != 0 if divides else None)
+
+
+def _arithmetic(operator: str, type_: Type, a: Any, b: Any) -> Any:
     with np.errstate(all="ignore"):
         match operator:
             case "+":
-                return Column(a + b, valid)
+                return a + b
             case "-":
-                return Column(a - b, valid)
+                return a - b
             case "*":
-                return Column(a * b, valid)
-            case "/" if type_ == Type.INTEGER:
-                return Column(_divide(a, b), both_valid(valid, _nonzero(b)))
+                return a * b
             case "/":
-                return Column(a / b, valid)
-            case "%" if type_ == Type.INTEGER:
-                return Column(_remainder(a, b), both_valid(valid, _nonzero(b)))
+                return _divide(a, b) if type_ == Type.INTEGER else a / b
             case "%":
-                return Column(np.fmod(a, b), valid)
+                return _remainder(a, b) if type_ == Type.INTEGER else np.fmod(a, b)
             case "=":
-                return Column(a == b, valid)
+                return a == b
             case "!=":
-                return Column(a != b, valid)
+                return a != b
             case "<":
-                return Column(a < b, valid)
+                return a < b
             case "<=":
-                return Column(a <= b, valid)
+                return a <= b
             case ">":
-                return Column(a > b, valid)
+                return a > b
             case ">=":
-                return Column(a >= b, valid)
+                return a >= b
             case "and":
-                return Column(a & b, valid)
+                return a & b
             case "or":
-                return Column(a | b, valid)
+                return a | b
             case "xor":
-                return Column(a ^ b, valid)
+                return a ^ b
     raise AssertionError(f"operator {operator!r} on {type_}")
-
-
-def _nonzero(values: Integers) -> Mask | None:
-    mask: Mask = values != 0
-    return None if mask.all() else mask
 
 
 _STRING_COMPARISONS = {
@@ -267,24 +302,23 @@ def _strings(operator: str, left: pa.Array, right: pa.Array) -> Any:
 def _call(call: Call, rows: EventRows) -> Column:
     """A method by numpy or Arrow if they can compute it, else row by row."""
     parts = [_value(part, rows) for part in children(call)]
-    valid = None
-    for part in parts:
-        valid = both_valid(valid, part.valid)
     found = native_call(call, [part.values for part in parts])
     if found is None:
         return _each(call, parts, rows)
     values, fits = found
-    return Column(values, both_valid(valid, fits))
+    return _joined(values, parts, fits)
 
 
 def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:
     """A node evaluated by the interpreter row by row, from the columns of its children."""
     count = len(rows)
-    good = np.ones(count, np.bool_)
-    for part in parts:
-        if part.valid is not None:
-            good &= part.valid
+    inner = _joined(None, parts)
+    failed = np.zeros(count, np.bool_) if inner.failed is None else inner.failed.copy()
+    good = np.ones(count, np.bool_) if inner.valid is None else inner.valid.copy()
     lists = [_as_list(part.values) for part in parts]
+    if takes_nulls(node):
+        good = ~failed
+        lists = [_with_nulls(part, values) for part, values in zip(parts, lists, strict=True)]
     values: list[Value] = [None] * count
     context = Context(world=rows.world, invoke=run_action)
     is_call = isinstance(node, Invoke)
@@ -299,8 +333,19 @@ def _each(node: Expression, parts: Sequence[Column], rows: EventRows) -> Column:
         try:
             values[row] = combine(node, [part[row] for part in lists], context)
         except EvaluationError:
-            good[row] = False
-    return Column(_as_values(values, value_type(node), good), None if good.all() else good)
+            failed[row] = True
+    type_ = value_type(node)
+    good &= ~failed
+    if type_.kind is not Kind.OPTIONAL:
+        good &= np.fromiter((value is not None for value in values), np.bool_, count)
+    return Column(_as_values(values, type_, good), None if good.all() else good, failed if failed.any() else None)
+
+
+def _with_nulls(part: Column, values: list[Any]) -> list[Any]:
+    """The values of a part, None where it is null."""
+    if part.valid is None:
+        return values
+    return [value if has_one else None for value, has_one in zip(values, part.valid.tolist(), strict=True)]
 
 
 def _as_list(values: Any) -> list[Any]:

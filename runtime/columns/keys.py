@@ -41,8 +41,10 @@ def key_sources(query: QueryPlan) -> dict[str, tuple[Expression, ...]]:
 
 def key_identity(query: QueryPlan) -> list[list[Any]]:
     """`key_sources` as sorted plain data; equal for all queries of a partition group."""
+    # What is computed may be null by one rule for nulls and not by the other.
+    rule = "" if query.nulls_fail else "nulls as in SQL: "
     return sorted(
-        [event, [plain_field(source) or json.dumps(expression_to_dict(source)) for source in sources]]
+        [event, [plain_field(source) or rule + json.dumps(expression_to_dict(source)) for source in sources]]
         for event, sources in key_sources(query).items()
     )
 
@@ -55,17 +57,22 @@ def key_columns(table: pa.Table, kinds: NDArray[np.int64], plan: Plan, query: Qu
         wanted: dict[Expression, list[int]] = {}
         for kind in sorted(numbers[event] for event in sources if event in numbers):
             wanted.setdefault(sources[plan.events[kind].name][position], []).append(kind)
-        columns.append(_coalesce(table, kinds, plan, wanted, arrow_type(key.type, plan)))
+        columns.append(_coalesce(table, kinds, plan, query, wanted, arrow_type(key.type, plan)))
     return columns
 
 
 def _coalesce(
-    table: pa.Table, kinds: NDArray[np.int64], plan: Plan, wanted: dict[Expression, list[int]], type_: pa.DataType
+    table: pa.Table,
+    kinds: NDArray[np.int64],
+    plan: Plan,
+    query: QueryPlan,
+    wanted: dict[Expression, list[int]],
+    type_: pa.DataType,
 ) -> pa.Array:
     """One column from several expressions, each evaluated for the records of its kinds."""
     column = None
     for source, its_kinds in wanted.items():
-        part = as_array(source, table, plan, plan.events[its_kinds[0]])
+        part = as_array(source, table, plan, plan.events[its_kinds[0]], query)
         if part.null_count == len(part):
             continue
         column = part if column is None else pc.if_else(pa.array(np.isin(kinds, its_kinds)), part, column)
@@ -85,7 +92,7 @@ def substream_columns(
             name = query.inputs[index].event
             wanted.setdefault(FieldOf(plan.event(name).type_of(field), 0, field), []).append(numbers[name])
         type_ = plan.event(query.inputs[inputs[0]].event).type_of(field)
-        column = _coalesce(table, kinds, plan, wanted, arrow_type(type_, plan))
+        column = _coalesce(table, kinds, plan, query, wanted, arrow_type(type_, plan))
         mine = np.isin(kinds, [kind for its in wanted.values() for kind in its])
         columns.append(column if mine.all() else pc.if_else(pa.array(mine), column, pa.scalar(None, column.type)))
     return columns
@@ -104,7 +111,7 @@ def unique_numbers(
     for index, item in enumerate(query.inputs):
         if item.unique:
             event = plan.event(item.event)
-            numbers, more = number_keys([as_array(part, table, plan, event) for part in item.unique], len(table))
+            numbers, more = number_keys([as_array(part, table, plan, event, query) for part in item.unique], len(table))
             rows = (input_of == index) & (numbers >= 0)
             values[rows] = count + numbers[rows]
             count += more

@@ -116,7 +116,7 @@ def _new_parts(plan: Plan, query: QueryPlan, matcher: str, first: dict[str, Quer
 def _admission(query: QueryPlan) -> str:
     # Waits and skipped events are stored with the events.
     own = query.title if query.trailing is not None or query.skip is not None else ""
-    return repr((query.inputs, query.keys, query.forget_keys, are_numbered(query), own))
+    return repr((query.inputs, query.keys, query.forget_keys, query.nulls_fail, are_numbered(query), own))
 
 
 _OF_CALLS = ("_text", "_place")

@@ -21,14 +21,23 @@ DEEPEST_CALLS = 500
 
 
 class PlanWorld:
-    """The `World` of a plan, with the actions of one of its queries."""
+    """The `World` of a plan, with the actions and the rule for nulls of one of its queries.
+
+    Without a query it is the earlier rule if any query has that.
+    """
 
     def __init__(self, plan: Plan, query: QueryPlan | None = None) -> None:
+        self._queries = plan.queries if query is None else (query,)
         known = _known(plan.events)
         self._events, actions = known.types, known.actions
         self._actions = (
             actions if query is None else actions | {(None, action.name): action for action in query.actions}
         )
+
+    @property
+    def nulls_fail(self) -> bool:
+        """Whether a null that is used is a failure."""
+        return any(query.nulls_fail for query in self._queries)
 
     def event_type(self, name: str) -> EventType:
         """The event type of that name; KeyError if the plan has none."""

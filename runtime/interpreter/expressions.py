@@ -6,6 +6,11 @@ and `containers`.
 
 `and` and `or` of booleans evaluate their right side only if the left side does not decide. Strings
 compare by code point.
+
+None is a null. `and` and `or` decide with the side that decides, whatever the other one is; of all
+else that has a null among its parts, the value is null, once all parts are evaluated. Methods of
+optionals take nulls as they are. In a plan of an earlier version a null that is read is a failure
+(`QueryPlan.nulls_fail`).
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ from querylang.plan.expression import (
     SelectOf,
     Unary,
     children,
+    walk,
 )
 from querylang.plan.library import LOCATION_FIELDS
 from querylang.plan.value_types import Kind, Type
@@ -117,8 +123,23 @@ def evaluate(expression: Expression, context: Context) -> Value:
     return combine(expression, [evaluate(part, context) for part in children(expression)], context)
 
 
+def required(expression: Expression, context: Context) -> Value:
+    """The value of an expression where a statement needs one; raises EvaluationError for a null."""
+    value = evaluate(expression, context)
+    if value is None and is_null(value, expression):
+        raise EvaluationError(_what_is_null(expression, context))
+    return value
+
+
+def run_call(call: Expression, context: Context) -> None:
+    """Run a call that is a statement: what it is given must not be null."""
+    context.budget.spend(NODE)
+    value_of = evaluate if takes_nulls(call) else required
+    combine(call, [value_of(part, context) for part in children(call)], context)
+
+
 def holds(condition: Expression, context: Context) -> bool:
-    """Whether a condition is true; one that fails to evaluate is false."""
+    """Whether a condition is true; one that is null or fails to evaluate is not."""
     try:
         return bool(evaluate(condition, context))
     except EvaluationError:
@@ -127,15 +148,64 @@ def holds(condition: Expression, context: Context) -> bool:
 
 def combine(node: Expression, parts: Sequence[Any], context: Context) -> Value:
     """The value of a node, given the values of its `children`; raises EvaluationError."""
+    if None in parts and _has_null(node, parts, context):
+        return None
     return _COMBINATIONS[type(node)](node, parts, context)
+
+
+def is_null(value: Value, expression: Expression) -> bool:
+    """Whether the value of an expression is a null, and not an optional without a value."""
+    return value is None and value_type(expression).kind is not Kind.OPTIONAL
+
+
+def _has_null(node: Expression, parts: Sequence[Any], context: Context) -> bool:
+    """Whether a part is null, so that the value is null, too."""
+    if isinstance(node, Binary) and value_type(node.left).kind is Kind.OPTIONAL:
+        return not context.world.nulls_fail and any(part is None for part in parts)
+    return not takes_nulls(node) and any(map(is_null, parts, children(node)))
+
+
+def takes_nulls(node: Expression) -> bool:
+    """Whether it is a method of an optional: `getOr` has a value whatever the other one is."""
+    return isinstance(node, Call) and value_type(node.receiver).kind is Kind.OPTIONAL
+
+
+def _what_is_null(expression: Expression, context: Context) -> str:
+    """Names the first part that is null of its own, without calling anything again."""
+    for node in walk(expression):
+        name = _name_of(node)
+        if name is not None and not any(isinstance(part, Call | Invoke) for part in walk(node)):
+            try:
+                value = evaluate(node, context)
+            except EvaluationError:
+                continue
+            if is_null(value, node):
+                return f"{name} is null"
+    return "the value is null"
+
+
+def _name_of(node: Expression) -> str | None:
+    match node:
+        case FieldOf(field=field) | MemberOf(field=field):
+            return f"field '{field}'"
+        case SelectOf():
+            return "the selected value"
+        case Fold(function=function):
+            return f"{function}()"
+    return None
 
 
 def _binary(node: Binary, context: Context) -> Value:
     """`and` and `or` of booleans do not evaluate the right side if the left side decides."""
     left = evaluate(node.left, context)
-    if node.operator in ("and", "or") and isinstance(left, bool) and left is (node.operator == "or"):
+    is_logical = node.operator in ("and", "or") and node.type.kind is Kind.BOOLEAN
+    if is_logical and left is (node.operator == "or"):
         return left
     right, budget = evaluate(node.right, context), context.budget
+    if is_logical:
+        return None if left is None and right is not (node.operator == "or") else right
+    if (left is None or right is None) and _has_null(node, (left, right), context):
+        return None
     if isinstance(left, _LARGE) and node.operator != "+":
         budget.spend(compared_bytes(left, right, budget.bytes))
     value: Value = OPERATORS[value_type(node.left).kind][node.operator](left, right)
@@ -153,8 +223,15 @@ def _made(value: Value, context: Context) -> Value:
 
 
 def _field(node: FieldOf, context: Context) -> Value:
-    value = _event_of(context, node.term).get(node.field)
+    value = _read(_event_of(context, node.term).values.get(node.field), node, context, f"field '{node.field}'")
     return value if context.is_block else _unshared(value)
+
+
+def _read(value: Value, node: Expression, context: Context, what: str) -> Value:
+    """A value that may be null, which in a plan of an earlier version is a failure."""
+    if value is None and context.world.nulls_fail and is_null(value, node):
+        raise EvaluationError(f"{what} is null")
+    return value
 
 
 def _event(node: EventOf, context: Context) -> Value:
@@ -168,7 +245,7 @@ def _prev(node: PrevOf, context: Context) -> Value:
         raise EvaluationError("there is no event before")
     if not node.field:
         return _present(event.time, "the event has no time")
-    return _unshared(event.get(node.field))
+    return _unshared(_read(event.values.get(node.field), node, context, f"field '{node.field}'"))
 
 
 def _end(node: EndOf, context: Context) -> Value:
@@ -180,7 +257,7 @@ def _end(node: EndOf, context: Context) -> Value:
 
 
 def _fold(node: Fold, context: Context) -> Value:
-    """The value over the events of a run, or over runs of one group in pairs."""
+    """The value over the events of a run, or over runs of one group in pairs; nulls are left out."""
     runs = [context.runs[term] for term in node.terms]
     if node.function == "count":
         return len(runs[0])
@@ -189,8 +266,8 @@ def _fold(node: Fold, context: Context) -> Value:
         evaluate(node.argument, replace(context, events={**known, **dict(zip(node.terms, events, strict=True))}))
         for events in zip(*runs, strict=True)
     ]
-    value = folded(node.function, values, value_type(node.argument).kind)
-    if value is None and node.type.kind is not Kind.OPTIONAL:
+    value = folded(node.function, [value for value in values if value is not None], value_type(node.argument).kind)
+    if value is None and context.world.nulls_fail and is_null(value, node):
         raise EvaluationError(f"{node.function}() over no event has no value")
     return value
 
@@ -213,8 +290,7 @@ def _present(value: Value, problem: str) -> Value:
 
 
 def _selected(node: SelectOf, context: Context) -> Value:
-    value = context.selects[node.index]
-    return value if node.type.kind is Kind.OPTIONAL else _present(value, "the selected value is null")
+    return _read(context.selects[node.index], node, context, "the selected value")
 
 
 def _event_of(context: Context, term: int) -> Event:
@@ -230,21 +306,21 @@ def _call(node: Call, parts: Sequence[Any], context: Context) -> Value:
     return _made(bound_method(type_, node.method, context.world)(*parts), context)
 
 
-def _member(node: MemberOf, parts: Sequence[Any], _context: Context) -> Value:
+def _member(node: MemberOf, parts: Sequence[Any], context: Context) -> Value:
     """A field of an event, or a coordinate of a location."""
     (receiver,) = parts
     if isinstance(receiver, Location):
         return receiver.corners[LOCATION_FIELDS.index(node.field)]
     assert isinstance(receiver, Event), "only events and locations have members"
-    return receiver.get(node.field)
+    return _read(receiver.values.get(node.field), node, context, f"field '{node.field}'")
 
 
-def _element(_node: IndexOf, parts: Sequence[Any], context: Context) -> Value:
+def _element(node: IndexOf, parts: Sequence[Any], context: Context) -> Value:
     container, place = parts
     if not isinstance(container, Dictionary):
-        return element(container, place)
+        return _read(element(container, place), node, context, "the element")
     context.budget.spend(value_bytes(place, context.budget.bytes))
-    return value_at(container, place)
+    return _read(value_at(container, place), node, context, "the element")
 
 
 def _new(node: New, parts: Sequence[Any], context: Context) -> Value:
@@ -286,7 +362,7 @@ _LEAVES: Mapping[type, Callable[[Any, Context], Value]] = {
     PrevOf: _prev,
     EndOf: _end,
     Fold: _fold,
-    Aggregate: lambda node, context: _present(context.aggregates[node], f"{node.function}() has no value here"),
+    Aggregate: lambda node, context: _read(context.aggregates[node], node, context, f"{node.function}()"),
 }
 """Nodes without parts; without `ParameterOf`, because parameters have values before a plan runs."""
 

@@ -1,7 +1,9 @@
 """Execution of statements: the blocks of queries and the bodies of actions.
 
 Statements append to the context's outputs and change its variables. A failure, too many steps, or
-calls nested too deeply end the block with EvaluationError.
+calls nested too deeply end the block with EvaluationError. A condition that is null does not hold,
+and a `return` gives a null to the expression that called the action; all other statements need a
+value, and a null is a failure there.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from querylang.plan.model import (
 from querylang.recursion import room_for
 from runtime.interpreter.containers import put
 from runtime.interpreter.context import DEEPEST_CALLS, Context, Output
-from runtime.interpreter.expressions import evaluate
+from runtime.interpreter.expressions import evaluate, required, run_call
 from runtime.interpreter.value_text import event_text
 from runtime.interpreter.values import Dictionary, EvaluationError, Event, Location, Value, clone
 from runtime.interpreter.work import NODE, OUTPUT, PART, text_bytes, value_bytes
@@ -101,7 +103,7 @@ def _statement(statement: Statement, context: Context) -> tuple[Flow, Value]:
         case Assign(target=target, value=value):
             _assign(target, value, context)
         case Evaluate(value=value):
-            evaluate(value, context)
+            run_call(value, context)
         case Print() | Log() | Send() | Emit() | Route():
             output = _output(statement, context)
             context.budget.spend(OUTPUT + text_bytes(output.text))
@@ -144,7 +146,7 @@ def _after_loop(flow: Flow, result: Value) -> tuple[Flow, Value]:
 
 
 def _sequence(expression: Expression, context: Context) -> list[Any]:
-    value = evaluate(expression, context)
+    value = required(expression, context)
     assert isinstance(value, list), "a for loop iterates over a sequence"
     context.budget.spend(NODE * len(value))  # the loop has its own copy
     return value
@@ -162,23 +164,23 @@ def _if_present(statement: IfPresent, context: Context) -> tuple[Flow, Value]:
 def _assign(target: Expression, value: Expression, context: Context) -> None:
     match target:
         case LocalOf(slot=slot):
-            context.locals[slot] = evaluate(value, context)
+            context.locals[slot] = required(value, context)
         case MemberOf(receiver=receiver, field=field):
-            _set_member(evaluate(receiver, context), field, evaluate(value, context))
+            _set_member(required(receiver, context), field, required(value, context))
         case FieldOf(term=term, field=field):
             event = context.events[term]
             if event is None:
                 raise EvaluationError("the event is not set")
-            event.values[field] = evaluate(value, context)
+            event.values[field] = required(value, context)
         case IndexOf(receiver=receiver, index=index):
-            container, place = evaluate(receiver, context), evaluate(index, context)
+            container, place = required(receiver, context), required(index, context)
             if isinstance(container, Dictionary):
                 context.budget.spend(PART + value_bytes(place, context.budget.bytes))
-                container[place] = evaluate(value, context)
+                container[place] = required(value, context)
             else:
                 assert isinstance(container, list), "only sequences and dictionaries have elements"
                 assert isinstance(place, int), "the index of a sequence is an integer"
-                put(container, place, evaluate(value, context))
+                put(container, place, required(value, context))
         case _:
             raise AssertionError(f"{target} is not assignable")
 
@@ -208,13 +210,13 @@ def _output(statement: Print | Log | Send | Emit | Route, context: Context) -> O
 
 
 def _text(expression: Expression, context: Context) -> str:
-    text = evaluate(expression, context)
+    text = required(expression, context)
     assert isinstance(text, str), "only text is printed"
     return text
 
 
 def _sent(kind: str, expression: Expression, channel: Expression | None, context: Context) -> Output:
-    event = evaluate(expression, context)
+    event = required(expression, context)
     if event is None:
         raise EvaluationError(f"there is no event to {kind}: the optional is empty")
     assert isinstance(event, Event), "only events are sent"

@@ -3,8 +3,8 @@
 boolean, integer, float, decimal and string are bool, int, float, `Decimal` and str. A sequence is a
 list, a dictionary a `Dictionary`, an event an `Event`, a location a `Location`. An optional is what
 it holds, or None. Sequences, dictionaries, events and locations are references, as in EPL: two
-names may share one. None is also a null: a field without a value in an event that was read. Using a
-null is an `EvaluationError`.
+names may share one. None is also a null: a field without a value in an event that was read, a fold
+of none.
 """
 
 from __future__ import annotations
@@ -73,13 +73,6 @@ class Event:
     values: dict[str, Value]
     time: float | None = None
 
-    def get(self, name: str) -> Value:
-        """The value of a field; EvaluationError if it is null and not an optional."""
-        value = self.values.get(name)
-        if value is None and self.type.type_of(name).kind is not Kind.OPTIONAL:
-            raise EvaluationError(f"field '{name}' is null")
-        return value
-
 
 @dataclass(slots=True)
 class Dictionary:
@@ -134,7 +127,12 @@ def seconds(micros: int) -> float:
 
 
 class World(Protocol):
-    """The event types and actions that a program can refer to by name."""
+    """The event types and actions that a program can refer to by name, and the rule for nulls."""
+
+    @property
+    def nulls_fail(self) -> bool:
+        """Whether a null that is used is a failure (`QueryPlan.nulls_fail`)."""
+        ...
 
     def event_type(self, name: str) -> EventType:
         """The event type of that name."""

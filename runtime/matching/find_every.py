@@ -80,10 +80,10 @@ def selected(
         if select.value in row.positions:
             row.positions[own] = row.positions[select.value]
         else:
-            row.columns[own] = row.value(select.value)
+            row.columns[own] = row.value(query.every.expanded(select.value))
     passed = np.ones(len(latest), np.bool_)
     for condition in query.every.having:
-        passed &= row.value(condition).fill_null(False).to_numpy(zero_copy_only=False)
+        passed &= row.value(query.every.expanded(condition)).fill_null(False).to_numpy(zero_copy_only=False)
     chosen = np.flatnonzero(passed)
     selects = pa.array(chosen)
     values = tuple(column.take(selects) for node, column in row.columns.items() if isinstance(node, SelectOf))

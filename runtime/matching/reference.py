@@ -361,6 +361,8 @@ class ReferenceMatcher:
                 values = [evaluate(argument, context) for argument in node.arguments]
             except EvaluationError:
                 continue
+            if None in values and not self._world.nulls_fail:
+                continue
             rows.append(tuple(values if term is None else [bindings[term][0], *values[1:]]))
         return aggregate(node.function, rows)
 

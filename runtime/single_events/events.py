@@ -94,9 +94,10 @@ class SingleEvents:
             return event.declared
         context = Context([Event(event.type, dict(event.values))], world=self._world, invoke=run_action)
         try:
-            return int(microseconds(pa.array([evaluate(source, context)]))[0])
+            value = evaluate(source, context)
         except EvaluationError:
             return NO_TIME
+        return NO_TIME if value is None else int(microseconds(pa.array([value]))[0])
 
 
 def _together(parts: Sequence[tuple[QueryPlan, Brought]]) -> Found | None:

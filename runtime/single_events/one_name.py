@@ -64,9 +64,10 @@ class OneName:
     def _values(self, node: Aggregate, event: Event, keys: Sequence[Value]) -> tuple[Value, ...] | None:
         context = self._context(event, keys)
         try:
-            return tuple(evaluate(argument, context) for argument in node.arguments)
+            values = tuple(evaluate(argument, context) for argument in node.arguments)
         except EvaluationError:
             return None
+        return None if None in values and not self._world.nulls_fail else values
 
     def _context(self, event: Event, keys: Sequence[Value]) -> Context:
         return Context([event, None], keys=keys, world=self._world, invoke=run_action)

@@ -21,6 +21,8 @@ class Selects:
     def __init__(self, plan: Plan, query: QueryPlan) -> None:
         assert query.every is not None, "only `find every` selects"
         self._every, self._world = query.every, PlanWorld(plan, query)
+        self._values = [query.every.expanded(select.value) for select in query.every.selects]
+        self._having = [query.every.expanded(condition) for condition in query.every.having]
         self._aggregates = aggregates_of(query)
 
     def finding(
@@ -47,8 +49,8 @@ class Selects:
                 chosen[select.name] = of_aggregates[select.value]
                 selects[index] = known[select.value]  # type: ignore[index]
             else:
-                selects[index] = values[select.name] = self._value(select.value, known, selects, keys)
-        if not all(self._value(condition, known, selects, keys) for condition in self._every.having):
+                selects[index] = values[select.name] = self._value(self._values[index], known, selects, keys)
+        if not all(self._value(condition, known, selects, keys) for condition in self._having):
             return None
         return Finding(tuple(keys), latest, tuple(chosen.values()), latest.time, selected=values)
 

@@ -5,8 +5,8 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
 
 import querylang
 from querylang.changes.running import Hidden
@@ -44,6 +44,20 @@ class Compiled:
     template: Plan
     instances: Plan
     hidden: Mapping[str, Hidden]
+
+    def with_failing_nulls(self, names: Container[str] | None = None) -> Compiled:
+        """As `Plan.with_failing_nulls`."""
+        plan, template, instances = (
+            part.with_failing_nulls(names) for part in (self.plan, self.template, self.instances)
+        )
+        idle = {query.name for query in self.idle}
+        return replace(
+            self,
+            plan=plan,
+            idle=tuple(query for query in template.queries if query.name in idle),
+            template=template,
+            instances=instances,
+        )
 
 
 def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled:

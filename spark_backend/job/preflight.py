@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from querylang.changes.applying import is_same_text
 from querylang.changes.merging import FileChange
 from querylang.changes.running import Running
 from querylang.errors import InputError, did_you_mean, listed
@@ -21,7 +22,7 @@ from spark_backend.job.checks.earlier_results import refuse_other_results
 from spark_backend.job.checks.missing_places import refuse_missing_bucket
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.checks.open_waits import clock_sources
-from spark_backend.job.compilation import compile_deployment
+from spark_backend.job.compilation import Compiled, compile_deployment
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.listed_sources import listed_source, of_files
 from spark_backend.job.spark_checkpoint import placed
@@ -44,6 +45,8 @@ class Checked:
     is_new: whether the checkpoint has no record yet
     idle: queries that do not run, because their parameters have no values
     files: what the files say, before and now
+    unapplied: the same by the rules for nulls that the checkpoint has, which hold until files are
+        applied
     """
 
     deployment: Deployment
@@ -52,11 +55,17 @@ class Checked:
     is_new: bool
     idle: tuple[QueryPlan, ...]
     files: FileChange
+    unapplied: FileChange
 
     @property
     def has_other_files(self) -> bool:
-        """Whether the files have changed since they were last applied."""
+        """Whether the files mean something else than when they were last applied."""
         return not is_same(self.files.before, self.files.files)
+
+    @property
+    def has_other_texts(self) -> bool:
+        """Whether the files have changed since they were last applied."""
+        return not is_same(self.unapplied.before, self.unapplied.files)
 
     def divided_among(self, tasks: int | None) -> Checked:
         """The same for a checkpoint whose buckets are divided among so many tasks of Spark."""
@@ -83,13 +92,17 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     refuse_damaged_logs(deployment.checkpoint)
     compiled = compile_deployment(deployment, None if kept is None else kept.types())
     refuse_name_conflicts(deployment.file, compiled.plan)
-    program = Program.of(
-        compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
-    )
-    program = replace(program, live=deployment.live)
+    before = None if kept is None else read_files(deployment)
+    earlier = compiled if kept is None else _by_kept_rules(compiled, before, kept, deployment)
+    same = _files(earlier)
+    if kept is not None:
+        _refuse_difference(deployment, kept, earlier, is_written=before is not None)
+    before = same if before is None else before.annotated_by(same)
+    unapplied = FileChange(before, same, returns=False)
+    compiled = compiled if apply else earlier
+    change = FileChange(before, _files(compiled), returns=apply)
+    program = _program(compiled, deployment)
     wanted = Record.of(deployment, program, compiled.schemas)
-    files = Running.of(compiled.template, compiled.instances, compiled.hidden)
-    change = FileChange(_files_before(deployment, kept, wanted, files), files, returns=apply)
     if kept is not None:
         wanted = replace(kept, plan=wanted.plan, queries=wanted.queries)
         refuse_changed_files(deployment, change, program)
@@ -99,18 +112,41 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     if MATCHES in deployment.sinks:
         refuse_other_layout(deployment.sinks[MATCHES])
     _refuse_doubled_results(deployment, wanted)
-    checked = Checked(deployment, program, wanted, kept is None, compiled.idle, change)
+    checked = Checked(deployment, program, wanted, kept is None, compiled.idle, change, unapplied)
     return checked.divided_among(checked.record.tasks)
 
 
-def _files_before(deployment: Deployment, kept: Record | None, wanted: Record, files: Running) -> Running:
-    """What the files said when they were last applied; raises InputError for another deployment."""
-    if kept is None:
-        return files
-    before = read_files(deployment)
-    known = kept if before is None else replace(kept, plan=wanted.plan, queries=wanted.queries)
+def _program(compiled: Compiled, deployment: Deployment) -> Program:
+    program = Program.of(
+        compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment)
+    )
+    return replace(program, live=deployment.live)
+
+
+def _files(compiled: Compiled) -> Running:
+    return Running.of(compiled.template, compiled.instances, compiled.hidden)
+
+
+def _by_kept_rules(compiled: Compiled, before: Running | None, kept: Record, deployment: Deployment) -> Compiled:
+    """What the files say, by the rule for nulls that each text had when it was last applied.
+
+    before: what the files said then; None = nobody has written it down
+    """
+    old = compiled.with_failing_nulls()
+    if before is None:
+        return old if _program(old, deployment).fingerprint() == kept.plan else compiled
+    known = {name: query.current.template for name, query in before.queries.items()}
+    names = {
+        query.name for query in old.template.queries if query.name in known and is_same_text(query, known[query.name])
+    }
+    return compiled.with_failing_nulls(names)
+
+
+def _refuse_difference(deployment: Deployment, kept: Record, compiled: Compiled, *, is_written: bool) -> None:
+    """Raise InputError for another deployment; `is_written`: what the files said is known."""
+    wanted = Record.of(deployment, _program(compiled, deployment), compiled.schemas)
+    known = replace(kept, plan=wanted.plan, queries=wanted.queries) if is_written else kept
     refuse_difference(deployment.checkpoint, known, wanted, deployment)
-    return before.annotated_by(files) if before is not None else files
 
 
 def _refuse_doubled_results(deployment: Deployment, record: Record) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 SECOND = 1_000_000
 """Microseconds; all times are microseconds."""
 
-Value = bool | int | float | str
+Value = bool | int | float | str | None
+"""None is a null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,9 @@ class Row:
     at: int
     time: int
     k: int = 0
-    v: int = 0
-    w: float = 0.0
-    s: str = ""
+    v: int | None = 0
+    w: float | None = 0.0
+    s: str | None = ""
 
     def field(self, name: str) -> Value:
         """The value of `id` (the row's number), `k`, `v`, `w`, `s` or `getTime()`."""

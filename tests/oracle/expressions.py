@@ -16,7 +16,7 @@ COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 
 class NoValueError(Exception):
-    """A fold over no event, or an operation that fails."""
+    """An operation that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def conjuncts(node: Node) -> list[Node]:
 
 
 def value(node: Node, scope: Scope) -> Value:
-    """Its value; raises NoValueError."""
+    """Its value, None for a null; raises NoValueError."""
     match node:
         case Constant():
             return node.value
@@ -169,7 +169,8 @@ def value(node: Node, scope: Scope) -> Value:
         case Fold():
             return fold(node, scope)
         case Not():
-            return not value(node.inside, scope)
+            inside = value(node.inside, scope)
+            return None if inside is None else not inside
         case Operation():
             return operation(node.sign, value(node.left, scope), value(node.right, scope))
         case Whole():
@@ -177,19 +178,20 @@ def value(node: Node, scope: Scope) -> Value:
 
 
 def fold(node: Fold, scope: Scope) -> Value:
-    """The value of a fold; names of one group are taken in pairs; raises NoValueError."""
+    """The value of a fold, without nulls; names of one group are taken in pairs; raises NoValueError."""
     runs = {name: scope.runs[name] for name in names_of(node.inside) if name in scope.runs}
     if node.function == "count":
         return len(next(iter(runs.values())))
     each = zip(*runs.values(), strict=True)
-    values = [value(node.inside, scope.with_events(dict(zip(runs, events, strict=True)))) for events in each]
+    all_values = [value(node.inside, scope.with_events(dict(zip(runs, events, strict=True)))) for events in each]
+    values = [item for item in all_values if item is not None]
     numbers = [item for item in values if isinstance(item, int | float)]
     assert len(numbers) == len(values), "folds are over numbers"
     match node.function:
         case "sum":
             return added(numbers, node.inside)
         case _ if not numbers:
-            raise NoValueError
+            return None
         case "avg":
             return added(numbers, node.inside) / len(numbers)
         case "min":
@@ -223,13 +225,13 @@ def is_float(node: Node) -> bool:
 
 def operation(sign: str, left: Value, right: Value) -> Value:
     """Two values and a sign; raises NoValueError for a division of integers by zero."""
+    if sign in {"and", "or"}:
+        return decided(left, right, by=sign == "or")
+    if left is None or right is None:
+        return None
     if sign in COMPARISONS:
         return compare(sign, left, right)
     match sign, left, right:
-        case "and", _, _:
-            return bool(left and right)
-        case "or", _, _:
-            return bool(left or right)
         case "xor", _, _:
             return bool(left) != bool(right)
         case "+", str(), str():
@@ -250,6 +252,13 @@ def operation(sign: str, left: Value, right: Value) -> Value:
     raise AssertionError(f"no operation {left!r} {sign} {right!r}")
 
 
+def decided(left: Value, right: Value, *, by: bool) -> Value:
+    """`and`, decided by a false side, or `or`, decided by a true one, in either order; a null does not decide."""
+    if by in (left, right):
+        return by
+    return None if left is None or right is None else not by
+
+
 def divided(left: int, right: int) -> int:
     """Division of integers: truncates toward zero."""
     if not right:
@@ -257,8 +266,10 @@ def divided(left: int, right: int) -> int:
     return math.trunc(left / right)
 
 
-def compare(sign: str, left: Value, right: Value) -> bool:
-    """A comparison; strings by their code points."""
+def compare(sign: str, left: Value, right: Value) -> bool | None:
+    """A comparison; strings by their code points; with a null it is null."""
+    if left is None or right is None:
+        return None
     if sign in {"=", "!="}:
         return (left == right) == (sign == "=")
     if isinstance(left, str) or isinstance(right, str):

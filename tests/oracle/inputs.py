@@ -23,7 +23,7 @@ class Filter:
         return f"{self.field} {self.sign} {constant_text(self.value)}"
 
     def admits(self, row: Row) -> bool:
-        return compare(self.sign, row.field(self.field), self.value)
+        return compare(self.sign, row.field(self.field), self.value) is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,17 @@ class Input:
 
 
 def newest_of_each(events: Sequence[Event], field: str) -> list[Event]:
-    """Of the events with the same value of the field the newest."""
+    """Of the events with the same value of the field the newest; a null equals none."""
     newest = {event.row.field(field): event for event in events}
-    return [event for event in events if newest[event.row.field(field)] is event]
+    return [event for event in events if (value := event.row.field(field)) is None or newest[value] is event]
 
 
 def partitions(inputs: Sequence[Input], keys: Sequence[str], rows: Sequence[Row]) -> dict[Key, list[Event]]:
-    """The admitted events per key, in their total order."""
+    """The admitted events per key, in their total order; one with a null in its key is discarded."""
     found = dict[Key, list[Event]]()
     for row in sorted(rows, key=total_order):
-        if any(item.admits(row) for item in inputs):
-            events = found.setdefault(tuple(row.field(key) for key in keys), [])
+        key = tuple(row.field(field) for field in keys)
+        if None not in key and any(item.admits(row) for item in inputs):
+            events = found.setdefault(key, [])
             events.append(Event(len(events), row))
     return found

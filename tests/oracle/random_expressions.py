@@ -39,13 +39,14 @@ class Conditions:
         self._single = [*names.plain, *names.each, *names.own]
 
     def condition(self) -> Node:
-        """One comparison, or two with a sign between them."""
+        """One comparison, or two with a sign between them; or the opposite."""
         match self._dice.randrange(8):
             case 0:
                 return Not(self._comparison())
             case 1 | 2:
                 sign = self._dice.choice(("and", "and", "or", "xor"))
-                return Operation(sign, self._comparison(), self._comparison())
+                both = Operation(sign, self._comparison(), self._comparison())
+                return Not(both) if self._dice.random() < 0.3 else both
             case 3:
                 return self._division()
         return self._comparison()

@@ -51,7 +51,7 @@ def random_draw(seed: int, switches: Switches, count: int) -> Draw:
     dice = random.Random(seed)
     late = dice.random() < 0.4
     queries = tuple(Drawing(dice, switches, late=late).query(f"Q{number}") for number in range(count))
-    return Draw(tuple(random_stream(dice, late=late)), queries, late)
+    return Draw(tuple(random_stream(dice, late=late, nulls=True)), queries, late)
 
 
 class Drawing:

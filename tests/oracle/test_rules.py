@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import conditions, inputs, placements, query
+from tests.oracle import conditions, expressions, inputs, placements, query
 from tests.oracle.conditions import Moment, Without
 from tests.oracle.expressions import Scope
 from tests.oracle.query import Match, Skip
@@ -38,12 +38,17 @@ OPPOSITES: dict[str, tuple[object, str, Any, Switches]] = {
     "prev": (Scope, "before", lambda scope, _: scope.members[0], EACH["prev"]),
     "prev that does not exist": (conditions, "lacks", lambda *_: True, EACH["prev"]),
     "skip": (Skip, "mark", lambda *_: 0, EACH["skip"]),
+    "a side that is null": (
+        *(expressions, "decided"),
+        lambda one, other, by: None not in (one, other) and by in (one, other),
+        ALL,
+    ),
     "both sides are one": (query, "without_covered", lambda found, _: found, EACH["finds_all"]),
 }
 """By rule: what is replaced by its opposite, and which queries have to notice it."""
 
 
-def answers(switches: Switches, draws: int = 20) -> Iterator[list[Match]]:
+def answers(switches: Switches, draws: int = 30) -> Iterator[list[Match]]:
     for seed in range(draws):
         draw = random_draw(seed, switches, 20)
         yield from (one.matches(draw.rows) for one in draw.queries)

@@ -52,7 +52,8 @@ def a_query(
 ) -> QueryPlan:
     """A query without keys and block; `terms`: names and indexes of inputs."""
     named = tuple(Term(name, index) for name, index in terms)
-    return QueryPlan("Q", (), tuple(inputs), named, Automaton(tuple(states)), tuple(conditions), ())
+    parts = Automaton(tuple(states)), tuple(conditions)
+    return QueryPlan("Q", (), tuple(inputs), named, *parts, (), nulls_fail=False)
 
 
 def a_plan(query: QueryPlan) -> Plan:

@@ -31,41 +31,33 @@ def selected(every: Every, candidates: Sequence[Bound]) -> tuple[Any, ...] | Non
 
     What has no value is None: an aggregate over no value at all.
     """
-    values: dict[str, Any] = {}
+    selects: dict[str, Node] = {}
+    values = []
     for name, node in every.selects:
+        selects[name] = resolved(node, candidates, selects)
         try:
-            values[name] = value_of(resolved(node, candidates, values), {})
+            values.append(value_of(selects[name], {}))
         except NoValueError:
-            values[name] = None
-    return tuple(values.values()) if all(holds(node, candidates, values) for node in every.having) else None
+            values.append(None)
+    return tuple(values) if all(is_true(resolved(node, candidates, selects), {}) for node in every.having) else None
 
 
-def holds(node: Node, candidates: Sequence[Bound], values: dict[str, Any]) -> bool:
-    """Whether a `having` is true; without a value it is not."""
-    try:
-        return is_true(resolved(node, candidates, values), {})
-    except NoValueError:
-        return False
-
-
-def resolved(node: Node, candidates: Sequence[Bound], values: dict[str, Any]) -> Node:
-    """The expression with every aggregate and every select name replaced by its value."""
+def resolved(node: Node, candidates: Sequence[Bound], selects: dict[str, Node]) -> Node:
+    """The expression with every aggregate replaced by its value, and every select name by what it stands for."""
 
     def change(part: Node) -> Node | None:
         match part:
             case Aggregate(function, arguments):
                 return Constant(aggregate(function, arguments, candidates))
             case Selected(name):
-                if values[name] is None:
-                    raise NoValueError
-                return Constant(values[name])
+                return selects[name]
         return None
 
     return replaced(node, change)
 
 
 def aggregate(function: str, arguments: Sequence[Node], candidates: Sequence[Bound]) -> Any:
-    """The value of an aggregate; raises NoValueError where it has none."""
+    """The value of an aggregate; None where it has none."""
     if function == "count" and not arguments:
         return len(candidates)
     rows = [row for row in (evaluated(arguments, candidate) for candidate in candidates) if row is not None]
@@ -77,15 +69,14 @@ def evaluated(arguments: Sequence[Node], candidate: Bound) -> list[Any] | None:
     if any(name not in candidate for node in arguments for name in names_in(node)):
         return None
     try:
-        return [value_of(node, candidate) for node in arguments]
+        values = [value_of(node, candidate) for node in arguments]
     except NoValueError:
         return None
+    return None if None in values else values
 
 
 def _empty(function: str) -> Any:
-    if function in {"count", "countUnique"}:
-        return 0
-    raise NoValueError
+    return 0 if function in {"count", "countUnique"} else None
 
 
 def total(values: list[Any]) -> Any:
@@ -121,9 +112,7 @@ def weighted(values: list[Any], weights: list[Any]) -> float:
 def nth(values: list[Any], places: list[Any]) -> Any:
     """The value of a place, counted from the oldest."""
     place = places[0]
-    if not 0 <= place < len(values):
-        raise NoValueError
-    return values[place]
+    return values[place] if 0 <= place < len(values) else None
 
 
 def percentile(values: list[Any], shares: list[Any]) -> float:

@@ -22,7 +22,7 @@ MOMENT = "getTime()"
 
 
 class NoValueError(Exception):
-    """A null was used, or an integer was divided by zero."""
+    """It fails: an integer was divided by zero, or a float does not fit an integer."""
 
 
 class Short:
@@ -254,42 +254,52 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def is_true(node: Node, bound: Bound) -> bool:
-    """Whether the condition holds; without a value it does not."""
+    """Whether the condition holds; one that is null or fails does not."""
     try:
-        return bool(value_of(node, bound))
+        return value_of(node, bound) is True
     except NoValueError:
         return False
 
 
 def value_of(node: Node, bound: Bound) -> Any:
-    """The value; raises NoValueError."""
+    """The value, None for a null; raises NoValueError."""
     match node:
         case Name(term, field, _):
-            if bound[term][field] is None:
-                raise NoValueError
             return bound[term][field]
         case Moment(term):
             return value_of(Name(term, MOMENT, "float"), bound)
         case Constant(value):
             return value
-        case Operation("and", left, right):
-            return value_of(right, bound) if value_of(left, bound) else False
-        case Operation("or", left, right):
-            return True if value_of(left, bound) else value_of(right, bound)
-        case Operation(sign, left, right) if sign in COMPARE:
-            return COMPARE[sign](value_of(left, bound), value_of(right, bound))
-        case Operation(sign, left, right):
-            return arithmetic(sign, value_of(left, bound), value_of(right, bound))
-        case Not(operand):
-            return not value_of(operand, bound)
-        case Negative(operand):
-            return arithmetic("*", value_of(operand, bound), -1)
-        case Method("toFloat", operand):
-            return float(value_of(operand, bound))
-        case Method("toInteger", operand):
-            return to_integer(value_of(operand, bound))
-        case Method("toString", operand):
-            return str(value_of(operand, bound))
+        case Operation("and" | "or" as sign, left, right):
+            decisive = sign == "or"
+            sides = [value_of(left, bound)]
+            if sides[0] is not decisive:
+                sides.append(value_of(right, bound))
+            if decisive in sides:
+                return decisive
+            return None if None in sides else not decisive
+        case _:
+            values = [value_of(part, bound) for part in parts_of(node)]
+            return None if None in values else worked_out(node, values)
+
+
+def worked_out(node: Node, values: list[Any]) -> Any:
+    """What an operation makes of the values of its parts."""
+    match node:
+        case Operation(sign) if sign in COMPARE:
+            return COMPARE[sign](*values)
+        case Operation(sign):
+            return arithmetic(sign, *values)
+        case Not():
+            return not values[0]
+        case Negative():
+            return arithmetic("*", values[0], -1)
+        case Method("toFloat"):
+            return float(values[0])
+        case Method("toInteger"):
+            return to_integer(values[0])
+        case Method("toString"):
+            return str(values[0])
         case _:
             raise AssertionError(node)
 

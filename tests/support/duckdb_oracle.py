@@ -13,9 +13,9 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from tests.support.conditions import Node, Not, Operation, sql_can_say, to_sql
+from tests.support.conditions import Node, sql_can_say, to_sql
 from tests.support.patterns import Where, is_plain
-from tests.support.scenario import EVENTS, PAYLOAD, InputSetup, Scenario
+from tests.support.scenario import EVENTS, InputSetup, Scenario
 
 ARROW = {
     "k": pa.int64(),
@@ -41,7 +41,6 @@ def can_say(scenario: Scenario) -> bool:
         is_sequence(scenario)
         and all(_takes_all(scenario, index) for index in range(len(scenario.inputs)))
         and all(sql_can_say(condition) for condition in wheres(scenario))
-        and (not _has_nulls(scenario) or not any(_two_valued(condition) for condition in wheres(scenario)))
         and not any(row.v is not None and abs(row.v) > 2**31 for row in scenario.rows)
         and not any(row.f is not None and math.isnan(row.f) for row in scenario.rows)
     )
@@ -72,21 +71,6 @@ def _takes_all(scenario: Scenario, index: int) -> bool:
         return False
     rows = [row for row in scenario.rows if row.kind == item.event]
     return all(row.time is None or row.at - row.time <= item.wait for row in rows)
-
-
-def _has_nulls(scenario: Scenario) -> bool:
-    return any(getattr(row, name) is None for row in scenario.rows if row.kind in EVENTS for name in PAYLOAD)
-
-
-def _two_valued(node: Node) -> bool:
-    """Whether a null inside does not simply make the whole false: SQL has three values, we fail."""
-    match node:
-        case Not() | Operation("or" | "xor", _, _):
-            return True
-        case Operation(_, left, right):
-            return _two_valued(left) or _two_valued(right)
-        case _:
-            return False
 
 
 def find(scenario: Scenario) -> list[tuple[int, ...]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from querylang.plan.expression import Binary, Call, Expression, FieldOf, Literal, Unary, walk
+from querylang.plan.expression import Binary, Call, Expression, FieldOf, Literal, Unary, children, walk
 from querylang.plan.value_types import Type
 
 LIBM = ctypes.CDLL(ctypes.util.find_library("m"))
@@ -25,7 +25,7 @@ SCALE = 10**18
 
 
 class NoValue(Exception):
-    """The expression is worth nothing."""
+    """The expression fails."""
 
 
 def c_function(name: str, arguments: int = 1) -> Callable[..., float]:
@@ -308,32 +308,55 @@ def outward(value: Any, type_: Type) -> str:
     return repr(value)
 
 
+AND = {
+    (True, True): True,
+    (True, False): False,
+    (True, None): None,
+    (None, True): None,
+    (None, False): False,
+    (None, None): None,
+}
+OR = {
+    (False, True): True,
+    (False, False): False,
+    (False, None): None,
+    (None, True): True,
+    (None, False): None,
+    (None, None): None,
+}
+"""SQL's tables, where the left side does not decide."""
+
+
 def oracle(node: Expression, row: Mapping[str, Any]) -> Any:
-    """The value of the expression over the event with these fields; raises NoValue."""
+    """The value of the expression over the event with these fields, None for a null; raises NoValue."""
     match node:
         case Literal(value=value):
             return inward(value)
         case FieldOf(field=field):
-            if row[field] is None:
-                raise NoValue
             return inward(row[field])
-        case Unary(operator="not", operand=operand):
-            value = oracle(operand, row)
-            return value is False if isinstance(value, bool) else -1 - value
-        case Unary(type=type_, operand=operand):
-            value = oracle(operand, row)
-            return integer(np.subtract, 0, value) if type_ == Type.INTEGER else -value
         case Binary(type=Type.BOOLEAN, operator="and", left=left, right=right):
-            return oracle(right, row) if oracle(left, row) else False
+            one = oracle(left, row)
+            return False if one is False else AND[one, oracle(right, row)]
         case Binary(type=Type.BOOLEAN, operator="or", left=left, right=right):
-            return True if oracle(left, row) else oracle(right, row)
-        case Binary(operator=operator, left=left, right=right):
+            one = oracle(left, row)
+            return True if one is True else OR[one, oracle(right, row)]
+    values = [oracle(part, row) for part in children(node)]
+    return None if None in values else worked_out(node, values)
+
+
+def worked_out(node: Expression, values: list[Any]) -> Any:
+    """What a node makes of the values of its parts; raises NoValue."""
+    match node:
+        case Unary(operator="not"):
+            return values[0] is False if isinstance(values[0], bool) else -1 - values[0]
+        case Unary(type=type_):
+            return integer(np.subtract, 0, values[0]) if type_ == Type.INTEGER else -values[0]
+        case Binary(operator=operator, left=left):
             assert left.type is not None
             table = COMPARISON if operator in COMPARISON else ARITHMETIC[left.type]
-            return table[operator](oracle(left, row), oracle(right, row))
-        case Call(method=method, receiver=receiver, arguments=arguments):
+            return table[operator](*values)
+        case Call(method=method, receiver=receiver):
             assert receiver.type is not None
-            values = [oracle(part, row) for part in (receiver, *arguments)]
             found = METHODS[receiver.type][method](*values)
             return inward(found) if isinstance(found, str) else found
     raise AssertionError(f"{node} is not for this evaluator")

@@ -87,6 +87,7 @@ def check_query(query: ast.Query, name: str, namespace: Namespace) -> QueryPlan 
         skip=skip,
         finds_all=find.is_all,
         pattern=pattern_text(pattern.tree, pattern.plan_terms, inputs.plan_inputs),
+        nulls_fail=False,
     )
     warn_of_unused(query, plan, namespace.diagnostics)
     warn_of_no_match(find, plan, namespace.diagnostics)

@@ -7,7 +7,7 @@ and put in the order of positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -23,7 +23,7 @@ from runtime.columns.expressions import Column, evaluate, with_keys
 from runtime.columns.keys import key_columns
 from runtime.compiling.compiled import kernel
 from runtime.matching.interface import Ordered
-from runtime.matching.kernel.evaluator import LoadedProgram
+from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram
 from runtime.matching.kernel.program import KernelProgram, Operand
 
 Integers = NDArray[np.int64]
@@ -83,14 +83,14 @@ class Reader:
 
     def _operands(
         self, operands: Sequence[Operand], columns: Sequence[Column], events: Ordered, kind: type
-    ) -> tuple[NDArray[Any], Mask, NDArray[np.int32]]:
-        """Values by (operand, position); masks of values; and by operand its row in the masks.
+    ) -> tuple[NDArray[Any], NDArray[np.int8], NDArray[np.int32]]:
+        """Values by (operand, position); states of values; and by operand its row in the states.
 
         The row is -1 if the operand has a value on all events of its types.
         """
         values: NDArray[Any] = np.empty((max(1, len(columns)), len(events.row)), kind)
         mask = np.full(max(1, len(columns)), -1, np.int32)
-        masks: list[Mask] = []
+        states: list[NDArray[np.int8]] = []
         # For several columns it pays to invert the order first: see `_scatter`.
         positions = _positions(events.row, len(events.table)) if len(columns) > 1 else None
         for index, (item, column) in enumerate(zip(operands, columns, strict=True)):
@@ -100,11 +100,11 @@ class Reader:
                 _scatter(column.values, positions, values[index])
             # An operand without gaps needs no mask, so that the search need not look at it.
             if column.valid is not None:
-                is_known = np.empty(len(events.row), np.bool_)
-                if _gather_known(column.valid, events.row, events.input, self._inputs_of(item), is_known):
-                    mask[index] = len(masks)
-                    masks.append(is_known)
-        return values, np.array(masks) if masks else np.ones((1, 1), np.bool_), mask
+                state = np.empty(len(events.row), np.int8)
+                if _gather_states(_states(column), events.row, events.input, self._inputs_of(item), state):
+                    mask[index] = len(states)
+                    states.append(state)
+        return values, np.array(states) if states else np.ones((1, 1), np.int8), mask
 
     def _inputs_of(self, item: Operand) -> Mask:
         """By input, whether an operand is read from its events; one about keys is read from all."""
@@ -121,6 +121,15 @@ class Reader:
                 is_one = column.values if column.valid is None else column.values & column.valid
             _count(events.input, item.input, is_one, events.row, counts[number])
         return counts
+
+
+def _states(column: Column) -> NDArray[np.int8]:
+    """By row KNOWN, NULL or FAILED."""
+    assert column.valid is not None, "who asks has seen a row without a value"
+    states = np.where(column.valid, np.int8(KNOWN), np.int8(NULL))
+    if column.failed is not None:
+        states[column.failed] = FAILED
+    return states
 
 
 @kernel
@@ -152,13 +161,19 @@ def _scatter(values: NDArray[Any], positions: NDArray[np.int32], into: NDArray[A
 
 
 @kernel
-def _gather_known(known: Mask, row: NDArray[np.int32], input_of: NDArray[np.int16], needed: Mask, into: Mask) -> bool:
-    """The same for the mask of values; whether a value is missing for an input that needs it."""
+def _gather_states(
+    states: NDArray[np.int8],
+    row: NDArray[np.int32],
+    input_of: NDArray[np.int16],
+    needed: Mask,
+    into: NDArray[np.int8],
+) -> bool:
+    """The same for the states of values; whether a value is missing for an input that needs it."""
     missing = False
     for position in range(len(row)):
-        is_known = known[row[position]]
-        into[position] = is_known
-        missing |= (not is_known) & needed[input_of[position]]
+        state = states[row[position]]
+        into[position] = state
+        missing |= (state != KNOWN) & needed[input_of[position]]
     return missing
 
 
@@ -193,7 +208,7 @@ def _ranked(program: KernelProgram, columns: Sequence[Column]) -> tuple[list[Col
             # The ranks come back in the order of the parts: those of the columns first.
             *ranks, last = ranks_of([columns[index].values for index in used], [value for _, value in own])
             for index, values in zip(used, ranks, strict=True):
-                result[index] = Column(values, columns[index].valid)
+                result[index] = replace(columns[index], values=values)
             constants[[index for index, _ in own]] = last
     return result, constants
 

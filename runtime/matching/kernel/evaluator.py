@@ -1,6 +1,9 @@
 """Evaluate a condition's program (`runtime.matching.kernel.program`) for one candidate.
 
 `runtime.matching.kernel.lookahead` interprets the same programs for many candidates at once.
+
+A program that meets no null is run by `state_of`. At the first value that is missing it is run again
+by `state_with_nulls`, which knows of each value on the stacks whether it is null.
 """
 
 from __future__ import annotations
@@ -11,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.columns.expressions import divide, remainder
-from runtime.compiling.compiled import inlined
+from runtime.compiling.compiled import borrowing, inlined
 from runtime.matching.kernel.program import STACK, Operation
 
 LEAST_INTEGER, ABOVE_INTEGERS = -9223372036854775808.0, 9223372036854775808.0
 """A float can become an integer if it is at least the first and below the second."""
+
+FAILED, NULL, KNOWN = -1, 0, 1
+"""What an operand or a program is worth for one candidate: no value, a null, or a value."""
 
 
 class LoadedProgram(NamedTuple):
@@ -24,9 +30,9 @@ class LoadedProgram(NamedTuple):
     code, ends, integer_constants, float_constants: as in `KernelProgram`, strings replaced by their
         ranks
     integer_columns, float_columns: values by (operand, position)
-    integer_mask, float_mask: by operand, its row in the valid table; -1: it has a value at every
-        position
-    integer_valid, float_valid: by (row, position), whether there is a value
+    integer_mask, float_mask: by operand, its row in the table of states; -1: it has a value at
+        every position
+    integer_state, float_state: by (row, position), KNOWN, NULL or FAILED
     is_complete: no operand has a mask
     """
 
@@ -35,16 +41,20 @@ class LoadedProgram(NamedTuple):
     integer_constants: NDArray[np.int64]
     float_constants: NDArray[np.float64]
     integer_columns: NDArray[np.int64]
-    integer_valid: NDArray[np.bool_]
+    integer_state: NDArray[np.int8]
     integer_mask: NDArray[np.int32]
     float_columns: NDArray[np.float64]
-    float_valid: NDArray[np.bool_]
+    float_state: NDArray[np.int8]
     float_mask: NDArray[np.int32]
     is_complete: bool
 
 
 class Stacks(NamedTuple):
-    """The two stacks of a program, of STACK + 1 entries each."""
+    """The two stacks of a program, of STACK + 1 entries each.
+
+    Behind its entries `integers` has as many states of them, then as many of the entries of
+    `floats`.
+    """
 
     integers: NDArray[np.int64]
     floats: NDArray[np.float64]
@@ -52,7 +62,7 @@ class Stacks(NamedTuple):
 
 def new_stacks() -> Stacks:
     """Stacks for any program."""
-    return Stacks(np.empty(STACK + 1, np.int64), np.empty(STACK + 1, np.float64))
+    return Stacks(np.empty(3 * (STACK + 1), np.int64), np.empty(STACK + 1, np.float64))
 
 
 @inlined
@@ -93,34 +103,32 @@ def _both_have_values(program: LoadedProgram, operation: int, left: int, here: i
     """Whether both operands of a comparison have a value."""
     if operation >= Operation.EQUAL_F:
         mask, other = program.float_mask[left], program.float_mask[right]
-        result = mask < 0 or program.float_valid[mask, here]
-        result = result and (other < 0 or program.float_valid[other, there])
+        result = mask < 0 or program.float_state[mask, here] == KNOWN
+        result = result and (other < 0 or program.float_state[other, there] == KNOWN)
     else:
         mask, other = program.integer_mask[left], program.integer_mask[right]
-        result = mask < 0 or program.integer_valid[mask, here]
-        result = result and (other < 0 or program.integer_valid[other, there])
+        result = mask < 0 or program.integer_state[mask, here] == KNOWN
+        result = result and (other < 0 or program.integer_state[other, there] == KNOWN)
     return result
 
 
 @inlined
 def holds(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> bool:
     """Whether a condition is true for these bindings; without a value it is not."""
-    return has_value(program, number, bindings, stacks) and stacks.integers[0] != 0
+    return state_of(program, number, bindings, stacks) == KNOWN and stacks.integers[0] != 0
 
 
 @inlined
-def has_value(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> bool:
+def state_of(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
     """Whether a program has a value for these bindings; leaves the value at the bottom of a stack.
 
-    There is no value if an operand has none, an integer is divided by zero, or a float does not fit
-    an integer.
+    It fails if an operand has failed, an integer is divided by zero, or a float does not fit an
+    integer. Constants that have a state must be KNOWN.
     """
     code, integers, floats = program.code, stacks.integers, stacks.floats
     at, stop = program.ends[number], program.ends[number + 1]
     # Invariant: i and f are the tops of the two stacks, -1 for an empty one; what is below them is
-    # what the instructions before `at` have left. Whoever has no value stops the program at once:
-    # no operation makes a value of a missing one, and what `and` or `or` need not evaluate is
-    # skipped.
+    # what the instructions before `at` have left. What `and` or `or` need not evaluate is skipped.
     i = f = -1
     while at < stop:
         operation = code[at, 0]
@@ -128,15 +136,15 @@ def has_value(program: LoadedProgram, number: int, bindings: NDArray[np.int64], 
         if operation == Operation.PUSH_F:
             operand, position = code[at, 1], bindings[code[at, 2]]
             mask = program.float_mask[operand]
-            if mask >= 0 and not program.float_valid[mask, position]:
-                return False
+            if mask >= 0 and program.float_state[mask, position] != KNOWN:
+                return state_with_nulls(program, number, bindings, stacks)
             f += 1
             floats[f] = program.float_columns[operand, position]
         elif operation == Operation.PUSH_I:
             operand, position = code[at, 1], bindings[code[at, 2]]
             mask = program.integer_mask[operand]
-            if mask >= 0 and not program.integer_valid[mask, position]:
-                return False
+            if mask >= 0 and program.integer_state[mask, position] != KNOWN:
+                return state_with_nulls(program, number, bindings, stacks)
             i += 1
             integers[i] = program.integer_columns[operand, position]
         elif operation == Operation.CONSTANT_I:
@@ -156,7 +164,7 @@ def has_value(program: LoadedProgram, number: int, bindings: NDArray[np.int64], 
             elif operation == Operation.MULTIPLY_I:
                 integers[i] = a * b
             elif b == 0:
-                return False
+                return FAILED
             elif operation == Operation.DIVIDE_I:
                 integers[i] = divide(a, b)
             else:
@@ -212,11 +220,11 @@ def has_value(program: LoadedProgram, number: int, bindings: NDArray[np.int64], 
             i -= 1
         elif operation == Operation.TO_INTEGER:
             if not (floats[f] >= LEAST_INTEGER and floats[f] < ABOVE_INTEGERS):
-                return False
+                return FAILED
             i += 1
             integers[i] = np.int64(floats[f])
             f -= 1
-        # `and`, `or`: the left value stays as the result if it decides, else it is dropped.
+        # `and`, `or`: the left value stays as the result if it decides; else it is the right one.
         elif operation == Operation.SKIP_IF_FALSE:
             if integers[i] == 0:
                 at += code[at, 1]
@@ -225,5 +233,144 @@ def has_value(program: LoadedProgram, number: int, bindings: NDArray[np.int64], 
                 at += code[at, 1]
         else:
             i -= 1
+            integers[i] = integers[i + 1]
         at += 1
-    return True
+    return KNOWN
+
+
+@borrowing
+def state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
+    """The same where values may be null: every instruction also says whether its result is."""
+    code, integers, floats = program.code, stacks.integers, stacks.floats
+    at, stop = program.ends[number], program.ends[number + 1]
+    own, others = STACK + 1, 2 * (STACK + 1)
+    # Invariant: as in `state_of`; integers[own + i] and integers[others + f] are KNOWN or NULL. What
+    # is null has some number on its stack: it is calculated with like any other, and cannot fail.
+    i = f = -1
+    while at < stop:
+        operation, state = code[at, 0], KNOWN
+        if operation <= Operation.CONSTANT_F:
+            if operation == Operation.PUSH_F or operation == Operation.CONSTANT_F:  # noqa: PLR1714
+                f += 1
+            else:
+                i += 1
+            if operation == Operation.PUSH_F:
+                operand, position = code[at, 1], bindings[code[at, 2]]
+                floats[f] = program.float_columns[operand, position]
+                if program.float_mask[operand] >= 0:
+                    state = int(program.float_state[program.float_mask[operand], position])
+            elif operation == Operation.PUSH_I:
+                operand, position = code[at, 1], bindings[code[at, 2]]
+                integers[i] = program.integer_columns[operand, position]
+                if program.integer_mask[operand] >= 0:
+                    state = int(program.integer_state[program.integer_mask[operand], position])
+            else:
+                if operation == Operation.CONSTANT_F:
+                    floats[f] = program.float_constants[code[at, 1]]
+                else:
+                    integers[i] = program.integer_constants[code[at, 1]]
+                if code[at, 2] > 0:
+                    state = int(program.integer_constants[code[at, 2] - 1])
+            if state == FAILED:
+                return FAILED
+            if operation == Operation.PUSH_F or operation == Operation.CONSTANT_F:  # noqa: PLR1714
+                integers[others + f] = state
+            else:
+                integers[own + i] = state
+        # Two values of one kind: a null makes the result null.
+        elif operation <= Operation.REMAINDER_I:
+            i -= 1
+            a, b = integers[i], integers[i + 1]
+            integers[own + i] = min(integers[own + i], integers[own + i + 1])
+            if operation == Operation.ADD_I:
+                integers[i] = a + b
+            elif operation == Operation.SUBTRACT_I:
+                integers[i] = a - b
+            elif operation == Operation.MULTIPLY_I:
+                integers[i] = a * b
+            elif integers[own + i] == NULL:
+                integers[i] = 0
+            elif b == 0:
+                return FAILED
+            elif operation == Operation.DIVIDE_I:
+                integers[i] = divide(a, b)
+            else:
+                integers[i] = remainder(a, b)
+        elif operation <= Operation.REMAINDER_F:
+            f -= 1
+            x, y = floats[f], floats[f + 1]
+            integers[others + f] = min(integers[others + f], integers[others + f + 1])
+            if operation == Operation.ADD_F:
+                floats[f] = x + y
+            elif operation == Operation.SUBTRACT_F:
+                floats[f] = x - y
+            elif operation == Operation.MULTIPLY_F:
+                floats[f] = x * y
+            elif operation == Operation.DIVIDE_F:
+                floats[f] = x / y
+            else:
+                floats[f] = np.fmod(x, y)
+        elif operation <= Operation.LESS_EQUAL_I:
+            i -= 1
+            a, b = integers[i], integers[i + 1]
+            integers[own + i] = min(integers[own + i], integers[own + i + 1])
+            if operation == Operation.EQUAL_I:
+                integers[i] = a == b
+            elif operation == Operation.DIFFERENT_I:
+                integers[i] = a != b
+            elif operation == Operation.LESS_I:
+                integers[i] = a < b
+            else:
+                integers[i] = a <= b
+        elif operation <= Operation.LESS_EQUAL_F:
+            f -= 2
+            x, y = floats[f + 1], floats[f + 2]
+            i += 1
+            integers[own + i] = min(integers[others + f + 1], integers[others + f + 2])
+            if operation == Operation.EQUAL_F:
+                integers[i] = x == y
+            elif operation == Operation.DIFFERENT_F:
+                integers[i] = x != y
+            elif operation == Operation.LESS_F:
+                integers[i] = x < y
+            else:
+                integers[i] = x <= y
+        # One value in, one value out: a null stays null.
+        elif operation == Operation.NOT:
+            integers[i] = 1 - integers[i]
+        elif operation == Operation.NEGATE_I:
+            integers[i] = -integers[i]
+        elif operation == Operation.NEGATE_F:
+            floats[f] = -floats[f]
+        elif operation == Operation.TO_FLOAT:
+            f += 1
+            floats[f] = np.float64(integers[i])
+            integers[others + f] = integers[own + i]
+            i -= 1
+        elif operation == Operation.TO_INTEGER:
+            i += 1
+            integers[own + i] = integers[others + f]
+            integers[i] = 0
+            if integers[own + i] == KNOWN:
+                if not (floats[f] >= LEAST_INTEGER and floats[f] < ABOVE_INTEGERS):
+                    return FAILED
+                integers[i] = np.int64(floats[f])
+            f -= 1
+        # `and`, `or`: a null does not decide. Where the left side does not, the right one may; else
+        # the result is null if one of them is.
+        elif operation == Operation.SKIP_IF_FALSE:
+            if integers[own + i] == KNOWN and integers[i] == 0:
+                at += code[at, 1]
+        elif operation == Operation.SKIP_IF_TRUE:
+            if integers[own + i] == KNOWN and integers[i] != 0:
+                at += code[at, 1]
+        else:
+            i -= 1
+            decides = (integers[i + 1] != 0) == (operation == Operation.OR)
+            integers[i] = integers[i + 1]
+            if not (decides and integers[own + i + 1] == KNOWN):
+                integers[own + i] = min(integers[own + i], integers[own + i + 1])
+            else:
+                integers[own + i] = KNOWN
+        at += 1
+    return integers[own] if i == 0 else integers[others]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from runtime.columns.expressions import divide, remainder
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.evaluator import ABOVE_INTEGERS, LEAST_INTEGER, LoadedProgram
+from runtime.matching.kernel.evaluator import ABOVE_INTEGERS, KNOWN, LEAST_INTEGER, LoadedProgram
 from runtime.matching.kernel.program import STACK, KernelProgram, Operation, instructions
 
 Integers = NDArray[np.int64]
@@ -182,7 +182,7 @@ def _any_holds(program: LoadedProgram, number: int, bindings: Integers, lanes: L
             f += 1
             mask, bound_position = program.float_mask[argument], bindings[code[at, 2]]
             if bound_position >= 0:
-                if mask >= 0 and not program.float_valid[mask, bound_position]:
+                if mask >= 0 and program.float_state[mask, bound_position] != KNOWN:
                     return False
                 for lane in range(count):
                     floats[f, lane] = program.float_columns[argument, bound_position]
@@ -191,12 +191,12 @@ def _any_holds(program: LoadedProgram, number: int, bindings: Integers, lanes: L
                     floats[f, lane] = program.float_columns[argument, position[lane]]
                 if mask >= 0:
                     for lane in range(count):
-                        is_left[lane] &= np.int64(program.float_valid[mask, position[lane]])
+                        is_left[lane] &= np.int64(program.float_state[mask, position[lane]] == KNOWN)
         elif operation == Operation.PUSH_I:
             i += 1
             mask, bound_position = program.integer_mask[argument], bindings[code[at, 2]]
             if bound_position >= 0:
-                if mask >= 0 and not program.integer_valid[mask, bound_position]:
+                if mask >= 0 and program.integer_state[mask, bound_position] != KNOWN:
                     return False
                 for lane in range(count):
                     integers[i, lane] = program.integer_columns[argument, bound_position]
@@ -205,7 +205,7 @@ def _any_holds(program: LoadedProgram, number: int, bindings: Integers, lanes: L
                     integers[i, lane] = program.integer_columns[argument, position[lane]]
                 if mask >= 0:
                     for lane in range(count):
-                        is_left[lane] &= np.int64(program.integer_valid[mask, position[lane]])
+                        is_left[lane] &= np.int64(program.integer_state[mask, position[lane]] == KNOWN)
         elif operation == Operation.CONSTANT_I:
             i += 1
             for lane in range(count):

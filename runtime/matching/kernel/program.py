@@ -50,7 +50,10 @@ class NotForKernel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Computed(Literal):
-    """A constant into whose place the search writes a value; no other constant has this value."""
+    """A constant into whose place the search writes a value; no other constant has this value.
+
+    It has a state, which the search writes, too: the value may be null.
+    """
 
 
 class Operation(IntEnum):
@@ -62,8 +65,8 @@ class Operation(IntEnum):
 
     PUSH_I = 0  # operand, term
     PUSH_F = 1  # operand, term
-    CONSTANT_I = 2  # constant
-    CONSTANT_F = 3  # constant
+    CONSTANT_I = 2  # constant, 1 more than the integer constant that is its state; 0: it is known
+    CONSTANT_F = 3  # the same
     ADD_I = 10
     SUBTRACT_I = 11
     MULTIPLY_I = 12
@@ -89,7 +92,8 @@ class Operation(IntEnum):
     TO_INTEGER = 54
     SKIP_IF_FALSE = 60  # how many instructions to skip; the value stays on the stack, as the result
     SKIP_IF_TRUE = 61  # the same
-    DROP = 62
+    AND = 62
+    OR = 63
 
 
 TRUTH = 34
@@ -238,7 +242,7 @@ def _emit(builder: _Builder, expression: Expression, room: int) -> None:
         case Unary(type=Type.INTEGER, operator="not") | Binary(type=Type.INTEGER, operator="and" | "or" | "xor"):
             raise NotForKernel("the bits of integers over several events")
         case Literal(type=type_, value=value) if type_ in _STACKED:
-            _constant(builder, type_, value)
+            _constant(builder, type_, value, has_state=isinstance(expression, Computed))
         case Unary(operator=operator, operand=operand) if operand.type in SCALARS:
             _emit(builder, operand, room)
             suffix = _suffix(operand.type)
@@ -285,27 +289,31 @@ def _operand(builder: _Builder, expression: Expression, term: int) -> None:
     builder.add(Operation.PUSH_F if floating else Operation.PUSH_I, number, term)
 
 
-def _constant(builder: _Builder, type_: Type, value: bool | float | str | Decimal) -> None:
+def _constant(builder: _Builder, type_: Type, value: bool | float | str | Decimal, *, has_state: bool) -> None:
+    state = 0
+    if has_state:
+        builder.integer_constants.append(1)  # it is written over by the search, as the constant is
+        state = len(builder.integer_constants)
     if type_ == Type.FLOAT:
         builder.float_constants.append(float(value))
-        builder.add(Operation.CONSTANT_F, len(builder.float_constants) - 1)
+        builder.add(Operation.CONSTANT_F, len(builder.float_constants) - 1, state)
         return
     # A rank is known per batch only: `runtime.matching.kernel.columns` fills it in.
     is_ranked = isinstance(value, str | Decimal)
     if isinstance(value, str | Decimal):
         builder.ranked.append((len(builder.integer_constants), value))
     builder.integer_constants.append(0 if is_ranked else int(value))
-    builder.add(Operation.CONSTANT_I, len(builder.integer_constants) - 1)
+    builder.add(Operation.CONSTANT_I, len(builder.integer_constants) - 1, state)
 
 
 def _short_circuit(builder: _Builder, expression: Binary, room: int) -> None:
     """`and`, `or`: the right side is skipped where the left side decides; it may have no value."""
     _emit(builder, expression.left, room)
-    skip = len(builder.code)
-    builder.add(Operation.DROP)  # replaced by the skip below, when its length is known
-    builder.add(Operation.DROP)
+    skip, is_and = len(builder.code), expression.operator == "and"
+    builder.add(Operation.SKIP_IF_FALSE)  # replaced below, when its length is known
     _emit(builder, expression.right, room - 1)
-    kind = Operation.SKIP_IF_FALSE if expression.operator == "and" else Operation.SKIP_IF_TRUE
+    builder.add(Operation.AND if is_and else Operation.OR)
+    kind = Operation.SKIP_IF_FALSE if is_and else Operation.SKIP_IF_TRUE
     builder.code[skip] = (int(kind), len(builder.code) - skip - 1, 0)
 
 

@@ -16,7 +16,7 @@ from runtime.compiling.compiled import borrowing
 from runtime.matching.exact_sums import add_to_sum
 from runtime.matching.kernel.aggregates import Aggregation, Function, clear, finish_match
 from runtime.matching.kernel.conditions import Events
-from runtime.matching.kernel.evaluator import LoadedProgram
+from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram
 
 Integers = NDArray[np.int64]
 
@@ -114,7 +114,7 @@ def _is_candidate(program: LoadedProgram, checks: Integers, position: int) -> bo
     """Whether all conditions are true for an event; without a value they are not."""
     for index in range(len(checks)):
         mask = program.integer_mask[checks[index]]
-        if mask >= 0 and not program.integer_valid[mask, position]:
+        if mask >= 0 and program.integer_state[mask, position] != KNOWN:
             return False
         if program.integer_columns[checks[index], position] == 0:
             return False
@@ -191,9 +191,9 @@ def _has_value(program: LoadedProgram, operand: int, is_float: bool, event: int)
         return False
     if is_float:
         mask = program.float_mask[operand]
-        return mask < 0 or program.float_valid[mask, event]
+        return mask < 0 or program.float_state[mask, event] == KNOWN
     mask = program.integer_mask[operand]
-    return mask < 0 or program.integer_valid[mask, event]
+    return mask < 0 or program.integer_state[mask, event] == KNOWN
 
 
 @borrowing

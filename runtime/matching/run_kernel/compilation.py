@@ -21,6 +21,7 @@ from runtime.matching.kernel.program import (
     KernelProgram,
     NotForKernel,
     Operand,
+    Operation,
     about_one_event,
     build_program,
     comparison,
@@ -237,6 +238,7 @@ class _Tables:
             "program": program,
             "is_float": fold.argument.type == Type.FLOAT,
             "is_float_result": fold.type == Type.FLOAT,
+            "none_fails": self.query.nulls_fail,
             "first_run": first,
             "stop_run": stop,
         }
@@ -369,9 +371,14 @@ class _Tables:
     def _constants(self, program: KernelProgram, fold: int) -> dict[str, int]:
         """The constants that stand for a fold."""
         literal = self.fold_values[fold]
-        constants = program.float_constants if literal.type == Type.FLOAT else program.integer_constants
-        first, stop = self._listed(np.flatnonzero(constants == literal.value).tolist())
-        return {"first_constant": first, "stop_constant": stop}
+        is_float = literal.type == Type.FLOAT
+        constants = program.float_constants if is_float else program.integer_constants
+        operation, own, state = program.code.T
+        is_own = (operation == (Operation.CONSTANT_F if is_float else Operation.CONSTANT_I)) & (state > 0)
+        is_own[is_own] = constants[own[is_own]] == literal.value
+        first, stop = self._listed(own[is_own].tolist())
+        first_state, stop_state = self._listed((state[is_own] - 1).tolist())
+        return {"first_constant": first, "stop_constant": stop, "first_state": first_state, "stop_state": stop_state}
 
 
 def _numbered(chosen: Sequence[bool]) -> list[int]:

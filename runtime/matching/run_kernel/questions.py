@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
-from runtime.matching.kernel.evaluator import LoadedProgram, Stacks, comparison_holds, has_value, holds
+from runtime.matching.kernel.evaluator import (
+    FAILED,
+    KNOWN,
+    NULL,
+    LoadedProgram,
+    Stacks,
+    comparison_holds,
+    holds,
+    state_of,
+    state_with_nulls,
+)
 from runtime.matching.run_kernel.tables import FoldFunction, Records, Tables
 from runtime.matching.run_kernel.workspace import Bound
 
@@ -102,17 +112,19 @@ def verdict(
     stop = _iterations(questions, lists, bound, question)
     if stop == 0:
         return HOLDS
-    has_folds = _fold(tables, program, bound, path, question, stacks)
+    folded = _fold(tables, program, bound, path, question, stacks)
     result = NOT_ASKED
     for place in range(stop):
         if result != FAILS:
             if tables.checks[check].operation >= 0:
                 found = _of_comparison(tables.checks, questions, lists, program, bound, path, deepest, check, place)
+            elif folded == NULL:
+                found = _of_nulls(tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks)
             else:
                 found = _of_program(
                     tables.checks, questions, lists, program, bound, path, deepest, check, place, stacks
                 )
-            if found == HOLDS and not has_folds:
+            if found == HOLDS and folded == FAILED:
                 found = FAILS
             if found != NOT_ASKED:
                 result = found
@@ -223,26 +235,52 @@ def _of_program(
 
 
 @borrowing
-def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, question: int, stacks: Stacks) -> bool:
-    """Writes the values of a question's folds into the program; whether all have one."""
-    folds, lists = tables.folds, tables.lists
+def _of_nulls(
+    checks: Records,
+    questions: Records,
+    lists: Integers,
+    program: LoadedProgram,
+    bound: Bound,
+    path: Integers,
+    deepest: int,
+    check: int,
+    place: int,
+    stacks: Stacks,
+) -> int:
+    """The same where a fold is null."""
+    result = NOT_ASKED
+    if _bind_one(questions, lists, bound, path, deepest, checks[check].question, place):
+        state = state_with_nulls(program, checks[check].program, bound.at, stacks)
+        result = HOLDS if state == KNOWN and stacks.integers[0] != 0 else FAILS
+    return result
+
+
+@borrowing
+def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, question: int, stacks: Stacks) -> int:
+    """Writes the values and states of a question's folds into the program.
+
+    FAILED: one has failed; else NULL: one is null; else KNOWN.
+    """
+    folds, lists, result = tables.folds, tables.lists, KNOWN
     for fold in range(tables.questions[question].first_fold, tables.questions[question].stop_fold):
         first, stop = folds[fold].first_run, folds[fold].stop_run
         count, function, number = bound.counts[lists[first]], folds[fold].function, folds[fold].program
         is_float = folds[fold].is_float == 1
         integer, real, high, low = np.int64(0), 0.0, np.int64(0), np.int64(0)
-        is_number = False
+        is_number, size, state = False, 0, KNOWN
         if function == FoldFunction.COUNT:
             integer = count
         else:
-            if count == 0 and function != FoldFunction.SUM:
-                return False
-            # The oldest first.
+            # The oldest first; nulls are left out.
             for place in range(count - 1, -1, -1):
                 for index in range(first, stop):
                     bound.at[lists[index]] = path[bound.runs[lists[index], place]]
-                if not has_value(program, number, bound.at, stacks):
-                    return False
+                own = state_of(program, number, bound.at, stacks)
+                if own == FAILED:
+                    return FAILED
+                if own == NULL:
+                    continue
+                size += 1
                 if is_float:
                     value = stacks.floats[0]
                     if function == FoldFunction.SUM or function == FoldFunction.MEAN:  # noqa: PLR1714
@@ -261,8 +299,10 @@ def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, 
                         low += one & 0xFFFFFFFF
                     elif not is_number or (one < integer if function == FoldFunction.MIN else one > integer):
                         integer, is_number = one, True
-            if function == FoldFunction.MEAN:
-                real = (real if is_float else np.float64(high) * 4294967296.0 + np.float64(low)) / count
+            if size == 0 and function != FoldFunction.SUM:
+                state = FAILED if folds[fold].none_fails == 1 else NULL
+            elif function == FoldFunction.MEAN:
+                real = (real if is_float else np.float64(high) * 4294967296.0 + np.float64(low)) / size
             elif is_float and function != FoldFunction.SUM and not is_number:
                 real = np.nan
         for index in range(folds[fold].first_constant, folds[fold].stop_constant):
@@ -270,7 +310,12 @@ def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, 
                 program.float_constants[lists[index]] = real
             else:
                 program.integer_constants[lists[index]] = integer
-    return True
+        if state == FAILED:
+            return FAILED
+        result = min(result, state)
+        for index in range(folds[fold].first_state, folds[fold].stop_state):
+            program.integer_constants[lists[index]] = state
+    return result
 
 
 @borrowing

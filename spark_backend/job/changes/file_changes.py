@@ -54,6 +54,10 @@ class Foretold:
                 return f"{'set' if kind == 'set' else 'deploy'}: {outcome.text}"
 
     def _way(self, outcome: Outcome) -> str:
+        rule = f"nulls {outcome.details['nulls']}; " if "nulls" in outcome.details else ""
+        return rule + self._handover(outcome)
+
+    def _handover(self, outcome: Outcome) -> str:
         if outcome.details["state"] == "kept":
             return "it keeps all state"
         moment = format_time(outcome.details["handover"])

@@ -41,9 +41,7 @@ def plan_of(path: Path | str) -> StartPlan:
         if ready.is_new:
             return StartPlan(is_new=True)
         found = foretell(deployment, ready.files, ready.program)
-        needed = ready.has_other_files and bool(
-            foretell(deployment, ready.files.kept_removed(), ready.program).outcomes
-        )
+        needed = ready.has_other_texts and bool(foretell(deployment, ready.unapplied, ready.program).outcomes)
         changes, live = (
             tuple(without_values(line, deployment.environment) for line in lines)
             for lines in (found.lines(), found.live())

@@ -16,9 +16,18 @@ def test_a_plan_keeps_annotations_with_the_names_of_the_plan() -> None:
     assert from_dict(to_dict(plan)) == plan == load_plan(template_text(plan))
 
 
-def test_only_plans_with_annotations_are_of_the_latest_version() -> None:
+def test_a_plan_has_the_earliest_version_that_has_all_its_parts() -> None:
     annotated, plain = (querylang.compile_text(text).plan for text in (ANNOTATED, PLAIN))
-    assert [to_dict(plan)["version"] for plan in (annotated, plain)] == [5, 3]
+    earlier = [plan.with_failing_nulls() for plan in (annotated, plain)]
+    assert [to_dict(plan)["version"] for plan in (annotated, plain, *earlier)] == [6, 6, 5, 3]
+
+
+def test_a_plan_without_a_rule_for_nulls_has_the_earlier_one() -> None:
+    plan = querylang.compile_text(PLAIN).plan
+    earlier = to_dict(plan.with_failing_nulls())
+    assert "nulls_fail" not in earlier["plan"]["queries"][0]
+    assert [query.nulls_fail for query in from_dict(earlier).queries] == [True]
+    assert [query.nulls_fail for query in from_dict(to_dict(plan)).queries] == [False]
 
 
 def test_what_engines_get_has_no_annotations() -> None:

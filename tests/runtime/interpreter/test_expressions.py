@@ -92,7 +92,12 @@ MIXED = Action(
 )
 EVENT = EventType("E", tuple(Field(name, type_) for name, type_ in FIELDS.items()), (MIXED,))
 PLAN = Plan((EVENT,), ())
-WORLD = PlanWorld(PLAN)
+QUERY = chain([an_input("E", within=3_000_000)], [0, 0])
+BY_RULE = {nulls_fail: replace(QUERY, nulls_fail=nulls_fail) for nulls_fail in (False, True)}
+"""A query with the rule for nulls, and one of an earlier plan, in which a null fails."""
+WORLDS = {nulls_fail: PlanWorld(PLAN, query) for nulls_fail, query in BY_RULE.items()}
+WORLD = WORLDS[False]
+RULES = st.booleans()
 
 CALLS: dict[Type, list[tuple[Type, str]]] = {}
 """Result, then the methods that give it: all of the language's table between scalars and decimals."""
@@ -170,13 +175,13 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.table({**columns, "_time": TIMES[: len(rows)]})
 
 
-def interpreted(expression: Expression, row: Row, time: int) -> str:
+def interpreted(expression: Expression, row: Row, time: int, *, nulls_fail: bool = False) -> str:
     event = Event(EVENT, dict(row), None if time == NO_TIME else seconds(time))
     try:
-        value = interpret(expression, Context(events=[event], world=WORLD, invoke=run_action))
+        value = interpret(expression, Context(events=[event], world=WORLDS[nulls_fail], invoke=run_action))
     except EvaluationError:
         return "nothing"
-    return shown(value, expression.type)
+    return "null" if value is None else shown(value, expression.type)
 
 
 def shown(value: Any, type_: Type | None) -> str:
@@ -184,25 +189,32 @@ def shown(value: Any, type_: Type | None) -> str:
     return decimal_text(value) if type_ == Type.DECIMAL else repr(value)
 
 
-def in_columns(expression: Expression, rows: list[dict[str, Any]]) -> list[str]:
-    column = evaluate(expression, table(rows), PLAN, EVENT)
+def in_columns(expression: Expression, rows: list[dict[str, Any]], *, nulls_fail: bool = False) -> list[str]:
+    column = evaluate(expression, table(rows), PLAN, EVENT, BY_RULE[nulls_fail])
     if isinstance(column.values, list):
         values = column.values
     else:
         values = column.values.to_pylist() if isinstance(column.values, pa.Array) else column.values.tolist()
     valid = [True] * len(rows) if column.valid is None else column.valid.tolist()
-    pairs = zip(values, valid, strict=True)
-    return [shown(value, expression.type) if has_one else "nothing" for value, has_one in pairs]
+    failed = [False] * len(rows) if column.failed is None else column.failed.tolist()
+    assert not any(map(min, valid, failed)), "what has failed has no value"
+    return [
+        shown(value, expression.type) if has_one else "nothing" if has_failed else "null"
+        for value, has_one, has_failed in zip(values, valid, failed, strict=True)
+    ]
 
 
 ANY_EXPRESSION = st.sampled_from(list(VALUES)).flatmap(expressions)
 
 
 @settings(max_examples=500, deadline=None)
-@given(ANY_EXPRESSION, ROWS)
-def test_columns_agree_with_the_interpreter(expression: Expression, rows: list[dict[str, Any]]) -> None:
-    expected = [interpreted(expression, row, time) for row, time in zip(rows, TIMES, strict=False)]
-    assert in_columns(expression, rows) == expected
+@given(ANY_EXPRESSION, ROWS, RULES)
+def test_columns_agree_with_the_interpreter(
+    expression: Expression, rows: list[dict[str, Any]], nulls_fail: bool
+) -> None:
+    timed = zip(rows, TIMES, strict=False)
+    expected = [interpreted(expression, row, time, nulls_fail=nulls_fail) for row, time in timed]
+    assert in_columns(expression, rows, nulls_fail=nulls_fail) == expected
 
 
 @settings(max_examples=500, deadline=None)
@@ -213,7 +225,8 @@ def test_the_interpreter_agrees_with_an_evaluator_of_its_own_make(
     assert expression.type is not None
     for row in rows:
         try:
-            expected = outward(oracle(expression, row), expression.type)
+            value = oracle(expression, row)
+            expected = "null" if value is None else outward(value, expression.type)
         except NoValue:
             expected = "nothing"
         assert interpreted(expression, row, NO_TIME) == expected
@@ -227,7 +240,7 @@ def test_as_an_array_what_has_no_value_is_null(expression: Expression, rows: lis
     assert array.type == arrow_type(expression.type, PLAN)
     values = array.to_pylist()
     got = ["nothing" if value is None else shown(value, expression.type) for value in values]
-    assert got == in_columns(expression, rows)
+    assert got == ["nothing" if text == "null" else text for text in in_columns(expression, rows)]
 
 
 def test_an_evaluator_that_is_wrong_is_noticed() -> None:
@@ -310,9 +323,9 @@ def over_two_events(draw: st.DrawFn, type_: Type, depth: int = 3) -> Expression:
     return Binary(type_, draw(st.sampled_from(["and", "or", "xor", "=", "!="])), *sides)
 
 
-def kernel_finds(condition: Expression, rows: list[dict[str, Any]]) -> bool:
+def kernel_finds(condition: Expression, rows: list[dict[str, Any]], *, nulls_fail: bool = False) -> bool:
     """Whether the kernel matches the two events; raises NotForKernel."""
-    query = chain([an_input("E", within=3_000_000)], [0, 0], [condition])
+    query = replace(chain([an_input("E", within=3_000_000)], [0, 0], [condition]), nulls_fail=nulls_fail)
     ordered = Ordered(
         start=np.array([0, 2]),
         fresh=np.array([0]),
@@ -329,12 +342,14 @@ TWO_ROWS = st.tuples(ROW, ROW).map(list)
 
 
 @settings(max_examples=500, deadline=None)
-@given(over_two_events(Type.BOOLEAN), TWO_ROWS)
-def test_the_kernel_agrees_with_the_interpreter(condition: Expression, rows: list[dict[str, Any]]) -> None:
-    pairs = zip(rows, [1.5, 2.0], strict=True)
-    context = Context(events=[Event(EVENT, dict(row), time) for row, time in pairs], world=WORLD, invoke=run_action)
+@given(over_two_events(Type.BOOLEAN), TWO_ROWS, RULES)
+def test_the_kernel_agrees_with_the_interpreter(
+    condition: Expression, rows: list[dict[str, Any]], nulls_fail: bool
+) -> None:
+    events = [Event(EVENT, dict(row), time) for row, time in zip(rows, [1.5, 2.0], strict=True)]
+    context = Context(events=events, world=WORLDS[nulls_fail], invoke=run_action)
     assume(terms_of(condition))
-    assert kernel_finds(condition, rows) is interpreted_condition(condition, context)
+    assert kernel_finds(condition, rows, nulls_fail=nulls_fail) is interpreted_condition(condition, context)
 
 
 @pytest.mark.parametrize("operator", ["<", "=", "+", "/", "%"])

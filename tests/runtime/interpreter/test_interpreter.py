@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -27,11 +28,11 @@ from querylang.plan.expression import (
     SelectOf,
     Unary,
 )
-from querylang.plan.model import EventType, Field
+from querylang.plan.model import EventType, Field, Plan
 from querylang.plan.value_types import Type
-from runtime.interpreter.context import Context
+from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.event_text import parse_value
-from runtime.interpreter.expressions import evaluate, holds
+from runtime.interpreter.expressions import evaluate, holds, required
 from runtime.interpreter.value_text import event_text, floating_text, inner_text
 from runtime.interpreter.values import (
     Dictionary,
@@ -44,6 +45,7 @@ from runtime.interpreter.values import (
     equal,
     order_key,
 )
+from tests.runtime.plans import an_input, chain
 from tests.support.typed_values import OF_X, TYPED, TYPES, WORLD, X
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -178,24 +180,52 @@ def of_x(*values: int | None) -> Context:
 
 
 NULL = Binary(Type.BOOLEAN, "=", FieldOf(Type.INTEGER, 0, "x"), literal(1))
+FAILS = Binary(Type.BOOLEAN, "=", Binary(Type.INTEGER, "/", literal(1), literal(0)), literal(1))
+QUERY = chain([an_input()], [0])
+EARLIER = PlanWorld(Plan((), (replace(QUERY, nulls_fail=True),)))
+"""The world of a plan of an earlier version."""
 
 
-@pytest.mark.parametrize(
-    ("condition", "true"),
-    [
-        (NULL, False),
-        (Unary(Type.BOOLEAN, "not", NULL), False),
-        (Binary(Type.BOOLEAN, "or", literal(True), NULL), True),
-        (Binary(Type.BOOLEAN, "or", NULL, literal(True)), False),
-        (Unary(Type.BOOLEAN, "not", Binary(Type.BOOLEAN, "and", literal(False), NULL)), True),
-        (Unary(Type.BOOLEAN, "not", Binary(Type.BOOLEAN, "and", NULL, literal(False))), False),
-        (Binary(Type.BOOLEAN, "xor", literal(True), NULL), False),
-    ],
-)
-def test_a_condition_that_uses_a_null_is_false_unless_it_was_decided_before(
-    condition: Expression, *, true: bool
+CONDITIONS: list[tuple[Expression, bool, bool]] = [
+    (NULL, False, False),
+    (Unary(Type.BOOLEAN, "not", NULL), False, False),
+    (Binary(Type.BOOLEAN, "or", literal(True), NULL), True, True),
+    (Binary(Type.BOOLEAN, "or", NULL, literal(True)), True, False),
+    (Binary(Type.BOOLEAN, "or", NULL, literal(False)), False, False),
+    (Unary(Type.BOOLEAN, "not", Binary(Type.BOOLEAN, "and", literal(False), NULL)), True, True),
+    (Unary(Type.BOOLEAN, "not", Binary(Type.BOOLEAN, "and", NULL, literal(False))), True, False),
+    (Unary(Type.BOOLEAN, "not", Binary(Type.BOOLEAN, "and", NULL, literal(True))), False, False),
+    (Binary(Type.BOOLEAN, "xor", literal(True), NULL), False, False),
+    # What fails ends the whole condition, unless it was decided before.
+    (Binary(Type.BOOLEAN, "or", literal(True), FAILS), True, True),
+    (Binary(Type.BOOLEAN, "or", FAILS, literal(True)), False, False),
+    (Binary(Type.BOOLEAN, "or", Binary(Type.BOOLEAN, "and", NULL, FAILS), literal(True)), False, False),
+    (Binary(Type.BOOLEAN, "or", Binary(Type.BOOLEAN, "and", literal(False), FAILS), literal(True)), True, True),
+]
+"""A condition, whether it holds, and whether it does in a plan of an earlier version."""
+
+
+@pytest.mark.parametrize(("condition", "true", "was_true"), CONDITIONS)
+def test_a_null_decides_nothing_and_what_fails_ends_a_condition(
+    condition: Expression, *, true: bool, was_true: bool
 ) -> None:
     assert holds(condition, of_x(None)) is true
+    assert holds(condition, replace(of_x(None), world=EARLIER)) is was_true
+
+
+def test_an_unset_optional_is_null_in_a_comparison() -> None:
+    unset = New(Type.optional(Type.INTEGER), ())
+    same = Binary(Type.BOOLEAN, "=", unset, unset)
+    assert evaluate(same, NOTHING) is None
+    assert evaluate(same, replace(NOTHING, world=EARLIER)) is True
+    assert evaluate(Call(Type.BOOLEAN, "empty", unset), NOTHING) is True
+
+
+def test_what_an_optional_has_counts_and_not_what_would_stand_in_for_it() -> None:
+    x = FieldOf(Type.INTEGER, 0, "x")
+    for inside, value in (((literal(3),), 3), ((), None)):
+        given = Call(Type.INTEGER, "getOr", New(Type.optional(Type.INTEGER), inside), (x,))
+        assert evaluate(given, of_x(None)) == value
 
 
 def test_a_field_is_taken_from_its_term() -> None:
@@ -204,8 +234,11 @@ def test_a_field_is_taken_from_its_term() -> None:
 
 
 def test_a_null_says_which_field() -> None:
+    assert evaluate(NULL, of_x(None)) is None
     with pytest.raises(EvaluationError, match="field 'x' is null"):
-        evaluate(NULL, of_x(None))
+        required(NULL, of_x(None))
+    with pytest.raises(EvaluationError, match="field 'x' is null"):
+        evaluate(NULL, replace(of_x(None), world=EARLIER))
 
 
 @pytest.mark.parametrize(
@@ -300,13 +333,14 @@ def test_a_node_is_worth(expression: Expression, value: Value) -> None:
         (IndexOf(Type.INTEGER, ITEMS, literal(2)), "index 2 is outside of a sequence of 2 elements"),
         (IndexOf(Type.INTEGER, ITEMS, literal(-1)), "index -1 is outside of a sequence of 2 elements"),
         (IndexOf(Type.INTEGER, PAIRS, literal("c")), 'the dictionary has no key "c"'),
-        (Aggregate(Type.FLOAT, "avg", ()), "avg() has no value here"),
+        (Aggregate(Type.FLOAT, "avg", ()), "avg() is null"),
         (SelectOf(Type.FLOAT, 0), "the selected value is null"),
         (Call(Type.FLOAT, "getTime", EventOf(OF_X, 0)), "this X has no time: the program made it"),
     ],
 )
 def test_a_node_without_a_value_says_why(expression: Expression, problem: str) -> None:
-    context = Context(events=[Event(X, {}), None], selects=[None], aggregates={Aggregate(Type.FLOAT, "avg", ()): None})
+    aggregates = {Aggregate(Type.FLOAT, "avg", ()): None}
+    context = Context(events=[Event(X, {}), None], selects=[None], aggregates=aggregates, world=EARLIER)
     with pytest.raises(EvaluationError) as error:
         evaluate(expression, context)
     assert str(error.value) == problem

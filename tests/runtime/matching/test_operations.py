@@ -12,7 +12,7 @@ import pytest
 
 from runtime.instants import NEVER
 from runtime.matching.kernel import lookahead
-from runtime.matching.kernel.evaluator import LoadedProgram, has_value, new_stacks
+from runtime.matching.kernel.evaluator import FAILED, KNOWN, NULL, LoadedProgram, new_stacks, state_of
 from runtime.matching.kernel.lookahead import lookahead_after, new_lanes
 from runtime.matching.kernel.program import KernelProgram, Operation
 
@@ -28,7 +28,8 @@ PUSH_FLOATS = [(Operation.PUSH_F, 0, 0), (Operation.PUSH_F, 1, 1)]
 NOT_IN_LANES = {
     Operation.SKIP_IF_FALSE: "lanes execute every instruction together, so none can be skipped",
     Operation.SKIP_IF_TRUE: "the same",
-    Operation.DROP: "it is only what a skip jumps over",
+    Operation.AND: "it is only what a skip jumps over",
+    Operation.OR: "the same",
 }
 """Operations that looking ahead does not know, and why it never meets them: `lookahead_after` refuses their programs."""
 
@@ -98,15 +99,21 @@ SAMPLES: dict[Operation, tuple[Code, Callable[[Any, Any], Value]]] = {
 SKIPS: dict[Operation, Callable[[int, int], int | None]] = {
     Operation.SKIP_IF_FALSE: lambda a, b: 0 if a == 0 else b,
     Operation.SKIP_IF_TRUE: lambda a, b: a if a != 0 else b,
-    Operation.DROP: lambda _, b: b,
+    Operation.AND: lambda a, b: 0 if a == 0 else b,
+    Operation.OR: lambda a, b: a if a != 0 else b,
 }
-"""What the skips and the drop behind them make of two operands: the second one is not asked for if it is skipped."""
+"""What `and` and `or` make of two operands, each by its skip and what that jumps over."""
+DECIDING = {
+    **dict.fromkeys((Operation.SKIP_IF_FALSE, Operation.AND), 0),
+    **dict.fromkeys((Operation.SKIP_IF_TRUE, Operation.OR), 1),
+}
 
 
 def code_of(operation: Operation) -> Code:
     if operation in SKIPS:
-        skip = [] if operation is Operation.DROP else [(operation, 2, 0)]
-        return [PUSH_INTEGERS[0], *skip, (Operation.DROP, 0, 0), PUSH_INTEGERS[1]]
+        is_and = DECIDING[operation] == 0
+        skip = Operation.SKIP_IF_FALSE if is_and else Operation.SKIP_IF_TRUE
+        return [PUSH_INTEGERS[0], (skip, 2, 0), PUSH_INTEGERS[1], (Operation.AND if is_and else Operation.OR, 0, 0)]
     before, _ = SAMPLES[operation]
     return before if before[-1][0] is operation else [*before, (operation, 0, 0)]
 
@@ -117,21 +124,26 @@ def is_about_floats(code: Code) -> bool:
 
 def samples(code: Code) -> list[tuple[Any, Any]]:
     values: tuple[Any, ...] = FLOATS if is_about_floats(code) else INTEGERS
+    if any(operation in SKIPS for operation, _, _ in code):
+        values = (0, 1, None)
     return list(itertools.product(values, values))
 
 
 def expected(operation: Operation, code: Code, x: Any, y: Any) -> Value:
-    """None without a value: what an instruction pushes must have one."""
+    """None without a value: what an instruction pushes must have one, but for `and` and `or`."""
     if operation in SKIPS:
-        is_skipped = operation is not Operation.DROP and x is not None and SKIPS[operation](x, 2) != 2
-        return None if x is None or (y is None and not is_skipped) else SKIPS[operation](x, y)
+        if DECIDING[operation] in (x, y):
+            return DECIDING[operation]
+        return None if None in (x, y) else SKIPS[operation](x, y)
     pushed = [(x, y)[first] for push, first, _ in code if push in (Operation.PUSH_I, Operation.PUSH_F)]
     return None if None in pushed else SAMPLES[operation][1](x, y)
 
 
 def loaded(code: Code, pairs: list[tuple[Any, Any]]) -> LoadedProgram:
     """The program over two operands; those of pair p are at position p."""
-    missing = np.array([[value is None for value in column] for column in zip(*pairs, strict=True)])
+    states = np.array(
+        [[KNOWN if value is not None else NULL for value in column] for column in zip(*pairs, strict=True)]
+    )
     values = [[0 if value is None else value for value in column] for column in zip(*pairs, strict=True)]
     integers, floats = (np.zeros((2, len(pairs))), values)[:: -1 if not is_about_floats(code) else 1]
     return LoadedProgram(
@@ -140,10 +152,10 @@ def loaded(code: Code, pairs: list[tuple[Any, Any]]) -> LoadedProgram:
         integer_constants=np.array([0, 42]),
         float_constants=np.array([0.0, 2.5]),
         integer_columns=np.array(integers, np.int64),
-        integer_valid=~missing,
+        integer_state=states.astype(np.int8),
         integer_mask=np.arange(2, dtype=np.int32),
         float_columns=np.array(floats, np.float64),
-        float_valid=~missing,
+        float_state=states.astype(np.int8),
         float_mask=np.arange(2, dtype=np.int32),
         is_complete=False,
     )
@@ -166,9 +178,9 @@ def test_for_one_candidate(operation: Operation) -> None:
     found: list[Value] = []
     for position in range(len(pairs)):
         with np.errstate(all="ignore"):
-            is_known = has_value.plain(program, 0, np.array([position, position]), stacks)  # type: ignore[attr-defined]
+            state = state_of.plain(program, 0, np.array([position, position]), stacks)  # type: ignore[attr-defined]
         value = stacks.floats[0].item() if is_float(operation) else stacks.integers[0].item()
-        found.append(value if is_known else None)
+        found.append(value if state == KNOWN else None)
     assert list(map(repr, found)) == [repr(expected(operation, code, *pair)) for pair in pairs]
 
 
@@ -204,3 +216,18 @@ def test_programs_that_lanes_cannot_run_are_refused(operation: Operation) -> Non
     code = np.array(code_of(operation), np.int32)
     program = KernelProgram(code, np.array([0, len(code)]), np.zeros(1, np.int64), np.zeros(1), (), (), ())
     assert lookahead_after(program, 0) == NEVER
+
+
+LOGIC = [operation for operation in DECIDING if operation >= Operation.AND]
+
+
+@pytest.mark.parametrize("operation", LOGIC, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("left", [KNOWN, NULL, FAILED])
+def test_what_fails_is_no_null(operation: Operation, left: int) -> None:
+    """The right side fails: that matters unless the left side decides."""
+    code = code_of(operation)
+    decides = DECIDING[operation]
+    program = loaded(code, [(decides, 0), (1 - decides, 0)])
+    program = program._replace(integer_state=np.array([[left, left], [FAILED, FAILED]], np.int8))
+    states = [state_of.plain(program, 0, np.array([at, at]), new_stacks()) for at in (0, 1)]  # type: ignore[attr-defined]
+    assert states == [KNOWN if left == KNOWN else FAILED, FAILED]
