@@ -41,10 +41,8 @@ def key_sources(query: QueryPlan) -> dict[str, tuple[Expression, ...]]:
 
 def key_identity(query: QueryPlan) -> list[list[Any]]:
     """`key_sources` as sorted plain data; equal for all queries of a partition group."""
-    # What is computed may be null by one rule for nulls and not by the other.
-    rule = "" if query.nulls_fail else "nulls as in SQL: "
     return sorted(
-        [event, [plain_field(source) or rule + json.dumps(expression_to_dict(source)) for source in sources]]
+        [event, [plain_field(source) or json.dumps(expression_to_dict(source)) for source in sources]]
         for event, sources in key_sources(query).items()
     )
 

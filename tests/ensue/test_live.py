@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 import ensue
+import querylang
+from ensue.live.state import SavedLive, identity_of
 from runtime.columns.timestamps import parse_time
 from tests.support.answers import facts
 
@@ -236,3 +239,17 @@ def test_whole_numbers_may_follow_fractions_where_nothing_is_defined() -> None:
         [20.5],
         [20.0],
     ]
+
+
+def test_a_state_keeps_the_rule_for_nulls_that_it_was_saved_with(tmp_path: Path) -> None:
+    text = """event A { integer v; integer w; }
+    query Q { inputs { A() within 9.0; } find A as a -> A as b where a.v = 1 or b.w = 1 }"""
+    live = ensue.open(text)
+    assert len(live.send([{"at": 1, "v": None, "w": 1}, {"at": 2, "v": None, "w": 1}])) == 1
+    live.save(tmp_path / "new")
+    # A state of an earlier version has the plan of these queries by the earlier rule.
+    saved = SavedLive.from_bytes((tmp_path / "new").read_bytes())
+    earlier, _ = identity_of(querylang.compile_text(text).plan.with_failing_nulls())
+    (tmp_path / "old").write_bytes(replace(saved, plan=earlier).to_bytes())
+    for name, count in (("new", 1), ("old", 0)):
+        assert len(ensue.open(text, state=tmp_path / name).send({"at": 3, "v": None, "w": 1})) == count
