@@ -70,7 +70,7 @@ CASES = [
     ("A as a where a.v > 5 or a.w > 5", "A w=9", True, False),
     ("A as a where a.over(5)", "A w=9", True, False),
     ("A as a where a.over(a.v) or a.w = 9", "A w=9", True, False),
-    # What fails is no null: left to right, short circuit, and the whole clause is false.
+    # What fails is not a null: left to right, short circuit, and the whole clause is false.
     ("A as a -> B as b where a.v / b.v > 0 or a.v = 1", "A v=1; B v=0", False, False),
     ("A as a -> B as b where a.v = 1 or a.v / b.v > 0", "A v=1; B v=0", True, True),
     ("A as a -> B as b where (a.w = b.w and a.v / b.v > 0) or a.v = 1", "A v=1; B v=0", False, False),

@@ -223,7 +223,7 @@ LOGIC = [operation for operation in DECIDING if operation >= Operation.AND]
 
 @pytest.mark.parametrize("operation", LOGIC, ids=lambda operation: operation.name)
 @pytest.mark.parametrize("left", [KNOWN, NULL, FAILED])
-def test_what_fails_is_no_null(operation: Operation, left: int) -> None:
+def test_what_fails_is_not_a_null(operation: Operation, left: int) -> None:
     """The right side fails: that matters unless the left side decides."""
     code = code_of(operation)
     decides = DECIDING[operation]
