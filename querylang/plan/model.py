@@ -497,7 +497,7 @@ class Every:
     def expanded(self, expression: Expression) -> Expression:
         """The expression with those of selects in place of their names; events keep their names.
 
-        So what fails in a select fails in a `having`, too, and is no null there.
+        So what fails in a select fails in a `having`, too, and is not a null there.
         """
 
         def change(node: Expression) -> Expression:

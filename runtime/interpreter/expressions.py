@@ -257,7 +257,7 @@ def _end(node: EndOf, context: Context) -> Value:
 
 
 def _fold(node: Fold, context: Context) -> Value:
-    """The value over the events of a run, or over runs of one group in pairs; nulls are left out."""
+    """The value over the events of a run, or over runs of one group in pairs, without nulls."""
     runs = [context.runs[term] for term in node.terms]
     if node.function == "count":
         return len(runs[0])

@@ -2,8 +2,8 @@
 
 `runtime.matching.kernel.lookahead` interprets the same programs for many candidates at once.
 
-A program that meets no null is run by `state_of`. At the first value that is missing it is run again
-by `state_with_nulls`, which knows of each value on the stacks whether it is null.
+A program that meets no null is run by `state_of`. At the first value that is missing it is run
+again by `state_with_nulls`, which knows of each value on the stacks whether it is null.
 """
 
 from __future__ import annotations
@@ -244,8 +244,9 @@ def state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.i
     code, integers, floats = program.code, stacks.integers, stacks.floats
     at, stop = program.ends[number], program.ends[number + 1]
     own, others = STACK + 1, 2 * (STACK + 1)
-    # Invariant: as in `state_of`; integers[own + i] and integers[others + f] are KNOWN or NULL. What
-    # is null has some number on its stack: it is calculated with like any other, and cannot fail.
+    # Invariant: as in `state_of`; integers[own + i] and integers[others + f] are KNOWN or NULL.
+    # What is null has some number on its stack: it is calculated with like any other, and cannot
+    # fail.
     i = f = -1
     while at < stop:
         operation, state = code[at, 0], KNOWN
