@@ -24,6 +24,9 @@ from runtime.reading.formats.raw_table import RawTable, joined, one_line
 from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of, plain_file
 from runtime.reading.formats.yaml_files import read_yaml
 
+_DAMAGED = (MemoryError, SystemError)
+"""What Arrow raises, too, where a file says that a part of it has some other length than it has."""
+
 Progress = Callable[[int], None]
 """Is called with how many rows have been read."""
 
@@ -95,8 +98,9 @@ def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
     try:
         with plain_file(path, asked, asked.csv.encoding if reader is read_csv else UTF_8) as plain:
             yield from reader(plain, name, asked)
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path}: cannot be read as a table: {one_line(error)}") from error
+    except (pa.ArrowException, UnicodeDecodeError, OSError, *_DAMAGED) as error:
+        reason = one_line(error) or "it asks for more memory than there is"
+        raise InputError(f"{path}: cannot be read as a table: {reason}") from error
 
 
 def refuse_special(path: Path) -> None:

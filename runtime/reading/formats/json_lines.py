@@ -2,6 +2,11 @@
 
 Arrow's reader makes a cell for every line and name. A hostile text has new names in each line. So
 the names are learned from few lines at a time, and the others are read with what is known.
+
+Arrow's reader ends the process where a block begins with `null`, and where it infers a list or an
+object for a name that has another type in an earlier block. It makes lists that point behind their
+values where a list begins with `null`. So it is given nothing but lines that are objects, infers
+within one block, and its columns are validated: with a known type it reads such lists as they are.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
@@ -17,6 +23,11 @@ from runtime.reading.formats.asked import MOST_NAMES
 
 _FEW = 1 << 15
 """From how many bytes names and types are learned at once."""
+
+_LINE_END, _RETURN, _OPENING, _CLOSING = b"\n\r{}"
+
+_BLOCK = 1 << 20
+"""How many bytes Arrow reads at a time, if types are known."""
 
 _CELLS_PER_BYTE = 4
 """Most cells for each byte of text; an honest table has fewer than one."""
@@ -41,7 +52,9 @@ def _parsed(data: bytes) -> pa.Table | None:
     while at < len(data):
         end = data.find(b"\n", at + size) + 1 or len(data)
         chunk = view[at:end]
-        lines = data.count(b"\n", at, end) + 1
+        lines = _objects(chunk)
+        if lines is None:
+            return None
         part = None
         if known is not None:
             if _are_too_many(known, lines, len(chunk)):
@@ -59,7 +72,7 @@ def _parsed(data: bytes) -> pa.Table | None:
             known = pa.unify_schemas(schemas, promote_options="permissive")
         if not part.columns or any(map(_may_lack_digits, part.columns)):
             return None  # a table without columns has no rows either
-        if len(part) not in (lines, lines - 1) and len(part) != _not_blank(chunk):
+        if len(part) != lines:
             return None
         parts.append(part)
         at = end
@@ -76,8 +89,26 @@ def _may_lack_digits(column: pa.ChunkedArray | pa.Array) -> bool:
     return pa.types.is_struct(kind) and any(map(_may_lack_digits, column.flatten()))
 
 
-def _not_blank(chunk: memoryview) -> int:
-    return sum(1 for line in bytes(chunk).split(b"\n") if line.strip())
+def _objects(chunk: memoryview) -> int | None:
+    """The number of lines, if each one begins and ends as an object does; blank ones do not count.
+
+    Between `}` and `{` an object has a comma. So where Arrow finds as many objects, each is a line.
+    """
+    content = np.frombuffer(chunk, np.uint8)
+    ends = np.flatnonzero(content == _LINE_END)
+    if len(ends) == 0 or ends[-1] < len(content) - 1:
+        ends = np.append(ends, len(content))
+    firsts = content[np.append(0, ends[:-1] + 1)]  # of a blank line it is the line's end
+    lasts = content[ends - 1]
+    returns = np.count_nonzero(content == _RETURN)  # Arrow begins blocks behind them, too
+    if ends[0] > 1 and (lasts == _RETURN).all():
+        lasts = content[ends - 2]
+        returns -= len(ends)
+    if returns == 0 and (firsts == _OPENING).all() and (lasts == _CLOSING).all():
+        return len(ends)
+    lines = [line for line in map(bytes.strip, bytes(chunk).split(b"\n")) if line]
+    looks_right = all(line[:1] == b"{" and line[-1:] == b"}" and b"\r" not in line for line in lines)
+    return len(lines) if looks_right else None
 
 
 def _with_known_names(chunk: memoryview, known: pa.Schema) -> pa.Table | None:
@@ -94,13 +125,26 @@ def _with_new_names(chunk: memoryview) -> pa.Table | None:
     text = pa.schema([(key, pa.string()) for key, value in first.items() if isinstance(value, str)])
     found = _read(chunk, text, "infer")
     plain = pa.schema([field.with_type(_without_times(field.type)) for field in found.schema])
-    read = found if plain == found.schema else _read(chunk, plain, "error")
+    read = found if plain == found.schema and _is_sound(found) else _read(chunk, plain, "error")
     return read.select(list(dict.fromkeys([*first, *read.column_names])))  # Arrow puts the text first
 
 
 def _read(chunk: memoryview, schema: pa.Schema, others: Literal["infer", "error"]) -> pa.Table:
     options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
-    return pa.json.read_json(pa.BufferReader(chunk), parse_options=options)
+    block = len(chunk) + 1 if others == "infer" else _BLOCK
+    reading = pa.json.ReadOptions(block_size=block)
+    table = pa.json.read_json(pa.BufferReader(chunk), parse_options=options, read_options=reading)
+    if others == "error":
+        table.validate()
+    return table
+
+
+def _is_sound(table: pa.Table) -> bool:
+    try:
+        table.validate()
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

@@ -122,7 +122,7 @@ def cell_of(cell: pa.Scalar) -> Any:
         return cell.as_py()
     except UnicodeDecodeError:
         return _broken_text(cell, "backslashreplace")
-    except (OverflowError, ValueError):
+    except (ArithmeticError, ValueError):  # decimals with more digits than their type has, too
         pass
     try:
         return cell.cast(pa.string()).as_py()
@@ -150,7 +150,7 @@ def cell_text(cell: pa.Scalar) -> str:
         cell.as_py()
     except UnicodeDecodeError:
         return shortened(_SURROGATE.sub(r"\\x\1", repr(_broken_text(cell, "surrogateescape"))))
-    except (OverflowError, ValueError):
+    except (ArithmeticError, ValueError):  # decimals with more digits than their type has, too
         pass
     return shortened(repr(cell_of(cell)))
 

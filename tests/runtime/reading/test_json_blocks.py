@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import STANDARD
 from runtime.reading.conversion import convert
 from runtime.reading.formats import blocks, json_files, json_lines
+from runtime.reading.formats.asked import EVERYTHING
 from runtime.reading.inference.schema import infer_schemas
 from runtime.reading.tables import iter_table
 
@@ -86,6 +89,83 @@ def test_a_cell_of_text_is_the_same_value_beside_any_other(type_: Type) -> None:
     alone = [convert(pa.array([cell]), type_).values[0].as_py() for cell in cells]
     together = convert(pa.array([*cells, "not a value"]), type_).values.to_pylist()
     assert list(map(repr, together[:-1])) == list(map(repr, alone))
+
+
+LINES = [
+    *(
+        "null",
+        " null",
+        "\ufeffnull",
+        "null null",
+        "{} {}",
+        "{}null",
+        '{"n": 1}{"n": 2}',
+        "{} []",
+        "1",
+        '"x"',
+        "true",
+        "{",
+        "}",
+    ),
+    *(
+        '{"v": [null, 1]}',
+        '{"v": {"w": [null, "x"]}}',
+        '{"v": [1,\rnull]}',
+        '{"v": [1]}',
+        '{"v": {"w": 1}}',
+        '{"v": NaN}',
+    ),
+    *('{"n": 1, "n": 2}', '{"v": "\\ud800"}', '{"v": "\\u0000"}', '{"v": 1e400}', '{"v": 1' + "0" * 5_000 + "}"),
+    *('{"\\u0000": 1}', '{"": null}', "{}", "", " ", '{"v": ' + "[" * 200 + "]" * 200 + "}"),
+]
+"""What ends the process in Arrow's reader, what it takes for another row than it is, and the like."""
+
+CHILD = """
+import json, sys
+from pathlib import Path
+from runtime.reading.files import read_raw
+from runtime.reading.formats import json_lines
+json_lines._FEW, json_lines._BLOCK = 64, 256
+for path in map(Path, sys.argv[1:]):
+    raw = read_raw(path)
+    bad = [[item.number, item.reason] for item in raw.unreadable]
+    print(json.dumps([raw.columns.to_pylist(), raw.numbers.tolist(), bad]))
+"""
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_nulls(part) for name, part in value.items() if without_nulls(part) not in (None, {})}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def test_no_line_ends_the_process_or_is_another_row_beside_others(tmp_path: Path) -> None:
+    """Wherever it stands; the process is a child, since Arrow's reader would end it."""
+    usual = [json.dumps({"n": number}) for number in range(12)]
+    texts = [
+        "\n".join([*usual[:at], line, *usual[at:], ""])
+        for line in LINES
+        for at in (0, 1, 5, 12)  # the head of the first block, and of others
+    ]
+    paths = [tmp_path / f"{number}.jsonl" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    done = subprocess.run([sys.executable, "-c", CHILD, *map(str, paths)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-1_000:]
+    for text, told in zip(texts, done.stdout.splitlines(), strict=True):
+        rows, numbers, bad = json.loads(told)
+        lines = [json_files.row_of(line, EVERYTHING) for line in text.encode().split(b"\n") if line.strip()]
+        assert [number for number, _ in bad] == [
+            number for number, line in enumerate(lines, 1) if not isinstance(line, dict)
+        ], text
+        found = dict(zip(numbers, rows, strict=True))
+        expected = {number: line for number, line in enumerate(lines, 1) if isinstance(line, dict)}
+        assert without_nulls(_shown(found)) == without_nulls(_shown(expected)), text
+
+
+def _shown(rows: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
+    """Rows to compare: where columns became text, their cells are texts."""
+    return {number: {"n": str(row.get("n")), "v": "v" in row and row["v"] is not None} for number, row in rows.items()}
 
 
 def test_fields_are_in_the_order_of_the_first_row(tmp_path: Path) -> None:
