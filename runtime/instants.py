@@ -1,7 +1,8 @@
 """Times as integer microseconds since 1970-01-01 UTC: limits, sentinels, a parser without Arrow.
 
 `runtime.columns.timestamps` reads the same forms in whole columns: ISO 8601 (UTC unless it names a
-zone), `HH:MM:SS[.ffffff]` (of 1970-01-01), or seconds since 1970.
+zone), `HH:MM:SS[.ffffff]` (of 1970-01-01), or seconds since 1970. REWRITTEN is the table of what
+else is read: other forms of ISO 8601, and those of git, BigQuery and logs.
 """
 
 from __future__ import annotations
@@ -24,9 +25,32 @@ NEVER = 4 * 10**18
 EXPECTED = "a time: ISO 8601, HH:MM:SS, or seconds since 1970"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CLOCK = re.compile(r"\d{2}:\d{2}:\d{2}(\.\d{1,6})?")
-_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}(:?\d{2})?)?)?")
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
+_DAY = 86_400 * SECOND
+
+_ZONE = r"(?:Z|[+-]\d{2}(?::?\d{2})?)"
+
+REWRITTEN = (
+    (r"^(\d{4})(\d{2})(\d{2})[Tt](\d{2})(\d{2})(\d{2})", r"\1-\2-\3T\4:\5:\6"),
+    (r"^(\d{4})(\d{2})(\d{2})[Tt](\d{2})(\d{2})([^0-9]|$)", r"\1-\2-\3T\4:\5\6"),
+    (r"^(\d{4}-\d{2}-\d{2})t(\d)", r"\1T\2"),
+    (r"(\d{2}:\d{2}:\d{2}),(\d)", r"\1.\2"),
+    (r"(\d{2}:\d{2}[0-9:.]*) ([+-]\d{2}(?::?\d{2})?)$", r"\1\2"),
+    (r"(\d{2}:\d{2}[0-9:.]*) ?(?:[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt])$", r"\1Z"),
+    (rf"(:\d{{2}}\.\d{{6}})\d+({_ZONE}|)$", r"\1\2"),
+)
+"""Regular expressions of forms of a time, and what each is rewritten to, one after the other.
+
+The last one cuts nanoseconds to microseconds. Python's `re` reads them, and RE2 for columns.
+"""
+
+MIDNIGHT = rf"(\d{{4}}-\d{{2}}-\d{{2}}[T ]|)24((?::00(?::00(?:\.0*)?)?)?(?:{_ZONE})?)"
+"""A rewritten time at the end of a day, which is the beginning of the next one."""
+
+_REWRITTEN = tuple((re.compile(form, re.ASCII), usual) for form, usual in REWRITTEN)
+_MIDNIGHT = re.compile(MIDNIGHT, re.ASCII)
+_CLOCK = re.compile(r"\d{2}:\d{2}:\d{2}(\.\d+)?", re.ASCII)
+_ISO = re.compile(rf"\d{{4}}-\d{{2}}-\d{{2}}([T ]\d{{2}}(:\d{{2}}(:\d{{2}}(\.\d{{1,6}})?)?)?{_ZONE}?)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 LONGEST_TEXT = 400
 """Characters of a time or a length of time."""
@@ -40,9 +64,16 @@ def parse_moment(text: str) -> int | None:
     if _NUMBER.fullmatch(text):
         micros = round(Fraction(text) * SECOND)
         return micros if is_known_time(micros) else None
+    for form, usual in _REWRITTEN:
+        text = form.sub(usual, text)
+    midnight = _MIDNIGHT.fullmatch(text)
+    if midnight is not None:
+        text = f"{midnight[1]}00{midnight[2]}"
     if _CLOCK.fullmatch(text):
         text = f"1970-01-01T{text}"
     moment = _of_iso(text) if _ISO.fullmatch(text) else None
+    if moment is not None and midnight is not None:
+        moment += _DAY
     return moment if moment is not None and is_known_time(moment) else None
 
 
@@ -58,14 +89,7 @@ def micros_of(moment: datetime) -> int:
 
 
 def _of_iso(text: str) -> int | None:
-    """Fractions of a second are rounded to six digits."""
-    whole, point, rest = text.partition(".")
-    digits = re.match(r"\d*", rest)
-    assert digits is not None, "the empty text matches"
-    zone = rest[digits.end() :]
     try:
-        moment = datetime.fromisoformat(whole + zone)
+        return micros_of(datetime.fromisoformat(text))
     except ValueError:
         return None
-    fraction = round(Fraction(f"0.{digits[0]}") * SECOND) if point else 0
-    return micros_of(moment) + fraction

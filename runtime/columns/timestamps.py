@@ -1,7 +1,8 @@
 """Columns of times: every form in which users write a time, as microseconds UTC, and back.
 
 A time is ISO 8601 (UTC unless it names a zone), `HH:MM:SS[.ffffff]` (of 1970-01-01), a timestamp,
-date or time column, or seconds since 1970 as a number, rounded to the nearest microsecond.
+date or time column, or seconds since 1970 as a number. Nanoseconds are cut to microseconds, towards
+the past; a number with a fraction is rounded to the nearest microsecond.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
-from runtime.instants import EARLIEST, LATEST, NO_TIME, SECOND
+from runtime.instants import EARLIEST, LATEST, MIDNIGHT, NO_TIME, REWRITTEN, SECOND
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGEST = 9.2e18 / SECOND
-_CLOCK = r"^\d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
+_CLOCK = r"^\d{2}:\d{2}:\d{2}(\.\d+)?$"
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
 _ZONED = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+(Z|[+-][0-9:]{2,5})$"
 _WITHOUT_ZONE = r"^\d{4}-\d{2}-\d{2}[T ][0-9:.]+$"
-_FINER = r"(\.\d{6})(\d)\d*(Z|[+-][0-9:]{2,5})$"
-_WHOLE = r"^-?\d{1,18}$"
+_MIDNIGHT = rf"^{MIDNIGHT}$"
+_WHOLE = r"^-?(\d{1,18}|[0-8]\d{18}|9[01]\d{17})$"
+"""What surely fits into 64 bits."""
+
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 """For Arrow, whose regular expressions take time proportional to the text. Python's do not."""
 
@@ -116,7 +119,7 @@ _PER_UNIT = {"s": SECOND, "ms": 1_000, "us": 1}
 
 
 def _of_units(column: pa.Array) -> Timestamps:
-    """Times that are integers in a unit; those of nanoseconds are rounded to microseconds."""
+    """Times that are integers in a unit; those of nanoseconds are cut to microseconds."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "us" and not column.null_count:
         return Timestamps(column.view(pa.int64()).to_numpy(), np.zeros(len(column), np.bool_))
@@ -126,7 +129,7 @@ def _of_units(column: pa.Array) -> Timestamps:
     if pa.types.is_date(kind):
         return _multiplied(values, _IN_A_DAY if pa.types.is_date32(kind) else 1_000, valid)
     if kind.unit == "ns":
-        values = _rounded(values)
+        values = values // 1_000
     return _multiplied(values, _PER_UNIT.get(kind.unit, 1), valid)
 
 
@@ -138,18 +141,13 @@ def _multiplied(values: NDArray[np.int64], factor: int, valid: NDArray[np.bool_]
     return Timestamps(exact, valid & ~fits)
 
 
-def _rounded(nanoseconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    micros: NDArray[np.int64] = nanoseconds // 1_000 + (nanoseconds % 1_000 >= 500)
-    return micros
-
-
 def _of_numbers(column: pa.Array, per_second: int) -> Timestamps:
     valid = _valid(column)
     if pa.types.is_integer(column.type):
         values = _as_int64(column)
         if per_second > SECOND:
             assert per_second == 1_000 * SECOND, "the only finer unit is nanoseconds"
-            return _multiplied(_rounded(values), 1, valid)
+            return _multiplied(values // 1_000, 1, valid)
         return _multiplied(values, SECOND // per_second, valid)
     numbers = pc.fill_null(pc.cast(column, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     seconds = numbers if per_second == 1 else numbers / per_second
@@ -178,8 +176,8 @@ def _of_text(column: pa.Array, per_second: int) -> Timestamps:
     text = pc.utf8_trim_whitespace(text)
     numbers = pc.fill_null(pc.match_substring_regex(text, NUMBER), False)
     if not pc.any(numbers, min_count=0).as_py():
-        return _of_zoned_text(_in_full(text))
-    others = _of_zoned_text(_in_full(pc.if_else(numbers, pa.scalar(None, pa.string()), text)))
+        return _of_usual_text(_rewritten(text))
+    others = _of_usual_text(_rewritten(pc.if_else(numbers, pa.scalar(None, pa.string()), text)))
     seconds = _of_written_numbers(text.filter(numbers), per_second)
     micros, bad, chosen = others.micros.copy(), others.bad.copy(), numbers.to_numpy(zero_copy_only=False)
     micros[chosen], bad[chosen] = seconds.micros, seconds.bad
@@ -224,6 +222,23 @@ def _of_written_numbers(text: pa.Array, per_second: int) -> Timestamps:
     return Timestamps(micros, bad)
 
 
+def _rewritten(text: pa.Array) -> pa.Array:
+    """The same times in the forms that Arrow reads, cut to microseconds."""
+    for form, usual in REWRITTEN:
+        text = pc.replace_substring_regex(text, form, usual)
+    return text
+
+
+def _of_usual_text(text: pa.Array) -> Timestamps:
+    """The times of text that is ISO 8601, a clock or a date, midnight also as 24:00."""
+    ends_day = pc.fill_null(pc.match_substring_regex(text, _MIDNIGHT), False)
+    if not pc.any(ends_day, min_count=0).as_py():
+        return _of_zoned_text(_in_full(text))
+    times = _of_zoned_text(_in_full(pc.replace_substring_regex(text, _MIDNIGHT, r"\100\2")))
+    is_next = ends_day.to_numpy(zero_copy_only=False) & ~times.bad
+    return Timestamps(np.where(is_next, times.micros + _IN_A_DAY, times.micros), times.bad)
+
+
 def _in_full(text: pa.Array) -> pa.Array:
     """The same times with date and zone written out."""
     clock = pc.match_substring_regex(text, _CLOCK)
@@ -243,23 +258,7 @@ def _in_full(text: pa.Array) -> pa.Array:
 def _of_zoned_text(text: pa.Array) -> Timestamps:
     parsed = cast_or_null(text, pa.timestamp("us", "UTC"), _ZONED)
     micros = _known(pc.cast(parsed, pa.int64())).micros
-    bad = _valid(text) & (micros == NO_TIME)
-    finer = bad & pc.fill_null(pc.match_substring_regex(text, _FINER), False).to_numpy(zero_copy_only=False)
-    return _with_finer(text, micros, bad, finer) if finer.any() else Timestamps(micros, bad)
-
-
-def _with_finer(
-    text: pa.Array, micros: NDArray[np.int64], bad: NDArray[np.bool_], finer: NDArray[np.bool_]
-) -> Timestamps:
-    """Fill in the times with more than six digits of a second, rounded to microseconds."""
-    long = text.filter(pa.array(finer))
-    short = _of_zoned_text(pc.replace_substring_regex(long, _FINER, r"\1\3"))
-    seventh = pc.replace_substring_regex(long, f"^.*{_FINER}", r"\2")
-    rounds_up = pc.greater_equal(seventh, "5").to_numpy(zero_copy_only=False)
-    micros, bad = micros.copy(), bad.copy()
-    micros[finer] = np.where(short.bad, NO_TIME, short.micros + rounds_up)
-    bad[finer] = short.bad
-    return Timestamps(micros, bad)
+    return Timestamps(micros, _valid(text) & (micros == NO_TIME))
 
 
 def cast_or_null(column: pa.Array, target: pa.DataType, form: str | None = None) -> pa.Array:
@@ -290,9 +289,13 @@ def microseconds(column: pa.Array) -> NDArray[np.int64]:
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
-        usable = (values >= EARLIEST // SECOND) & (values < (LATEST + 1) // SECOND)
-        if values.dtype == np.float64:
+        is_float = values.dtype == np.float64
+        # The last microseconds of the year 9999 are the first second behind it as floats.
+        most = (LATEST + 1) // SECOND
+        usable = (values >= EARLIEST // SECOND) & ((values <= most) if is_float else (values < most))
+        if is_float:
             time = np.rint(np.where(usable, values, 0.0) * SECOND).astype(np.int64)
+            np.minimum(time, LATEST, out=time)
         else:
             time = np.where(usable, values, 0) * SECOND
     if missing is not None:

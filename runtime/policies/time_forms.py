@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import lru_cache
 
 from querylang.errors import InputError, listed
 
@@ -19,8 +20,15 @@ _LEAST, _MOST = 157_766_400, 4_102_444_800
 
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d %b %Y", "%b %d %Y", "%b %d, %Y")
 _CLOCKS = (" %H:%M:%S", " %H:%M", " %H:%M:%S.%f", " %I:%M:%S %p", " %I:%M %p", "")
-_PATTERNS = (*(date + clock for date in _DATES for clock in _CLOCKS), "%d/%b/%Y:%H:%M:%S %z", "%a %b %d %H:%M:%S %Y")
-"""Forms of times that are met often, beside ISO 8601: of spreadsheets, web servers and Unix."""
+_OF_PROGRAMS = (
+    "%d/%b/%Y:%H:%M:%S %z",
+    *("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Y %z", "%a %b %d %H:%M:%S %Z %Y"),
+    *("%a, %d %b %Y %H:%M:%S %Z", "%a, %d %b %Y %H:%M:%S %z"),
+)
+"""Those of web servers, Unix, git and mail."""
+
+_PATTERNS = (*(date + clock for date in _DATES for clock in _CLOCKS), *_OF_PROGRAMS)
+"""Forms of times that are met often, beside ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,15 @@ def patterns_of(texts: Iterable[str]) -> list[str]:
 
 
 def _fits(text: str, pattern: str) -> bool:
+    found = re.fullmatch(pattern_form(pattern), text.lower())
+    if found is None:
+        return False
+    parts = found.groupdict()
+    if "d" not in parts:
+        return True
+    month = int(parts["m"]) if "m" in parts else MONTHS.index(parts["b"]) + 1
     try:
-        datetime.strptime(text, pattern)  # noqa: DTZ007  a pattern may have no zone
+        date(int(parts["Y"]), month, int(parts["d"]))
     except ValueError:
         return False
     return True
@@ -78,13 +93,85 @@ def read_time_form(unit: str | None, pattern: str | None) -> TimeForm:
 
 def read_pattern(text: str) -> str:
     """A pattern of times in the letters of strptime; raises InputError."""
-    sample = datetime(2021, 3, 4, 5, 6, 7, 89, UTC)
     try:
-        found = datetime.strptime(sample.strftime(text), text)  # noqa: DTZ007  a pattern may have no zone
-    except (ValueError, re.error) as error:
+        pattern_form(text)
+        if WEEKS.search(text):
+            sample = datetime(2021, 3, 4, 5, 6, 7, 89, UTC)
+            datetime.strptime(sample.strftime(text), text)  # noqa: DTZ007  a pattern may have no zone
+    except ValueError as error:
         raise InputError(
             f"time_format: {text!r} is not a form of times ({error}); write one such as '%d.%m.%Y %H:%M:%S'"
         ) from None
-    if "%" not in text or (found.year, found.hour) == (1900, 0):
+    if not re.search("%[YyGcxHIX]", text):
         raise InputError(f"time_format: {text!r} has neither a date nor a time; write one such as '%d.%m.%Y %H:%M:%S'")
     return text
+
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+FULL_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+WEEKS = re.compile("%[UWGV]")
+"""Letters of weeks."""
+
+_OFFSET = "[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9](?::?[0-5][0-9])?)?"
+
+_LETTERS: Mapping[str, str] = {
+    "Y": "[0-9]{4}",
+    "y": "[0-9]{2}",
+    "m": "1[0-2]|0[1-9]|[1-9]",
+    "b": "|".join(MONTHS),
+    "B": "|".join(FULL_MONTHS),
+    "d": "3[01]|[12][0-9]|0[1-9]|[1-9]| [1-9]",
+    "j": "36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0[1-9][0-9]|00[1-9]|[1-9][0-9]|0[1-9]|[1-9]",
+    "a": "|".join(day[:3] for day in _DAYS),
+    "A": "|".join(_DAYS),
+    "w": "[0-6]",
+    "u": "[1-7]",
+    "U": "5[0-3]|[0-4][0-9]|[0-9]",
+    "W": "5[0-3]|[0-4][0-9]|[0-9]",
+    "G": "[0-9]{4}",
+    "V": "5[0-3]|0[1-9]|[1-4][0-9]|[0-9]",
+    "H": "2[0-4]|[01][0-9]|[0-9]",
+    "I": "1[0-2]|0[1-9]|[1-9]| [1-9]",
+    "p": "am|pm",
+    "M": "[0-5][0-9]|[0-9]",
+    "S": "[0-5][0-9]|[0-9]",
+    "f": "[0-9]{1,9}",
+    "z": f"{_OFFSET}|z",
+    "Z": f"utc?|gmt|z|{_OFFSET}",
+}
+"""By letter a regular expression for its text in lower case. Names are English on every machine.
+
+Of zones only those are read that are the same everywhere: UTC, GMT and offsets.
+"""
+
+_SHORTHANDS = {"c": "%a %b %d %H:%M:%S %Y", "x": "%m/%d/%y", "X": "%H:%M:%S"}
+_SPACE = "[ \t\u00a0\u202f]+"
+
+
+@lru_cache(64)
+def pattern_form(pattern: str) -> str:
+    """A regular expression with a group for each letter; ValueError for what is not a pattern.
+
+    For lower-case text, in the syntax that Python and RE2 share.
+    """
+    pattern = re.sub("%[cxX]", lambda found: _SHORTHANDS[found[0][1]], pattern)
+    form, seen = "", ""
+    for piece in re.findall(r"%.?|\s+|[^%\s]+", pattern, re.DOTALL):
+        letter = piece[1:]
+        if piece.isspace():
+            form += _SPACE
+        elif piece[0] != "%" or letter == "%":
+            form += re.escape((letter or piece).lower() if piece[0] == "%" else piece.lower())
+        elif letter not in _LETTERS:
+            raise ValueError(f"'{piece}' has no meaning")
+        elif letter in seen:
+            raise ValueError(f"'{piece}' occurs twice")
+        else:
+            seen += letter
+            form += f"(?P<{letter}>{_LETTERS[letter]})"
+    return form

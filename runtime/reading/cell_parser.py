@@ -6,11 +6,13 @@ A cell holds native lists, pairs and mappings, or text in event syntax.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from querylang.plan.library import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
 from querylang.plan.value_types import Kind, Type
+from runtime.instants import SECOND, micros_of
 from runtime.interpreter.decimals import decimal, of_float
 from runtime.interpreter.event_text import EventTextError, parse_value
 from runtime.interpreter.json_text import JsonError, is_unicode, parse_json
@@ -58,6 +60,10 @@ def _of_native(cell: Any, type_: Type, world: World) -> Value:
             return cell
         case Kind.FLOAT, int() | float() | Decimal():
             return float(cell)
+        case Kind.FLOAT, date() | time():
+            return _micros(cell) / SECOND
+        case Kind.INTEGER, date() | time() if _micros(cell) % SECOND == 0:
+            return _micros(cell) // SECOND
         case Kind.DECIMAL, float():
             return of_float(cell)
         case Kind.DECIMAL, int() | Decimal():
@@ -76,6 +82,13 @@ def _of_native(cell: Any, type_: Type, world: World) -> Value:
             values = {field.name: parse_cell(cell.get(field.name), field.type, world) for field in event.fields}
             return Event(event, values)
     raise CellError(f"{type(cell).__name__} is not a value of {type_}")
+
+
+def _micros(moment: date | time) -> int:
+    """Microseconds of a time or date since 1970, of a time of the day since midnight."""
+    if isinstance(moment, time):
+        return micros_of(datetime.combine(date(1970, 1, 1), moment))
+    return micros_of(moment if isinstance(moment, datetime) else datetime.combine(moment, time()))
 
 
 def _dictionary(pairs: Any, type_: Type, world: World) -> Dictionary:

@@ -45,7 +45,8 @@ class Refusals:
 def _why(cell: object, form: TimeForm) -> str:
     """Why a cell is not a time."""
     if form.pattern is not None and isinstance(cell, str):
-        return f"is not a time of the form {form.pattern!r}"
+        zones = "; of zones `%Z` reads UTC, GMT and offsets only" if "%Z" in form.pattern else ""
+        return f"is not a time of the form {form.pattern!r}{zones}"
     number = _number(cell)
     if number is None:
         options = time_format_options(patterns_of([cell]) if isinstance(cell, str) else ())

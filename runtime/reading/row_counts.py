@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from runtime.reading.formats.parquet_files import open_parquet
+
 SAMPLE = 1 << 20
 """How many bytes of a text are looked at."""
 
@@ -14,9 +16,8 @@ def about_rows(path: Path) -> int | None:
     """The number of rows, of text files about; None = unknown, or the file cannot be read."""
     try:
         if path.suffix.lower() == ".parquet":
-            import pyarrow.parquet  # slow to load
-
-            return int(pyarrow.parquet.read_metadata(path).num_rows)
+            with open_parquet(path) as file:
+                return int(file.metadata.num_rows)
         with path.open("rb") as file:
             sample = file.read(SAMPLE)
         lines = sample.count(b"\n")

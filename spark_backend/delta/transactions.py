@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
-
+from runtime.reading.formats.parquet_files import open_parquet
 from spark_backend.delta.commit_log import Action, checkpoint_files, commits, read_commit
 from spark_backend.places.place import Place, local_copy
 
@@ -36,7 +35,7 @@ def transactions(table: Place) -> dict[str, int]:
 
 
 def _in_checkpoint(file: Place) -> Iterator[tuple[str, int]]:
-    with local_copy(file) as copy, pq.ParquetFile(copy) as parquet:
+    with local_copy(file) as copy, open_parquet(copy) as parquet:
         if "txn" not in parquet.schema_arrow.names:
             return
         for row in parquet.read(["txn"]).column("txn").to_pylist():

@@ -38,14 +38,26 @@ _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, 7: 16}
 """Bytes of one value, by the numbers of physical types in parquet.thrift."""
 
 
-def read_parquet(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
-    """The file's row groups, large ones in parts; a file without any is one empty table."""
+def open_parquet(path: Path | str, encoded: Sequence[str] = ()) -> pyarrow.parquet.ParquetFile:
+    """A file to be read, with times in microseconds; every reader of ours opens it here.
+
+    encoded: columns of text that come as dictionaries
+
+    Times of 96 bits, which Spark writes, would be nanoseconds otherwise: these hold the years 1677
+    to 2262 only, and Arrow gives any other year as one of them.
+    """
     import pyarrow.parquet  # slow to load, and of no use to other tables
 
-    schema = pyarrow.parquet.read_schema(path)
+    return pyarrow.parquet.ParquetFile(path, read_dictionary=list(encoded), coerce_int96_timestamp_unit="us")
+
+
+def read_parquet(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
+    """The file's row groups, large ones in parts; a file without any is one empty table."""
+    with open_parquet(path) as file:
+        schema = file.schema_arrow
     refuse_repeated(schema.names, name)
     encoded = [part.name for part in schema if part.name in asked.few_values and pa.types.is_string(part.type)]
-    with pyarrow.parquet.ParquetFile(path, read_dictionary=encoded) as file:
+    with open_parquet(path, encoded) as file:
         size = _Size(path, asked)
         groups = column_chunks(path)
         for chunks in groups:
@@ -124,9 +136,7 @@ def _longest_text(path: Path, group: int, chunk: ColumnChunk, rows: int) -> int:
         return max(chunk.size, 1) * values  # each text may repeat the one before
     if chunk.values * chunk.size <= _PART:
         return 0  # all of it is small
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(path, read_dictionary=[chunk.path]) as own:
+    with open_parquet(path, [chunk.path]) as own:
         batch = next(own.iter_batches(1, row_groups=[group], columns=[chunk.path]), None)
     if batch is None:
         return 0

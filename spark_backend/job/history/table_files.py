@@ -16,6 +16,7 @@ from querylang.errors import InputError, listed
 from querylang.plan.model import Plan
 from runtime.natural_names import natural_key
 from runtime.reading.column_names import ARRIVAL, ColumnNames, needed_names
+from runtime.reading.formats.parquet_files import open_parquet
 from runtime.replay.pieces import FileToRead, Reading
 from spark_backend.places.place import Place, local_copy, names_in, place_of, place_to_plain
 from spark_backend.settings.deployment import HistoryTable
@@ -60,9 +61,10 @@ def local_files(table: HistoryTable, plan: Plan) -> Iterator[list[LocalFile]]:
         files = _of_delta(table, plan, stack, Path(own)) if is_delta else _of_folder(table, stack)
         found = []
         for path, name in files:
-            parquet = pq.ParquetFile(path)
-            file = LocalFile(path, name, tuple(parquet.schema_arrow.names), _bounds(parquet.metadata, arrival))
-            if parquet.metadata.num_rows:
+            with open_parquet(path) as parquet:
+                names, metadata = parquet.schema_arrow.names, parquet.metadata
+            file = LocalFile(path, name, tuple(names), _bounds(metadata, arrival))
+            if metadata.num_rows:
                 _refuse_no_arrival(table, file, arrival)
                 found.append(file)
         yield found
@@ -97,7 +99,8 @@ def _of_delta(table: HistoryTable, plan: Plan, stack: ExitStack, own: Path) -> I
         if not path.is_file():
             raise InputError(f"the history: {path}: the data file no longer exists")
         copy = stack.enter_context(local_copy(path))
-        present = {name.casefold() for name in pq.ParquetFile(copy).schema_arrow.names}
+        with open_parquet(copy) as parquet:
+            present = {name.casefold() for name in parquet.schema_arrow.names}
         if any(name.casefold() not in present for name in position.columns):
             whole = own / f"{number}.parquet"
             pq.write_table(table_of_file(copy, file, position.columns, needed), whole)

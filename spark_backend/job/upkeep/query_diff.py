@@ -10,11 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
-
 from querylang.changes.reach import reach_of
 from querylang.errors import InputError, did_you_mean
 from runtime.columns.timestamps import format_time, parse_time
+from runtime.reading.formats.parquet_files import open_parquet
 from runtime.results.match_difference import MatchDifference, difference
 from spark_backend.delta.package import open_table
 from spark_backend.errors import in_plain_words
@@ -122,7 +121,8 @@ def _rows(sink: Sink, folder: Place) -> Iterator[dict[str, Any]]:
 def _rows_of(file: Path) -> Iterator[dict[str, Any]]:
     match file.suffix:
         case ".parquet":
-            yield from pyarrow.parquet.read_table(file).to_pylist(maps_as_pydicts="lossy")
+            with open_parquet(file) as parquet:
+                yield from parquet.read().to_pylist(maps_as_pydicts="lossy")
         case ".json":
             with file.open(encoding="utf-8") as lines:
                 yield from map(json.loads, lines)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from querylang.errors import InputError
+from runtime.reading.formats.parquet_files import open_parquet
 from runtime.results.parquet_layout import parquet_settings
 
 ROWS = 1 << 17
@@ -35,13 +36,15 @@ class Merger:
 
 def _parquet_head(path: Path) -> bytes:
     try:
-        return bytes(pq.read_schema(path).serialize().to_pybytes())
+        with open_parquet(path) as file:
+            return bytes(file.schema_arrow.serialize().to_pybytes())
     except pa.ArrowException as error:
         raise InputError(f"{path.name}: is not a Parquet file: {error}") from error
 
 
 def _merge_parquet(paths: Sequence[Path], out: Path) -> None:
-    schema = pq.read_schema(paths[0])
+    with open_parquet(paths[0]) as first:
+        schema = first.schema_arrow
     rows = 0
     with pq.ParquetWriter(out, schema, **parquet_settings(schema)) as writer:
         for table in _row_groups(paths):
@@ -56,7 +59,7 @@ def _row_groups(paths: Sequence[Path]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     rows = size = 0
     for path in paths:
-        with pq.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             for number in range(file.num_row_groups):
                 group = file.metadata.row_group(number)
                 waiting.append(file.read_row_group(number))

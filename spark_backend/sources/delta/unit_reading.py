@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, place_of
 from runtime.reading.column_names import needed_names
+from runtime.reading.formats.parquet_files import open_parquet
 from spark_backend.places.place import Place, local_copy
 from spark_backend.places.place import place_of as place_of_text
 from spark_backend.sources.delta.delta_source import DeltaSource
@@ -94,13 +94,13 @@ def table_of_file(path: Path, file: TableFile, columns: Mapping[str, str], neede
     needed_columns: names, whatever their case
     """
     needed = {name.casefold() for name in needed_columns}
-    parquet = pq.ParquetFile(path)
-    present = [name for name in parquet.schema_arrow.names if name.casefold() in needed]
-    table = parquet.read(present)
+    with open_parquet(path) as parquet:
+        present = [name for name in parquet.schema_arrow.names if name.casefold() in needed]
+        table, rows = parquet.read(present), parquet.metadata.num_rows
     folded = {name.casefold() for name in present}
     for name, kind in columns.items():
         if name.casefold() not in folded and name.casefold() in needed:
-            column = _column(file.partition, name, json.loads(kind), parquet.metadata.num_rows)
+            column = _column(file.partition, name, json.loads(kind), rows)
             table = table.append_column(name, column)
     return table
 
