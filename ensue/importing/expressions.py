@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from ensue.importing.exclusion import Comparison
+from ensue.importing.null_columns import is_never_null
 from ensue.importing.pattern_text import MOST_DIGITS
 from ensue.importing.row_patterns import Element, NotTranslatedError, RowPattern
 from ensue.importing.sql_reader import UNITS, line_of
@@ -139,14 +140,27 @@ class Writer:
         if element.is_single:
             return self._field(self.names[element.variable], column)
         self._refuse_empty(element, node)
+        if word == "sum" and not is_never_null(self.pattern, element, column.name):
+            raise NotTranslatedError(
+                line_of(node),
+                f"`{node.sql()}` is null where all are null, where a sum is 0 here;"
+                f" let the condition of {element.variable} compare {column.name}",
+            )
         return f"{word}({self._field(self.names[element.variable], column)})"
 
     def _count(self, node: exp.Count) -> str:
         if isinstance(node.this, exp.Star) and self.own is None:
             return " + ".join(self._number(element) for element in self.pattern.elements)
-        element = self._element(self._column_in(node))
+        column = self._column_in(node)
+        element = self._element(column)
         if element is self.own:
             raise NotTranslatedError(line_of(node), f"`{node.sql()}` counts the rows so far")
+        if not isinstance(column.this, exp.Star) and not is_never_null(self.pattern, element, column.name):
+            raise NotTranslatedError(
+                line_of(node),
+                f"`{node.sql()}` leaves out nulls, where a query counts events; count rows by"
+                f" COUNT({element.variable}.*), or let the condition of {element.variable} compare {column.name}",
+            )
         return self._number(element)
 
     def _number(self, element: Element) -> str:

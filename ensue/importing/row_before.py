@@ -6,12 +6,13 @@ before its own, and from its second row on at its own last row but one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
+from ensue.importing.null_columns import compared
 from ensue.importing.row_patterns import Element, RowPattern
 
 Test = Callable[[exp.Expression], exp.Column | None]
@@ -56,24 +57,25 @@ def _without_idiom(pattern: RowPattern, variable: str, node: exp.Expression) -> 
     if before is None:
         return node
     for first, later in ((either.this, either.expression), (either.expression, either.this)):
-        rest = _of_first_row(element, first.unnest())
-        if rest is not None:
+        for guard, rest in _of_first_row(element, first.unnest()):
             on_first = _with_previous_for(element, rest, _last_of(before))
             on_later = _with_previous_for(element, later, _last_but_one_of(element))
-            if on_first == on_later:
+            # A later row whose row before has a null there would be asked as the first one is.
+            if on_first == on_later and guard.name in compared(on_first, element.variable):
                 return on_first
     return node
 
 
-def _of_first_row(element: Element, node: exp.Expression) -> exp.Expression | None:
-    """What `LAST(down.x, 1) IS NULL AND ...` asks of the first row besides."""
+def _of_first_row(element: Element, node: exp.Expression) -> Iterator[tuple[exp.Column, exp.Expression]]:
+    """What `LAST(down.x, 1) IS NULL AND ...` asks of the first row: the column, and the rest."""
     if not isinstance(node, exp.And):
-        return None
+        return
     for guard, rest in ((node.this, node.expression), (node.expression, node.this)):
         bare = guard.unnest()
-        if isinstance(bare, exp.Is) and isinstance(bare.expression, exp.Null) and _last_but_one_of(element)(bare.this):
-            return rest
-    return None
+        if isinstance(bare, exp.Is) and isinstance(bare.expression, exp.Null):
+            column = _last_but_one_of(element)(bare.this)
+            if column is not None:
+                yield column, rest
 
 
 def _before(pattern: RowPattern, element: Element) -> Element | None:

@@ -164,10 +164,18 @@ def _query(pattern: RowPattern, names: Mapping[str, str], name: str, parts: list
         skip = f"after match skip to {pattern.skip.to} {names[pattern.skip.variable.upper()]}"
     lines = "\n".join(f"        {part}" for part in (*parts, skip) if part)
     return (
-        f"// Rows are ordered by their column {pattern.order}: ensue replay FILE.query TABLE --arrival {pattern.order}\n"
+        f"// Rows are ordered by their column {pattern.order}: ensue replay FILE.query TABLE --arrival {pattern.order}"
+        f"{_of_null_keys(pattern)}\n"
         f"{_DEFAULT_SKIP if pattern.skip.is_default else ''}"
         f"query {name} {{\n    inputs {{ {pattern.table}(){keys} {window}; }}\n    {find} {steps}\n{lines}\n    ;\n}}\n"
     )
+
+
+def _of_null_keys(pattern: RowPattern) -> str:
+    if not pattern.keys:
+        return ""
+    names = " or ".join(pattern.keys)
+    return f"; those whose {names} is null are discarded as null_key, where SQL makes a partition of them"
 
 
 _DEFAULT_SKIP = """\

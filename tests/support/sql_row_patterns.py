@@ -5,54 +5,79 @@ Written from the standard's rules alone; it shares nothing with the translation.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-Row = tuple[float, int]
-"""Time and value."""
+Row = tuple[float, int | None]
+"""Time and value; None is a null."""
 Labels = tuple[str, ...]
 """Per row of a match, its variable."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition as SQL, and whether it holds: of the rows, the row, and the first row of the match."""
+    """A condition as SQL, and what it is worth: of the rows, the row, and the first row of the match; None is null."""
 
     sql: str
-    holds: Callable[[Sequence[Row], int, int], bool]
+    worth: Callable[[Sequence[Row], int, int], bool | None]
+
+
+TESTS: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
+    "<>": operator.ne,
+    ">=": operator.ge,
+}
+
+
+def compared(one: int | None, sign: str, other: int | None) -> bool | None:
+    return None if one is None or other is None else TESTS[sign](one, other)
 
 
 def _plain(sign: str, number: int) -> Condition:
-    tests: dict[str, Callable[[int], bool]] = {
-        "<": lambda value: value < number,
-        ">": lambda value: value > number,
-        "=": lambda value: value == number,
-        "<>": lambda value: value != number,
-    }
-    return Condition(f"{{v}}.x {sign} {number}", lambda rows, at, _: tests[sign](rows[at][1]))
+    return Condition(f"{{v}}.x {sign} {number}", lambda rows, at, _: compared(rows[at][1], sign, number))
 
 
 def _of_previous(sign: str) -> Condition:
-    def holds(rows: Sequence[Row], at: int, _: int) -> bool:
-        if at == 0:
-            return False
-        before, value = rows[at - 1][1], rows[at][1]
-        return value < before if sign == "<" else value > before if sign == ">" else value == before
+    def worth(rows: Sequence[Row], at: int, _: int) -> bool | None:
+        return compared(rows[at][1], sign, rows[at - 1][1] if at else None)
 
-    return Condition(f"{{v}}.x {sign} PREV({{v}}.x)", holds)
+    return Condition(f"{{v}}.x {sign} PREV({{v}}.x)", worth)
 
 
 def _of_first(sign: str) -> Condition:
-    def holds(rows: Sequence[Row], at: int, first: int) -> bool:
-        return rows[at][1] < rows[first][1] if sign == "<" else rows[at][1] >= rows[first][1]
+    return Condition(
+        f"{{v}}.x {sign} FIRST({{first}}.x)", lambda rows, at, first: compared(rows[at][1], sign, rows[first][1])
+    )
 
-    return Condition(f"{{v}}.x {sign} FIRST({{first}}.x)", holds)
+
+def _not(inner: Condition) -> Condition:
+    def worth(rows: Sequence[Row], at: int, first: int) -> bool | None:
+        value = inner.worth(rows, at, first)
+        return None if value is None else not value
+
+    return Condition(f"NOT ({inner.sql})", worth)
+
+
+def _either(one: Condition, other: Condition) -> Condition:
+    def worth(rows: Sequence[Row], at: int, first: int) -> bool | None:
+        values = [item.worth(rows, at, first) for item in (one, other)]
+        return True if True in values else None if None in values else False
+
+    return Condition(f"({one.sql} OR {other.sql})", worth)
 
 
 CONDITIONS = (
     *(_plain(sign, number) for sign in ("<", ">", "=", "<>") for number in (1, 2, 3)),
     *(_of_previous(sign) for sign in ("<", ">", "=")),
+)
+LOGICAL = (
+    *(_not(_plain(sign, 2)) for sign in ("<", ">", "=")),
+    *(_either(_of_previous(sign), _plain("=", number)) for sign in ("<", ">") for number in (1, 4)),
+    _not(_either(_of_previous("="), _plain("<", 2))),
 )
 OF_FIRST = tuple(_of_first(sign) for sign in ("<", ">="))
 COUNTS = (
@@ -91,6 +116,8 @@ class SqlPattern:
             some = [chooser.choice(CONDITIONS) for _ in range(chooser.choice((0, 1, 1, 1, 2) if number else (0, 0, 1)))]
             if number and chooser.random() < 0.2:
                 some.append(chooser.choice(OF_FIRST))
+            if number and chooser.random() < 0.2:
+                some.append(chooser.choice(LOGICAL))
             ends = number in (0, len(names) - 1) and chooser.random() < 0.8
             parts.append(Part(name, COUNTS[0] if ends else chooser.choice(COUNTS), tuple(some)))
         skip = chooser.choice(SKIPS).format(last=names[-1], some=chooser.choice(names))
@@ -148,4 +175,4 @@ class SqlPattern:
             yield from self._from(rows, first, at + count, part + 1, labels + (self.parts[part].name,) * count)
 
     def _holds(self, rows: Sequence[Row], at: int, first: int, part: int) -> bool:
-        return all(item.holds(rows, at, first) for item in self.parts[part].conditions)
+        return all(item.worth(rows, at, first) is True for item in self.parts[part].conditions)

@@ -18,7 +18,9 @@ DRAWS = 150
 
 def rows_of(chooser: Random, count: int) -> pd.DataFrame:
     times = [number + 0.5 * chooser.randrange(2) for number in range(count)]
-    return pd.DataFrame({"ts": times, "k": "a", "x": [chooser.randrange(1, 5) for _ in range(count)], "event": "T"})
+    share = chooser.choice((0.0, 0.0, 0.1, 0.3))  # of nulls
+    values = [None if chooser.random() < share else chooser.randrange(1, 5) for _ in range(count)]
+    return pd.DataFrame({"ts": times, "k": "a", "x": pd.array(values, "Int64"), "event": "T"})
 
 
 def found(query: str, rows: pd.DataFrame) -> list[tuple[int, int]]:
@@ -33,7 +35,8 @@ def _range(match: dict[str, Any]) -> tuple[int, int]:
 
 
 def wanted(pattern: SqlPattern, rows: pd.DataFrame) -> list[tuple[int, int]]:
-    found = pattern.matches(list(zip(rows["ts"], rows["x"], strict=True)))
+    values = [None if value is pd.NA else int(value) for value in rows["x"]]
+    found = pattern.matches(list(zip(rows["ts"], values, strict=True)))
     return sorted((start, len(labels)) for start, labels in found)
 
 

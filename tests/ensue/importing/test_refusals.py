@@ -84,6 +84,43 @@ def test_the_last_row_of_the_variable_before_a_single_row_is_the_row_before() ->
     assert "where c.v > last(b).v" in translate(flink, "p.sql", "Q")
 
 
+OF_NULLS = [
+    ("COUNT(B.v)", "count(b)"),
+    ("COUNT(B.*)", "count(b)"),
+    ("COUNT(B.w)", "3: `COUNT(B.w)` leaves out nulls, where a query counts events; count rows by COUNT(B.*)"),
+    ("COUNT(A.w)", "3: `COUNT(A.w)` leaves out nulls"),
+    ("COUNT(A.v)", "1"),
+    ("COUNT(B.ts)", "count(b)"),
+    ("COUNT(*)", "1 + count(b) + 1"),
+    ("SUM(B.v)", "sum(b.v)"),
+    ("SUM(B.w)", "3: `SUM(B.w)` is null where all are null, where a sum is 0 here; let the condition of B compare w"),
+    ("SUM(A.w)", "a.w"),
+    ("AVG(B.w)", "avg(b.w)"),
+    ("MIN(B.w)", "min(b.w)"),
+]
+
+
+@pytest.mark.parametrize(("measure", "wanted"), OF_NULLS, ids=[measure for measure, _ in OF_NULLS])
+def test_a_measure_over_nulls_means_what_sql_means_or_is_refused(measure: str, wanted: str) -> None:
+    text = SQL.replace("LAST(B.v) AS bv", f"{measure} AS bv")
+    if wanted[0] == "3":
+        assert wanted in _said(text)
+    else:
+        assert f"select {wanted} as bv" in translate(text, "p.sql", "Q")
+
+
+def test_a_column_that_may_be_null_does_not_say_which_row_is_the_first() -> None:
+    idiom = "(LAST(B.{}, 1) IS NULL AND B.v < A.v) OR B.v < LAST(B.v, 1)"
+    assert "where b.v < prev(b).v" in translate(SQL.replace("B.v < PREV(B.v)", idiom.format("v")), "p.sql", "Q")
+    assert "8: `LAST(B.w, 1)" in _said(SQL.replace("B.v < PREV(B.v)", idiom.format("w")))
+
+
+def test_rows_without_a_key_are_not_a_partition_and_it_is_said() -> None:
+    first = translate(SQL, "p.sql", "Q").splitlines()[0]
+    assert first.endswith("; those whose k is null are discarded as null_key, where SQL makes a partition of them")
+    assert "null" not in translate(SQL.replace("PARTITION BY k ", ""), "p.sql", "Q")
+
+
 @pytest.mark.parametrize("other", ["B.v < LAST(B.v, 1)", "(LAST(B.v, 1) IS NULL AND B.v < 7) OR B.v < LAST(B.v, 1)"])
 def test_what_is_not_the_row_before_is_refused(other: str) -> None:
     assert "8: `LAST(B.v, 1)" in _said(SQL.replace("B.v < PREV(B.v)", other))
