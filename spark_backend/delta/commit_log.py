@@ -1,22 +1,78 @@
 """The log of a Delta table as files: what each commit did.
 
-Needs only the standard library, because the process that lists inputs has to start fast.
+Its content may be damaged, or somebody else's who means no good: each action is read in its shape.
+Imports are few, because the process that lists inputs has to start fast.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from runtime.json_reader import DamagedJson, read_json, read_json_lines
+from runtime.json_shapes import Count
 from spark_backend.places.place import Place, names_in
 
 LOG = "_delta_log"
 """The folder in a table that its log is in."""
 
-Action = dict[str, Any]
-"""One line of a commit: a dict with one key, such as `add`, `remove`, `metaData`, `txn`."""
+MOST_BYTES = 1 << 30
+"""Of a commit: one of some million data files."""
+
+REPAIR = "Restore it from a copy, or let whoever writes the table repair it"
+
+
+class Add(TypedDict):
+    """A data file that is there from here on; `stats` may be damaged, and says nothing then."""
+
+    path: str
+    size: Count
+    dataChange: NotRequired[bool]
+    partitionValues: NotRequired[dict[str, str | None] | None]
+    stats: NotRequired[Any]
+    deletionVector: NotRequired[dict[str, Any] | None]
+
+
+class Remove(TypedDict):
+    """A data file that is not there any more."""
+
+    path: str
+    dataChange: NotRequired[bool]
+
+
+class Metadata(TypedDict):
+    """What a table is from here on."""
+
+    id: str
+    schemaString: str
+    configuration: NotRequired[dict[str, str | None] | None]
+
+
+class Protocol(TypedDict):
+    """What the table asks of readers."""
+
+    minReaderVersion: NotRequired[Count]
+    readerFeatures: NotRequired[list[str] | None]
+
+
+class Txn(TypedDict):
+    """What an application has written."""
+
+    appId: str
+    version: int
+
+
+class Action(TypedDict):
+    """One line of a commit: it has one of these, or something that readers of rows can leave alone."""
+
+    add: NotRequired[Add | None]
+    remove: NotRequired[Remove | None]
+    metaData: NotRequired[Metadata | None]
+    protocol: NotRequired[Protocol | None]
+    txn: NotRequired[Txn | None]
+    commitInfo: NotRequired[Any]
+
 
 READABLE = frozenset(
     {
@@ -27,8 +83,8 @@ READABLE = frozenset(
 """Features that readers of data files can leave alone. Those with deletion vectors, and tables with
 column mapping, are refused where they are met."""
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
+_COMMIT = re.compile(r"(0{2}[0-9]{18})\.json")
+_CHECKPOINT = re.compile(r"(0{2}[0-9]{18})\.checkpoint\..*parquet")
 
 
 def is_table(path: Place) -> bool:
@@ -52,12 +108,11 @@ def commit_file(table: Place, version: int) -> Place:
 
 
 def read_commit(table: Place, version: int) -> list[Action] | None:
-    """What a commit did; None = it does not exist, or not any more. Raises ValueError."""
+    """What a commit did; None = it does not exist, or not any more. Raises DamagedJson."""
     try:
-        text = commit_file(table, version).read_text("utf-8")
+        return read_json_lines(commit_file(table, version), Action, way_out=REPAIR, largest=MOST_BYTES)
     except FileNotFoundError:
         return None
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
 def commits(table: Place) -> list[int]:
@@ -65,18 +120,24 @@ def commits(table: Place) -> list[int]:
     return sorted(int(found[1]) for name in names_in(table / LOG) if (found := _COMMIT.fullmatch(name)))
 
 
+class _LastCheckpoint(TypedDict):
+    version: Annotated[int, range(10**18)]
+
+
 def last_checkpoint(table: Place) -> int | None:
     """The version that the newest checkpoint of the log has; None = there is none."""
+    file = table / LOG / "_last_checkpoint"
     try:
-        return int(json.loads((table / LOG / "_last_checkpoint").read_text("utf-8"))["version"])
-    except ConnectionError:
-        raise  # a store that is away says nothing about the file
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_json(file, _LastCheckpoint, way_out="", largest=1 << 20)["version"]
+    except (FileNotFoundError, DamagedJson):
         return None
 
 
-def checkpoint_files(table: Place) -> tuple[int, list[Place]]:
-    """The newest checkpoint in Parquet, which may have several parts; -1 = there is none."""
+def checkpoint_files(table: Place, until: int | None = None) -> tuple[int, list[Place]]:
+    """The newest checkpoint in Parquet, which may have several parts; -1 = there is none.
+
+    until: the last version that counts; None = all do
+    """
     found = [(int(match[1]), name) for name in names_in(table / LOG) if (match := _CHECKPOINT.fullmatch(name))]
-    newest = max((version for version, _ in found), default=-1)
+    newest = max((version for version, _ in found if until is None or version <= until), default=-1)
     return newest, [table / LOG / name for version, name in sorted(found) if version == newest]

@@ -6,11 +6,11 @@ is allowed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from querylang.errors import InputError, listed
+from runtime.json_reader import json_of_text
 from spark_backend.delta.commit_log import READABLE
 from spark_backend.places.place import Place
 
@@ -56,10 +56,27 @@ def refuse_unwritable(path: Place, table: DeltaTable) -> None:
         )
 
 
-def fields_of(table: DeltaTable) -> list[dict[str, Any]]:
+class Field(TypedDict):
+    """A column as the log has it; its type is text, or an object of one that has parts."""
+
+    name: str
+    type: Any
+    nullable: NotRequired[bool]
+    metadata: NotRequired[dict[str, Any]]
+
+
+class _Schema(TypedDict):
+    fields: list[Field]
+
+
+def fields_of(table: DeltaTable) -> list[Field]:
     """The columns as the log has them."""
-    fields: list[dict[str, Any]] = json.loads(table.schema().to_json())["fields"]
-    return fields
+    return fields_of_text(table.schema().to_json())
+
+
+def fields_of_text(text: str) -> list[Field]:
+    """The columns of a schema's text; raises DamagedJson."""
+    return json_of_text(text, _Schema)["fields"]
 
 
 def _mapping(table: DeltaTable) -> list[str]:
@@ -67,8 +84,8 @@ def _mapping(table: DeltaTable) -> list[str]:
     return [] if mode == "none" else ["column mapping (columnMapping)"]
 
 
-def _columns(fields: list[dict[str, Any]]) -> Iterator[str]:
+def _columns(fields: list[Field]) -> Iterator[str]:
     kinds: Mapping[str, None] = {
-        kind: None for field in fields for key, kind in _OF_COLUMNS.items() if key in field["metadata"]
+        kind: None for field in fields for key, kind in _OF_COLUMNS.items() if key in field.get("metadata", {})
     }
     yield from kinds

@@ -36,8 +36,23 @@ def delta_errors(path: Place) -> Iterator[None]:
     try:
         with store_errors(path):
             yield
-    except (DeltaError, ValueError) as error:
-        raise InputError(f"{path}: the Delta table cannot be used: {error}") from error
+    except InputError:
+        raise
+    except (DeltaError, ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{path}: the Delta table cannot be used: {first_line(error)}") from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise InputError(f"{path}: the Delta table cannot be used: {first_line(error)}") from error
+
+
+_PANIC = "PanicException"
+"""What a package in Rust raises where it did not expect something; it is not an Exception."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of the package says, without the places in it that come behind."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def open_table(path: Place, version: int | None = None) -> DeltaTable | None:

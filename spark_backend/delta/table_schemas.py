@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from querylang.errors import InputError, listed
-from spark_backend.delta.features import fields_of
+from spark_backend.delta.features import fields_of, fields_of_text
 from spark_backend.places.place import Place
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def new_columns(path: Place, table: DeltaTable, wanted: pa.Schema, partition_by:
     if before != list(partition_by):
         raise InputError(f"{path}: the Delta table is partitioned {_by(before)}, and the sink {_by(partition_by)}")
     present = {field["name"]: field for field in fields_of(table)}
-    ours = {field["name"]: field for field in json.loads(Schema.from_arrow(wanted).to_json())["fields"]}
+    ours = {field["name"]: field for field in fields_of_text(Schema.from_arrow(wanted).to_json())}
     mistakes = [
         f"column '{name}' is {_shown(present[name]['type'])}, and would be {_shown(field['type'])}"
         for name, field in ours.items()

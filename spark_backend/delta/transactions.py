@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from runtime.reading.formats.parquet_files import open_parquet
-from spark_backend.delta.commit_log import Action, checkpoint_files, commits, read_commit
-from spark_backend.places.place import Place, local_copy
+from runtime.json_reader import part_of, shaped
+from spark_backend.delta.checkpoints import CHECKPOINT_WAY_OUT, column_of_checkpoint
+from spark_backend.delta.commit_log import Action, Txn, checkpoint_files, commits, read_commit
+from spark_backend.places.place import Place
 
 _APPLICATION = re.compile(r"ensue-([0-9a-f]{12})")
 
@@ -35,16 +36,15 @@ def transactions(table: Place) -> dict[str, int]:
 
 
 def _in_checkpoint(file: Place) -> Iterator[tuple[str, int]]:
-    with local_copy(file) as copy, open_parquet(copy) as parquet:
-        if "txn" not in parquet.schema_arrow.names:
-            return
-        for row in parquet.read(["txn"]).column("txn").to_pylist():
-            if row is not None and row["appId"] is not None:
-                yield row["appId"], row["version"]
+    for row in column_of_checkpoint(file, "txn"):
+        if row is not None:
+            with part_of(file, CHECKPOINT_WAY_OUT):
+                txn = shaped(row, Txn)
+            yield txn["appId"], txn["version"]
 
 
 def _in_commit(actions: list[Action]) -> Iterator[tuple[str, int]]:
-    return ((action["txn"]["appId"], action["txn"]["version"]) for action in actions if "txn" in action)
+    return ((txn["appId"], txn["version"]) for action in actions if (txn := action.get("txn")))
 
 
 def committed_files(table: Place, application: str, version: int) -> set[str] | None:
@@ -52,5 +52,5 @@ def committed_files(table: Place, application: str, version: int) -> set[str] | 
     for commit in reversed(commits(table)):
         actions = read_commit(table, commit) or []
         if (application, version) in _in_commit(actions):
-            return {unquote(action["add"]["path"]) for action in actions if "add" in action}
+            return {unquote(add["path"]) for action in actions if (add := action.get("add"))}
     return None

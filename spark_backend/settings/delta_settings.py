@@ -11,7 +11,7 @@ from spark_backend.settings.setting_values import is_true
 from spark_backend.settings.yaml_document import Node
 from spark_backend.sources.delta.delta_source import DeltaSource
 
-KEYS = ("schema_changes", "skip_changes")
+KEYS = ("schema_changes", "skip_changes", "outside_files")
 """The keys of a deployment file that only Delta sources have."""
 
 _OF_FILES = ("order", "min_age", "after", "unreadable", "infer", "csv")
@@ -46,6 +46,7 @@ def read_delta(
         start=start or "earliest",
         adds_columns=changes or False,
         skips_changes=is_true(found, "skip_changes"),
+        outside_files=is_true(found, "outside_files"),
         max_files=_count(options.get("maxFilesPerTrigger")),
         max_bytes=_count(options.get("maxBytesPerTrigger")),
         store=store,

@@ -69,6 +69,7 @@ SOURCE_KEYS: Mapping[str, Change] = {
     "skew": Change.FREE,
     "schema_changes": Change.FREE,
     "skip_changes": Change.FREE,
+    "outside_files": Change.FREE,
 }
 """Also those of the control stream. Options that choose records are fixed: `FormatEntry.fixed`."""
 

@@ -18,7 +18,8 @@ from runtime.natural_names import natural_key
 from runtime.reading.column_names import ARRIVAL, ColumnNames, needed_names
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.replay.pieces import FileToRead, Reading
-from spark_backend.places.place import Place, local_copy, names_in, place_of, place_to_plain
+from spark_backend.delta.data_files import data_file
+from spark_backend.places.place import local_copy, names_in, place_to_plain
 from spark_backend.settings.deployment import HistoryTable
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, snapshot_units
@@ -95,7 +96,7 @@ def _of_delta(table: HistoryTable, plan: Plan, stack: ExitStack, own: Path) -> I
     needed = needed_names(plan, column_names(table))
     files = [file for unit in snapshot_units(source, position.version) for file in unit]
     for number, file in enumerate(files):
-        path: Place = table.path / file.path if ":/" not in file.path else place_of(file.path, options=store)
+        path = data_file(table.path, file.path)
         if not path.is_file():
             raise InputError(f"the history: {path}: the data file no longer exists")
         copy = stack.enter_context(local_copy(path))

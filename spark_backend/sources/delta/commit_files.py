@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 from urllib.parse import unquote
 
-from spark_backend.delta.commit_log import READABLE, Action
+from runtime.instants import EARLIEST, LATEST
+from runtime.json_reader import DamagedJson, json_of_text, shaped
+from runtime.json_shapes import Count
+from spark_backend.delta.commit_log import READABLE, Action, Add, Metadata, Protocol
 from spark_backend.sources.delta.table_units import TableFile
 
 _VERSION_3 = 3
@@ -35,39 +38,80 @@ class CommitReading:
 
 def commit_reading(actions: Sequence[Action]) -> CommitReading:
     """What the actions of a commit mean."""
-    adds = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
-    removes = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
-    metadata = next((action["metaData"] for action in actions if "metaData" in action), None)
-    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
-    times = [info.get("inCommitTimestamp", info.get("timestamp")) for info in infos]
+    adds = [add for action in actions if (add := action.get("add")) and add.get("dataChange")]
+    removes = [remove for action in actions if (remove := action.get("remove")) and remove.get("dataChange")]
+    metadata = next((found for action in actions if (found := action.get("metaData"))), None)
+    times = [_time_of(action["commitInfo"]) for action in actions if "commitInfo" in action]
     return CommitReading(
         files=tuple(map(file_of_add, adds)),
         changes=bool(removes) or any(add.get("deletionVector") for add in adds),
         identity=None if metadata is None else metadata["id"],
-        columns=None if metadata is None else columns_of(json.loads(metadata["schemaString"])["fields"]),
+        columns=None if metadata is None else schema_columns(metadata["schemaString"]),
         problem=_problem(actions, metadata),
         time=next((time for time in times if time is not None), None),
     )
 
 
-def columns_of(fields: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Types by column, as JSON text."""
-    return {field["name"]: json.dumps(field["type"]) for field in fields}
+class _Field(TypedDict):
+    name: str
+    type: Any
 
 
-def file_of_add(add: Mapping[str, Any]) -> TableFile:
+class _Schema(TypedDict):
+    fields: list[_Field]
+
+
+class _Statistics(TypedDict):
+    numRecords: NotRequired[Count | None]
+
+
+class _CommitInfo(TypedDict):
+    inCommitTimestamp: NotRequired[Moment | None]
+    timestamp: NotRequired[Moment | None]
+
+
+Moment = Annotated[int, range(EARLIEST // 1000, LATEST // 1000 + 1)]
+"""A shape: milliseconds since 1970, in the years 1 to 9999."""
+
+
+def schema_columns(text: str) -> dict[str, str]:
+    """Types by column, as JSON text; `text`: a schema, as logs have it. Raises DamagedJson."""
+    return {field["name"]: json.dumps(field["type"]) for field in json_of_text(text, _Schema)["fields"]}
+
+
+def file_of_add(add: Add) -> TableFile:
     """A data file of the log."""
-    statistics = json.loads(add["stats"]) if add.get("stats") else {}
-    return TableFile(unquote(add["path"]), add["size"], statistics.get("numRecords"), add.get("partitionValues") or {})
+    return TableFile(unquote(add["path"]), add["size"], _rows(add.get("stats")), add.get("partitionValues") or {})
 
 
-def _problem(actions: Sequence[Action], metadata: Mapping[str, Any] | None) -> str | None:
+def _rows(statistics: Any) -> int | None:
+    """How many rows a file has; None = its statistics do not say it, or are damaged."""
+    if not isinstance(statistics, str):
+        return None
+    try:
+        return json_of_text(statistics, _Statistics).get("numRecords")
+    except DamagedJson:
+        return None
+
+
+def _time_of(info: Any) -> int | None:
+    """When a commit was made, ms; None = it does not say it, or is damaged."""
+    try:
+        found = shaped(info, _CommitInfo)
+    except DamagedJson:
+        return None
+    return found.get("inCommitTimestamp", found.get("timestamp"))
+
+
+def _problem(actions: Sequence[Action], metadata: Metadata | None) -> str | None:
     for action in actions:
-        protocol = action.get("protocol", {})
+        protocol: Protocol = action.get("protocol") or {}
         unknown = sorted(set(protocol.get("readerFeatures") or ()) - READABLE)
         if unknown:
             return f"gives the table {', '.join(unknown)}, which a source cannot read"
         if protocol.get("minReaderVersion", 1) > _VERSION_3:
             return f"gives the table reader version {protocol['minReaderVersion']}, which a source cannot read"
-    mode = "none" if metadata is None else (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
+    mode = (
+        "none" if metadata is None else (metadata.get("configuration") or {}).get("delta.columnMapping.mode") or "none"
+    )
     return None if mode == "none" else "gives the table column mapping (columnMapping), which a source cannot read"

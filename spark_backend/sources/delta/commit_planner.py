@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from spark_backend.delta.commit_log import commit_file, commits, last_checkpoint, read_commit
+from runtime.json_reader import DamagedJson, part_of
+from spark_backend.delta.commit_log import REPAIR, commit_file, commits, last_checkpoint, read_commit
 from spark_backend.sources.delta.commit_files import CommitReading, commit_reading
 from spark_backend.sources.delta.delta_source import DeltaSource
-from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, snapshot_units
+from spark_backend.sources.delta.snapshot import UnreadableTable, position_at, refuse_outside_files, snapshot_units
 from spark_backend.sources.delta.table_units import TableFile, TablePosition, TableReads, TableUnit
 
 WORTH_NOTING = 20
@@ -110,11 +111,10 @@ class CommitPlanner:
         self, source: DeltaSource, position: TablePosition, report: Report
     ) -> tuple[tuple[TableFile, ...], TablePosition] | None:
         """The files of the next commit, and the position behind it; None = there is none yet."""
-        actions = read_commit(source.place, position.version + 1)
-        if actions is None:
+        reading = _reading(source, position.version + 1)
+        if reading is None:
             gap = _gap(source, position)
             return None if gap is None else ((), self._behind(source, gap, report))
-        reading = commit_reading(actions)
         after = _accepted(source, position, reading)
         return self._files(source, reading, after.version, report), after
 
@@ -127,6 +127,7 @@ class CommitPlanner:
         self, source: DeltaSource, reading: CommitReading, version: int, report: Report
     ) -> tuple[TableFile, ...]:
         if not reading.changes:
+            refuse_outside_files(source, reading.files)
             return reading.files
         if not source.skips_changes:
             raise UnreadableTable(
@@ -145,6 +146,16 @@ class CommitPlanner:
             )
         report("lost", source.name, gap)
         return position_at(source, None, is_read=True)
+
+
+def _reading(source: DeltaSource, version: int) -> CommitReading | None:
+    """A commit; None = it does not exist. Raises UnreadableTable for one that is damaged."""
+    try:
+        actions = read_commit(source.place, version)
+        with part_of(commit_file(source.place, version), REPAIR):
+            return None if actions is None else commit_reading(actions)
+    except DamagedJson as error:
+        raise UnreadableTable(f"source '{source.name}': {error}") from error
 
 
 def newest_version(source: DeltaSource) -> int:
@@ -189,7 +200,8 @@ def _version_at(source: DeltaSource, moment: int) -> int:
     table = source.place
     known = commits(table)
     for version in known:
-        time = commit_reading(read_commit(table, version) or []).time
+        reading = _reading(source, version)
+        time = None if reading is None else reading.time
         if time is not None and time * 1000 >= moment:
             if version == known[0] and version > 0:
                 raise UnreadableTable(

@@ -27,6 +27,7 @@ class DeltaSource:
     start: where a new job begins: `earliest`, `latest`, a version, or a time in µs as `@123`
     adds_columns: whether the table may get new columns
     skips_changes: whether commits that change or delete rows are passed over
+    outside_files: whether data files that are not in the table's folder are read
     max_files, max_bytes: most of a micro-batch; None = all
     store: how its store is reached
     """
@@ -37,6 +38,7 @@ class DeltaSource:
     start: str = "earliest"
     adds_columns: bool = False
     skips_changes: bool = False
+    outside_files: bool = False
     max_files: int | None = None
     max_bytes: int | None = None
     store: StoreOptions = field(default_factory=dict, repr=False)

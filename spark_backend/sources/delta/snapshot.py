@@ -6,13 +6,15 @@ needs the log's statistics of the arrival column. Without them files are in orde
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 from urllib.parse import unquote
 
 from runtime.natural_names import natural_key
-from spark_backend.sources.delta.commit_files import columns_of
+from spark_backend.delta.data_files import data_file, is_below
+from spark_backend.places.inside import OutsidePath
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.table_units import TableFile, TablePosition
 
@@ -30,7 +32,7 @@ def position_at(source: DeltaSource, version: int | None, *, is_read: bool) -> T
 
     table = _opened(source, version)
     refuse_unreadable(source.place, table)
-    columns = columns_of(fields_of(table))
+    columns = {field["name"]: json.dumps(field["type"]) for field in fields_of(table)}
     return TablePosition(str(table.metadata().id), table.version(), None if is_read else 0, columns)
 
 
@@ -38,15 +40,33 @@ def snapshot_units(source: DeltaSource, version: int) -> list[tuple[TableFile, .
     """The units of the table; the same for each call."""
     import pyarrow as pa
 
+    from spark_backend.delta.checkpoints import has_deletion_vectors
+    from spark_backend.delta.package import delta_errors
+
     table = _opened(source, version)
-    deleted = [row["filepath"] for batch in table.deletion_vectors() for row in pa.record_batch(batch).to_pylist()]
-    if deleted:
+    # the package would read them, wherever the log says that they are
+    if "deletionVectors" in (table.protocol().reader_features or ()) and has_deletion_vectors(source.place, version):
         raise UnreadableTable(
             f"source '{source.name}': {source.folder}: version {version} has data files with deleted rows (deletion"
             " vectors), which a source cannot read. Rewrite them: REORG TABLE ... APPLY (PURGE)"
         )
-    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return list(_units(rows, source.arrival))
+    with delta_errors(source.place):
+        rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    units = list(_units(rows, source.arrival))
+    refuse_outside_files(source, [file for unit in units for file in unit])
+    return units
+
+
+def refuse_outside_files(source: DeltaSource, files: Sequence[TableFile]) -> None:
+    """Raise UnreadableTable for a file outside of the table; links are looked at when it is read."""
+    if source.outside_files:
+        return
+    for file in files:
+        if not is_below(file.path):
+            try:
+                data_file(source.place, file.path)
+            except OutsidePath as error:
+                raise UnreadableTable(f"source '{source.name}': {error}") from error
 
 
 def _opened(source: DeltaSource, version: int | None) -> Any:

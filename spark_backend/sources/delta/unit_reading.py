@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +11,11 @@ import pyarrow.compute as pc
 
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, place_of
+from runtime.json_reader import json_of_text
 from runtime.reading.column_names import needed_names
 from runtime.reading.formats.parquet_files import open_parquet
+from spark_backend.delta.data_files import data_file
 from spark_backend.places.place import Place, local_copy
-from spark_backend.places.place import place_of as place_of_text
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.table_units import TableFile, TableUnit
 from spark_backend.sources.reading import Reading, pack_parts
@@ -62,10 +62,8 @@ class UnitReader:
             yield from pack_parts(iter([together]), self.program, self.reading, by_partition=True)
 
     def _place(self, file: TableFile) -> Place:
-        """Where a data file is: in the folder of its table, or outside of it."""
-        if ":/" not in file.path:
-            return self.source.place / file.path
-        return place_of_text(file.path, options=self.source.store)
+        """Where a data file is: in the folder of its table, or outside of it where that is allowed."""
+        return data_file(self.source.place, file.path, outside=self.source.outside_files)
 
     def _arrivals(self, unit: TableUnit, file: TableFile, number: int, path: Place) -> list[Arrivals]:
         name = self.reading.prefix + file.path
@@ -100,7 +98,7 @@ def table_of_file(path: Path, file: TableFile, columns: Mapping[str, str], neede
     folded = {name.casefold() for name in present}
     for name, kind in columns.items():
         if name.casefold() not in folded and name.casefold() in needed:
-            column = _column(file.partition, name, json.loads(kind), rows)
+            column = _column(file.partition, name, json_of_text(kind, object), rows)
             table = table.append_column(name, column)
     return table
 

@@ -1,0 +1,27 @@
+"""Names from data as places: below the root that they belong to, or not at all.
+
+Every name that is read from a file, a log, a message or a column, and that becomes a path which is
+read, written or removed, comes through here.
+"""
+
+from __future__ import annotations
+
+from querylang.errors import InputError
+from spark_backend.places.place import Place, is_within
+
+
+class OutsidePath(InputError):
+    """A name leads out of the folder that it belongs to."""
+
+
+def inside(root: Place, name: str) -> Place:
+    """The place of a name below a root; links on the way are resolved.
+
+    Raises OutsidePath for a name that is empty or absolute, has `..` or NUL, or leads out by a link.
+    """
+    if not name or name.startswith("/") or "\0" in name or ".." in name.split("/"):
+        raise OutsidePath(f"{root}: {name!r} is not the name of a file in it")
+    place = root / name
+    if not is_within(place, root):
+        raise OutsidePath(f"{place}: leads out of {root}")
+    return place
