@@ -36,7 +36,7 @@ def column_of_checkpoint(file: Place, name: str) -> Iterator[Any]:
 
 
 def has_deletion_vectors(table: Place, version: int) -> bool:
-    """Whether a data file of a version has deleted rows. Only the log is read, not what it names."""
+    """Whether a data file of a version has deleted rows; of the log, not of what it names."""
     begin, files = checkpoint_files(table, version)
     present = [number for number in commits(table) if begin < number <= version]
     if len(present) != version - begin:

@@ -64,7 +64,7 @@ class Txn(TypedDict):
 
 
 class Action(TypedDict):
-    """One line of a commit: it has one of these, or something that readers of rows can leave alone."""
+    """One line of a commit: one of these, or something that readers of rows can leave alone."""
 
     add: NotRequired[Add | None]
     remove: NotRequired[Remove | None]

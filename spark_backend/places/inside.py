@@ -17,7 +17,8 @@ class OutsidePath(InputError):
 def inside(root: Place, name: str) -> Place:
     """The place of a name below a root; links on the way are resolved.
 
-    Raises OutsidePath for a name that is empty or absolute, has `..` or NUL, or leads out by a link.
+    Raises OutsidePath for a name that is empty or absolute, has `..` or NUL, or leads out by a
+    link.
     """
     if not name or name.startswith("/") or "\0" in name or ".." in name.split("/"):
         raise OutsidePath(f"{root}: {name!r} is not the name of a file in it")

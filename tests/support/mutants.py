@@ -13,7 +13,7 @@ VALUES: tuple[str, ...] = (
     *('"../../x"', '"/etc/passwd"', '"file:///etc/passwd"', '"s3://other/x"', '"\\ud800"', '"a\\u0000b"', '"²"'),
     *("[" * 3_000 + "]" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, '{"a": 1, "a": 2}', '"' + "x" * 5_000 + '"'),
 )
-"""What stands in place of a value."""
+"""What replaces a value."""
 
 _MARK = "\x00mark\x00"
 

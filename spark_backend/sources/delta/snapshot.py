@@ -58,7 +58,7 @@ def snapshot_units(source: DeltaSource, version: int) -> list[tuple[TableFile, .
 
 
 def refuse_outside_files(source: DeltaSource, files: Sequence[TableFile]) -> None:
-    """Raise UnreadableTable for a file outside of the table; links are looked at when it is read."""
+    """Raise UnreadableTable for a file outside of the table; links are resolved by its reader."""
     if source.outside_files:
         return
     for file in files:

@@ -62,7 +62,7 @@ class UnitReader:
             yield from pack_parts(iter([together]), self.program, self.reading, by_partition=True)
 
     def _place(self, file: TableFile) -> Place:
-        """Where a data file is: in the folder of its table, or outside of it where that is allowed."""
+        """Where a data file is: in its table's folder, or elsewhere where that is allowed."""
         return data_file(self.source.place, file.path, outside=self.source.outside_files)
 
     def _arrivals(self, unit: TableUnit, file: TableFile, number: int, path: Place) -> list[Arrivals]:
