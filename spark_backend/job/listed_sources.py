@@ -39,6 +39,7 @@ def listed_source(source: Source, *, is_control: bool = False) -> ListedSource:
         archive=None if files.archive is None else str(files.archive.resolve()),
         stops=files.stops,
         must_prove=not is_control,
+        has_clock=not is_control,
     )
 
 

@@ -70,6 +70,7 @@ class SavedBucket:
             "buckets": self.buckets,
             "groups": len(self.snapshots),
             "clocks": self.clock.to_plain(),
+            **({"unread": [item.to_plain() for item in self.clock.unread]} if self.clock.unread else {}),
             "held": [[item.group, item.is_copy, item.source, item.rank] for item in self.held],
             "refusing": [item.refuses for item in self.held],
             "counted": [item.counted for item in self.held],
@@ -88,7 +89,7 @@ class SavedBucket:
         snapshots, held = parts[: header["groups"]], parts[header["groups"] :]
         return SavedBucket(
             header["buckets"],
-            JobClock.from_plain(header["clocks"]),
+            JobClock.from_plain(header["clocks"], header.get("unread", ())),
             tuple(bytes(part) for part in snapshots),
             _held(header, held),
             tuple(_name_and_epoch(*row) for row in header.get("epochs", ())),

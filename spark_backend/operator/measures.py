@@ -15,7 +15,7 @@ from runtime.engine.engine import Engine
 from runtime.instants import NO_TIME
 from spark_backend.operator.bucket_state import BucketState
 from spark_backend.operator.group_clock import NO_CLOCK, GroupClock
-from spark_backend.operator.job_clock import place_name
+from spark_backend.operator.job_clock import file_name, place_name
 from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.program import Program
@@ -79,7 +79,7 @@ timeline: a timeline that keys of the query share; null = the query's definitive
 bound: its watermark, µs; null = none yet
 newest: its newest source time, µs
 arrival: its last arrival time, µs; of a query, its clock
-waits_for: the source partitions that a query's clock waits for
+waits_for: the source partitions and listed files that a query's clock waits for
 is_behind: whether others have been read further than its clock
 """
 
@@ -123,6 +123,7 @@ def _timelines(engine: Engine, clock: GroupClock) -> pa.Table:
     """
     own, furthest = [], clock.furthest
     waits_for = [place_name(source, None if number < 0 else number) for source, number in clock.waits_for(engine.clock)]
+    waits_for += [file_name(files.source, files.path) for files in clock.waits_for_files(engine.clock)]
     is_behind = furthest is not None and (engine.clock is None or engine.clock < furthest)
     for query in engine.plan.queries:
         definitive = engine.definitive(query.title, (None,) * len(query.keys))
@@ -155,5 +156,6 @@ def _held_back(state: BucketState, clocks: Sequence[GroupClock], is_home: bool) 
 
 
 def _sources(state: BucketState) -> pa.Table:
-    rows = [dict(zip(SOURCE_SCHEMA.names, row, strict=True)) for row in state.clock.to_plain()]
+    names = SOURCE_SCHEMA.names
+    rows = [dict(zip(names, row[: len(names)], strict=True)) for row in state.clock.to_plain()]
     return pa.Table.from_pylist(rows, SOURCE_SCHEMA)

@@ -128,7 +128,9 @@ def _names(parts: Sequence[tuple[tuple[GroupName, int], ...]]) -> tuple[tuple[Gr
 
 def _furthest(clocks: Sequence[JobClock]) -> JobClock:
     """Where the clocks of buckets differ, the furthest one."""
-    own = by_rules({"sources": _furthest_sources}, [_fields(clock) for clock in clocks])
+    own = by_rules(
+        {"sources": _furthest_sources, "unread": lambda own: max(own, key=len)}, [_fields(clock) for clock in clocks]
+    )
     return JobClock(**own).advanced((), 0)
 
 
@@ -139,7 +141,13 @@ def _furthest_sources(parts: Sequence[Sequence[SourceWatermark]]) -> tuple[Sourc
     return tuple(SourceWatermark(**by_rules(_OF_SOURCE, [_fields(item) for item in some])) for some in found.values())
 
 
-_OF_SOURCE: Mapping[str, Rule] = {"source": same, "partition": same, "arrival": max, "updated": max}
+_OF_SOURCE: Mapping[str, Rule] = {
+    "source": same,
+    "partition": same,
+    "arrival": max,
+    "updated": max,
+    "reached": lambda own: max((item for item in own if item is not None), default=None),
+}
 
 
 def _united_records(parts: Sequence[Sequence[GroupRecords]]) -> tuple[GroupRecords, ...]:

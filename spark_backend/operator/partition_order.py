@@ -1,7 +1,9 @@
 """Keep arrival from going back along a source partition, however its records are cut into batches.
 
-A micro-batch may bring several batches of one partition, read by several tasks. A record that
-arrives before a record ahead of it in its partition arrives with that one.
+A record in a file that arrives before the clock of its source partition arrives at the clock.
+Records of the files of a micro-batch are merged by arrival. Elsewhere a micro-batch may bring
+several batches of one partition, read by several tasks. A record that arrives before a record ahead
+of it in its partition arrives with that one.
 """
 
 from __future__ import annotations
@@ -24,16 +26,20 @@ Floors = Mapping[int, int]
 
 
 def in_partition_order(
-    clock: JobClock, inputs: Sequence[BucketInput], topic_sources: Collection[str] = ()
+    clock: JobClock,
+    inputs: Sequence[BucketInput],
+    topic_sources: Collection[str] = (),
+    file_sources: Collection[str] = (),
 ) -> list[GroupRecords]:
     """The records of a micro-batch; `clock`: before it.
 
+    file_sources: as in `Program`
     topic_sources: as in `Program`. Their records are not reported as moved: the running maximum is
         what arrival means there, within a batch too
 
     Where a whole source is one partition, nothing is known of its order.
     """
-    floors = _floors(clock, inputs)
+    floors = _floors(clock, inputs, file_sources)
     return [
         _raised(item, floors[at], by_topic=item.source in topic_sources)
         for at, row in enumerate(inputs)
@@ -41,7 +47,7 @@ def in_partition_order(
     ]
 
 
-def _floors(clock: JobClock, inputs: Sequence[BucketInput]) -> list[dict[int, int]]:
+def _floors(clock: JobClock, inputs: Sequence[BucketInput], file_sources: Collection[str]) -> list[dict[int, int]]:
     """The floors of each batch."""
     floors: list[dict[int, int]] = [{} for _ in inputs]
     reached: dict[tuple[str, int], int] = {}
@@ -52,8 +58,10 @@ def _floors(clock: JobClock, inputs: Sequence[BucketInput]) -> list[dict[int, in
         if item.partition is not None
     )
     for source, partition, _, at, arrival in batches:
-        before = reached.get((source, partition), clock.arrival_of(source, partition))
+        before = reached.get((source, partition), clock.settled_of(source, partition))
         floors[at][partition] = before
+        if source in file_sources:
+            continue
         reached[source, partition] = max(before, arrival)
     return floors
 

@@ -127,7 +127,7 @@ def run_step(
     metrics = measures(
         program, bucket, after, timestamp, newest, state_bytes=len(data), seconds=perf_counter() - started
     )
-    is_one_of_all = any(item.progress or item.signal or item.commands for item in inputs)
+    is_one_of_all = any(item.progress or item.signal or item.commands or item.unread for item in inputs)
     wake = _wake(program, groups, after, timestamp)
     return StepResult(data, (*tagged, *_reports(inputs), *answers, *metrics), wake, is_one_of_all)
 
@@ -215,7 +215,8 @@ def _advanced(
     timestamp: int,
 ) -> JobClock:
     expecting = clock.expecting((source.name for source in program.sources), timestamp)
-    advanced = expecting.advanced((item for row in inputs for item in row.progress), timestamp)
+    unread = {source: files for row in inputs for source, files in row.unread.items()}
+    advanced = expecting.advanced((item for row in inputs for item in row.progress), timestamp, unread)
     return advanced.resumed(timestamp) if Signal.START in signals else advanced
 
 
@@ -223,7 +224,7 @@ def _read(program: Program, clock: JobClock, inputs: Sequence[BucketInput]) -> l
     """The records of the micro-batch; those of a complete input are taken in order of arrival."""
     if program.is_bounded or program.clock is Clock.PROCESSING:
         return [part for item in inputs for part in item.records]
-    return in_partition_order(clock, inputs, program.topic_sources)
+    return in_partition_order(clock, inputs, program.topic_sources, program.file_sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from spark_backend.sources.kafka.range_reading import RangeReader, progress_of
 from spark_backend.sources.listing.file_tasks import FileTask
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text
-from spark_backend.sources.listing.manifests import TakenFile
+from spark_backend.sources.listing.manifests import TakenFile, Unread
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.packed_rows import (
     RefusedFile,
@@ -37,9 +37,11 @@ from spark_backend.wire.packed_rows import (
     pack_refused,
     pack_reports,
     pack_signal,
+    pack_unread,
 )
 from spark_backend.wire.program import Program, load_program
 from spark_backend.wire.reports import Report
+from spark_backend.wire.source_progress import UnreadFiles
 
 
 def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]:
@@ -66,6 +68,8 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
             yield from reader.packed(file, task)
     if task.advances:
         yield pack_progress(program.buckets, [progress_of(item, readings[item.source]) for item in task.advances])
+    if task.unread:
+        yield pack_unread(program.buckets, unread_of(task.unread, readings))
     tables = {source.name: source for source in delta_of_text(options[DELTA])} if task.units else {}
     for unit in task.units:
         with _stopped_by_stores():
@@ -74,6 +78,15 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
     for wanted in task.ranges:
         messages = RangeReader(program, kafka[wanted.source], readings[wanted.source], accepts_loss)
         yield from messages.packed(wanted)
+
+
+def unread_of(left: Mapping[str, Unread | None], readings: Mapping[str, Reading]) -> Mapping[str, UnreadFiles | None]:
+    """What is left of listed files, as clocks know it."""
+
+    def known(source: str, item: Unread) -> UnreadFiles:
+        return UnreadFiles(source, item.first, place_of(readings[source].rank, item.number), shown(item.path))
+
+    return {source: None if item is None else known(source, item) for source, item in left.items()}
 
 
 def labelled(packed: Iterator[pa.RecordBatch], program: str) -> Iterator[pa.RecordBatch]:
@@ -106,8 +119,8 @@ class _FileReader:
             return
         _refuse_unopened(path)
         try:
-            with _readable(path) as readable:
-                yield from self._records(file, readable)
+            with readable(path) as local:
+                yield from self._records(file, local)
         except InputError as error:
             reason = str(error).removeprefix(f"{one_line(shown(path))}: ")
             reason = reason.removeprefix(f"{one_line(self._name(file))}: ")
@@ -116,9 +129,9 @@ class _FileReader:
             yield pack_refused(RefusedFile(self._name(file), reason), self._queries())
             yield pack_reports([Report("malformed_file", self.source.name, 0, f"{shown(file.path)}: {reason}")])
 
-    def _records(self, file: TakenFile, readable: str) -> Iterator[pa.RecordBatch]:
+    def _records(self, file: TakenFile, local: str) -> Iterator[pa.RecordBatch]:
         named = replace(self.reading, source=self._name(file), place=place_of(self.reading.rank, file.number))
-        arrivals = named.arrivals(readable, self.program.plan())
+        arrivals = named.arrivals(local, self.program.plan())
         yield from pack_parts(arrivals, self.program, named, by_partition=True)
 
     def _is_proven(self, file: TakenFile, task: FileTask) -> bool:
@@ -129,8 +142,8 @@ class _FileReader:
 
     def _has_records(self, file: TakenFile) -> bool:
         try:
-            with _readable(self.source.file(file.path)) as readable:
-                return any(True for _ in self._records(file, readable))
+            with readable(self.source.file(file.path)) as local:
+                return any(True for _ in self._records(file, local))
         except InputError:
             return False
 
@@ -194,7 +207,7 @@ def _refuse_unopened(path: Place) -> None:
 
 
 @contextmanager
-def _readable(path: Place) -> Iterator[str]:
+def readable(path: Place) -> Iterator[str]:
     """A local path of a file for readers of tables, which need names in UTF-8."""
     if isinstance(path, RemotePath):
         with local_copy(path) as copy, _named(copy, path):

@@ -27,9 +27,10 @@ from spark_backend.sources.listing.file_tasks import tasks_of
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.sources.listing.job_notes import job_notes
 from spark_backend.sources.listing.listed_source import ListedSource, sources_of_text, sources_to_text
-from spark_backend.sources.listing.manifests import DamagedManifest
+from spark_backend.sources.listing.manifests import DamagedManifest, TakenFile
 from spark_backend.sources.listing.spark_log import OFFSET_KEY, planned_manifest, spark_files
 from spark_backend.sources.spark_reader import HAS_AVAILABLE_NOW, Reader
+from spark_backend.wire.clock import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,10 +154,20 @@ class FileStreamReader(Reader):
         if self._planner is None:
             sources, run = sources_of_text(self._options["sources"]), self._run()
             offsets, tables = self._offset_planner(), self._commit_planner()
-            self._planner = InputPlanner(sources, run, offsets=offsets, tables=tables)
+            firsts = self._firsts if self._has_clock() else None
+            self._planner = InputPlanner(sources, run, offsets=offsets, tables=tables, firsts=firsts)
             if run.at_end is not None and not HAS_AVAILABLE_NOW:
                 self._planner.fix_end()
         return self._planner
+
+    def _has_clock(self) -> bool:
+        """Whether arrival times matter, and not the wall clock alone."""
+        return bool(json.loads(self._options["program"])["clock"] == Clock.ARRIVAL)
+
+    def _firsts(self, source: ListedSource, files: Sequence[TakenFile]) -> list[int | None]:
+        from spark_backend.sources.first_arrivals import first_arrivals  # slow to load, and rarely needed
+
+        return first_arrivals(self._options, source, files)
 
     def _run(self) -> RunSettings:
         return RunSettings.of_text(self._options["run"])

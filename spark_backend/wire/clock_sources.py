@@ -18,6 +18,7 @@ class ClockSource:
     ahead: µs that its records may arrive later than the micro-batch; None = no limit
     by_topic: whether its records are messages of topics. The places of records then tell topics
         apart, and arrival is the running maximum along each partition
+    in_files: whether its records are in files. Those of a micro-batch are merged by arrival
     """
 
     name: str
@@ -26,6 +27,7 @@ class ClockSource:
     is_policy: bool = False
     ahead: int | None = None
     by_topic: bool = False
+    in_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)

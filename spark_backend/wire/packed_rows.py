@@ -7,7 +7,7 @@ gets one row per batch, with records or without: it reports the progress of the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from typing import Any
@@ -27,7 +27,7 @@ from spark_backend.wire.compact_columns import from_bytes, split_constants, to_b
 from spark_backend.wire.container import pack, unpack
 from spark_backend.wire.partition_groups import EVERY_BUCKET, PartitionGroup, Route, refusing_group
 from spark_backend.wire.reports import Report, reports_to_plain
-from spark_backend.wire.source_progress import SourceProgress, source_progress
+from spark_backend.wire.source_progress import SourceProgress, Unread, UnreadFiles, source_progress
 
 PACKED_VERSION = 4
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("data", pa.binary())])
@@ -104,6 +104,7 @@ class BucketInput:
     commands: as plain data; those that are control events have a record, too
     latest: all records arrived later than this, µs, and are refused; None = they are not
     newest: the furthest source time of the batch, µs; NO_TIME = it has none
+    unread: what the micro-batch leaves of listed files
     """
 
     progress: tuple[SourceProgress, ...]
@@ -115,6 +116,7 @@ class BucketInput:
     commands: tuple[Mapping[str, Any], ...] = ()
     latest: int | None = None
     newest: int = NO_TIME
+    unread: Unread = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,13 @@ def pack_progress(buckets: int, progress: Sequence[SourceProgress]) -> pa.Record
     return _batch([_row(header, [])] * buckets)
 
 
+def pack_unread(buckets: int, unread: Unread) -> pa.RecordBatch:
+    """A row per bucket that says what is left of listed files, and holds no records."""
+    plain = {source: None if files is None else files.to_plain() for source, files in unread.items()}
+    header = {"source": "", "rank": 0, "progress": [], "signal": None, "unread": plain}
+    return _batch([_row(header, [])] * buckets)
+
+
 def pack_reports(reports: Sequence[Report]) -> pa.RecordBatch:
     """A row for bucket HOME that holds reports and no records."""
     header = {"source": "", "rank": 0, "progress": [], "signal": None}
@@ -227,6 +236,7 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
     reports = tuple(Report(*item) for item in header.get("reports", ()))
     refused = tuple(RefusedFile(*item) for item in header.get("refused", ()))
     commands = tuple(header.get("commands", ()))
+    unread = header.get("unread", {})
     return BucketInput(
         progress,
         signal,
@@ -237,6 +247,7 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
         commands,
         header.get("latest"),
         header.get("newest", NO_TIME),
+        {source: None if row is None else UnreadFiles.of_plain(row) for source, row in unread.items()},
     )
 
 

@@ -126,6 +126,11 @@ class Program:
         """The names of the sources whose records are messages of topics."""
         return frozenset(item.name for item in self.sources if item.by_topic)
 
+    @property
+    def file_sources(self) -> frozenset[str]:
+        """The names of the sources whose records are in files."""
+        return frozenset(item.name for item in self.sources if item.in_files)
+
     def without_idle(self) -> Program:
         """The same for input that is there already: the wall clock says nothing about it."""
         return replace(self, idle=None, sources=tuple(replace(item, idle=None) for item in self.sources))

@@ -7,7 +7,7 @@ in the record's place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,35 @@ class SourceProgress:
         """The inverse of `to_plain`."""
         source, partition, arrival, (place, offset), lower = row
         return SourceProgress(source, partition, arrival, (place, offset), tuple(lower))
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadFiles:
+    """The files of a source that are listed and wait to be read: time waits for what they bring.
+
+    source: its name
+    arrival: the least arrival time of their records, µs; NO_TIME = not known
+    place: the least `_place` of their records
+    path: of the file with that arrival
+    """
+
+    source: str
+    arrival: int
+    place: int
+    path: str
+
+    def to_plain(self) -> list[Any]:
+        """As JSON can hold it."""
+        return [self.source, self.arrival, self.place, self.path]
+
+    @staticmethod
+    def of_plain(row: Sequence[Any]) -> UnreadFiles:
+        """The inverse of `to_plain`."""
+        return UnreadFiles(*row)
+
+
+Unread = Mapping[str, UnreadFiles | None]
+"""By source, what a micro-batch leaves of listed files; None = nothing any more."""
 
 
 def source_progress(

@@ -18,7 +18,9 @@ def clock_sources(deployment: Deployment) -> list[ClockSource]:
     """What clocks have to know of a deployment's sources."""
     return [
         replace(
-            clock_source(item.name, item.event, item.idle, item.ordering, item.ahead), by_topic=item.kafka is not None
+            clock_source(item.name, item.event, item.idle, item.ordering, item.ahead),
+            by_topic=item.kafka is not None,
+            in_files=item.kafka is None,
         )
         for item in deployment.sources
     ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from runtime.json_reader import json_of_text
 from spark_backend.sources.delta.table_units import TableUnit, unit_tasks
 from spark_backend.sources.kafka.offsets import Advance, OffsetRange
 from spark_backend.sources.kafka.range_tasks import range_tasks
 from spark_backend.sources.listing.command_folder import Command
-from spark_backend.sources.listing.manifests import Manifest, TakenFile
+from spark_backend.sources.listing.manifests import Manifest, TakenFile, Unread
 from spark_backend.sources.listing.task_split import split
 
 
@@ -28,6 +28,7 @@ class FileTask:
     units: of Delta sources
     advances: of Kafka sources, for every bucket
     commands: for every bucket
+    unread: as in `Manifest`, for every bucket
     """
 
     files: tuple[TakenFile, ...] = ()
@@ -39,6 +40,7 @@ class FileTask:
     advances: tuple[Advance, ...] = ()
     units: tuple[TableUnit, ...] = ()
     commands: tuple[Command, ...] = ()
+    unread: Mapping[str, Unread | None] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """The task as JSON text."""
@@ -58,7 +60,7 @@ def tasks_of(
     is_repeated: bool,
     least: Mapping[str, int | None] | None = None,
 ) -> list[FileTask]:
-    """At most `count` tasks for files; signal, reports, advances and commands have one.
+    """At most `count` tasks for files; signal, reports, advances, commands and what is unread have one.
 
     unproven: the sources that have not brought a record before
     least: as in `range_tasks`
@@ -72,7 +74,7 @@ def tasks_of(
     offsets = manifest.offsets
     tasks += [FileTask(ranges=ranges) for ranges in range_tasks(offsets.ranges, count, least or {})]
     tasks += [FileTask(units=units) for units in unit_tasks(manifest.tables.units, count)]
-    if manifest.signal is not None or manifest.reports or offsets.advances or manifest.commands:
+    if manifest.signal is not None or manifest.reports or offsets.advances or manifest.commands or manifest.unread:
         own = FileTask(signal=manifest.signal, reports=manifest.reports, advances=offsets.advances)
-        tasks.append(replace(own, commands=manifest.commands))
+        tasks.append(replace(own, commands=manifest.commands, unread=manifest.unread))
     return tasks

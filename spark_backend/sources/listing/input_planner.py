@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
+from runtime.instants import NO_TIME
 from runtime.json_reader import json_of_text
 from runtime.natural_names import natural_key
 from spark_backend.places.place import Place, asked_again, place_of
@@ -27,10 +28,21 @@ from spark_backend.sources.listing.file_order import first_ones, in_order
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.job_notes import job_notes
 from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import DamagedManifest, Manifest, ManifestFolder, SourceCount, TakenFile
+from spark_backend.sources.listing.manifests import (
+    DamagedManifest,
+    Manifest,
+    ManifestFolder,
+    SourceCount,
+    TakenFile,
+    Unread,
+    WaitingFile,
+)
 from spark_backend.sources.listing.read_files import ReadFiles, load_read_files
 from spark_backend.sources.listing.source_watch import watch_of
 from spark_backend.sources.listing.spark_log import committed_manifest
+
+FirstArrivals = Callable[[ListedSource, Sequence[TakenFile]], Sequence[int | None]]
+"""Gives the least arrival time, µs, of the records of each file; None = it can bring none."""
 
 FLUSH = "flush"
 """The signal that asks for most; `spark_backend.wire.packed_rows.Signal` has them all."""
@@ -74,6 +86,7 @@ class InputPlanner:
     now: the wall clock, ns since 1970; only `min_age` and how often folders are listed depend on it
     offsets: plans those of Kafka sources; None = there is no such source
     tables: plans those of Delta sources; None = there is no such source
+    firsts: tells when the records of files arrive; None = their order says nothing
     """
 
     def __init__(
@@ -83,8 +96,10 @@ class InputPlanner:
         now: Callable[[], int] = time.time_ns,
         offsets: OffsetPlanner | None = None,
         tables: CommitPlanner | None = None,
+        firsts: FirstArrivals | None = None,
     ) -> None:
         self._sources = sources
+        self._firsts = firsts
         self._offsets = offsets
         self._tables = tables
         self._run = run
@@ -245,7 +260,8 @@ class InputPlanner:
         if self._commands.has_change:
             return None
         counts = dict(read.counts)
-        files = tuple(file for source in self._sources for file in self._take(source, read, counts))
+        taken = [self._take(source, read, counts) for source in self._sources]
+        files = tuple(file for item in taken for file in item.files)
         offsets = Offsets() if self._offsets is None else self._offsets.next(read.positions, self._report)
         tables = self._table_reads(read, counts)
         has_records = bool(files or offsets.ranges or tables.units)
@@ -264,6 +280,9 @@ class InputPlanner:
             changed=tuple(self._changed),
             offsets=offsets,
             tables=tables,
+            waiting=tuple(item for own in taken for item in own.waiting),
+            dropped=tuple(item for own in taken for item in own.dropped),
+            unread={name: left for own in taken for name, left in own.unread.items()},
         )
         self._reports, self._changed = {}, []
         return manifest
@@ -306,22 +325,77 @@ class InputPlanner:
             return False  # nothing was read, or nothing since a signal that asked for as much
         return self._run.at_end == FLUSH or job_notes(self._checkpoint).needs_catch_up
 
-    def _take(self, source: ListedSource, read: ReadFiles, counts: dict[str, SourceCount]) -> list[TakenFile]:
+    def _take(self, source: ListedSource, read: ReadFiles, counts: dict[str, SourceCount]) -> _Taken:
         """The source's next files, with the stamps that they have now."""
-        pending, known = self._pending[source.name], read.of(source.name)
-        for path in [path for path in pending if path in known]:
-            del pending[path]  # read by an earlier run: the list was not loaded when it was found
-        taken: list[TakenFile] = []
+        pending, known, waiting = self._pending[source.name], read.of(source.name), read.waiting_of(source.name)
+        for path in [path for path in pending if path in known or path in waiting]:
+            del pending[path]  # of an earlier run: the list was not loaded when it was found
+        ordered = in_order(source, pending)
+        if not waiting and len(first_ones(source, ordered, pending)) == len(ordered):
+            return _Taken(self._numbered(source, ordered, counts))
+        if not waiting and (self._firsts is None or not source.has_clock):
+            return _Taken(self._numbered(source, first_ones(source, ordered, pending), counts))
+        old = [item.item for item in waiting.values()]
+        new = self._looked_up(source, self._numbered(source, ordered, counts), old)
+        listed = sorted((*old, *new), key=_by_arrival)
+        files, dropped = self._first_of(source, listed)
+        gone = {file.path for file in files}.union(dropped)
+        return _Taken(
+            files,
+            [item for item in new if item.file.path not in gone],
+            [(source.name, path) for path in dropped if path in waiting],
+            {source.name: _unread([item for item in listed if item.file.path not in gone])},
+        )
+
+    def _numbered(self, source: ListedSource, paths: Sequence[str], counts: dict[str, SourceCount]) -> list[TakenFile]:
+        """These files in order, with their numbers, without those that are gone."""
+        found: list[TakenFile] = []
         count = counts.get(source.name, SourceCount())
-        for path in first_ones(source, in_order(source, pending), pending):
-            del pending[path]
+        for path in paths:
+            del self._pending[source.name][path]
             stamp = self._stamp(source, path)
             if stamp is not None:
                 self._devices[source.name] = _device(source)
                 count = self._counted(source, count, path)
-                taken.append(TakenFile(source.name, count.files, path, stamp))
+                found.append(TakenFile(source.name, count.files, path, stamp))
         counts[source.name] = count
-        return taken
+        return found
+
+    def _looked_up(
+        self, source: ListedSource, files: Sequence[TakenFile], old: Sequence[WaitingFile]
+    ) -> list[WaitingFile]:
+        """New files with their first arrivals; one that can bring no records has that before it.
+
+        old: those that wait
+        """
+        together = {file.path: file.stamp for file in (*(item.file for item in old), *files)}
+        if self._firsts is None or len(first_ones(source, list(together), together)) == len(together):
+            return [WaitingFile(file, NO_TIME) for file in files]  # all of them are read now
+        found: list[WaitingFile] = []
+        before = NO_TIME
+        for file, first in zip(files, self._firsts(source, files), strict=True):
+            before = before if first is None else first
+            found.append(WaitingFile(file, before))
+        return found
+
+    def _first_of(self, source: ListedSource, listed: Sequence[WaitingFile]) -> tuple[list[TakenFile], list[str]]:
+        """As many of the listed files as a micro-batch reads, at least one; and those that are gone."""
+        taken: list[TakenFile] = []
+        dropped: list[str] = []
+        size = 0
+        for item in listed:
+            if taken and len(taken) == source.max_files:
+                break
+            stamp = self._stamp(source, item.file.path)
+            if stamp is None:
+                dropped.append(item.file.path)
+                continue
+            size += stamp.size
+            if taken and source.max_bytes is not None and size > source.max_bytes:
+                break
+            self._devices[source.name] = _device(source)
+            taken.append(replace(item.file, stamp=stamp))
+        return taken, dropped
 
     def _stamp(self, source: ListedSource, path: str) -> FileStamp | None:
         """The file's stamp now; None = it was removed before it was read."""
@@ -338,6 +412,28 @@ class InputPlanner:
         if source.order == "name" and not is_larger:
             self._report("smaller_name", source.name, f"{path} after {count.largest}")
         return replace(count, files=count.files + 1, largest=path if is_larger else count.largest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a manifest has of one source of files; fields as in `Manifest`."""
+
+    files: list[TakenFile]
+    waiting: Sequence[WaitingFile] = ()
+    dropped: Sequence[tuple[str, str]] = ()
+    unread: Mapping[str, Unread | None] = field(default_factory=dict)
+
+
+def _by_arrival(item: WaitingFile) -> tuple[int, int]:
+    """The order in which listed files are read: those first that hold up the others."""
+    return item.first, item.file.number
+
+
+def _unread(left: Sequence[WaitingFile]) -> Unread | None:
+    """What is left, in order of arrival, as the clock has to know it."""
+    if not left:
+        return None
+    return Unread(left[0].first, min(item.file.number for item in left), left[0].file.path)
 
 
 def _device(source: ListedSource) -> int | None:

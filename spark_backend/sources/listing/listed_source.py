@@ -28,6 +28,7 @@ class ListedSource:
     archive: the folder for `archive`; None = there is none
     stops: whether a file that is not a table stops the job
     must_prove: whether it does so until the source has brought a record
+    has_clock: whether time waits for its files, and goes by when their records arrive
     """
 
     name: str
@@ -43,6 +44,7 @@ class ListedSource:
     archive: str | None = None
     stops: bool = False
     must_prove: bool = True
+    has_clock: bool = True
     store: StoreOptions = field(default_factory=dict, repr=False)
 
     @property

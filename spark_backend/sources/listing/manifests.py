@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from querylang.errors import InputError
@@ -21,7 +21,8 @@ from spark_backend.sources.kafka.offsets import Offsets
 from spark_backend.sources.listing.command_folder import Command
 from spark_backend.sources.listing.folder_listing import FileStamp
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
+"""Of a manifest with files that wait; others have version 1, as all of earlier releases."""
 
 RESTORE = "Restore the whole checkpoint from a copy"
 """What to do about a damaged file of the list."""
@@ -43,10 +44,35 @@ class TakenFile:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingFile:
+    """A file that was listed together with others, and is read later.
+
+    first: the least arrival time of its records, µs; NO_TIME = not known
+    """
+
+    file: TakenFile
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The files of a source that wait, as its clock has to know them.
+
+    first: the least arrival time of their records, µs; NO_TIME = not known
+    number: the least of their numbers
+    path: of the file with that arrival
+    """
+
+    first: int
+    number: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceCount:
     """How far a source has been read.
 
-    files: number of files that were read
+    files: number of files that have got a number: those that were read, and those that wait
     largest: the largest of their paths in natural order; "" = none
     """
 
@@ -67,6 +93,10 @@ class Manifest:
     offsets: of Kafka sources
     tables: of Delta sources
     commands: those that it brings; then it has no records
+    waiting: files that were listed for it, and are read later
+    dropped: files that have waited and are gone, by source and path
+    unread: what is left of listed files after it, by source; None = nothing is any more. Only of
+        sources of which files wait, before or after
     """
 
     number: int
@@ -79,12 +109,18 @@ class Manifest:
     offsets: Offsets = field(default_factory=Offsets)
     tables: TableReads = field(default_factory=TableReads)
     commands: tuple[Command, ...] = ()
+    waiting: tuple[WaitingFile, ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
+    unread: Mapping[str, Unread | None] = field(default_factory=dict)
 
 
 _Inode = Annotated[int, range(2**64)]
 _FileRow = tuple[str, Count, str, Count, int, _Inode]
-StampRows = list[tuple[str, Count, int, _Inode]]
-"""Files and their stamps, as `stamps_to_plain` gives them."""
+StampRow = tuple[str, Count, int, _Inode]
+"""A file and its stamp, as `stamps_to_plain` gives it."""
+StampRows = list[StampRow]
+WaitingRow = tuple[str, Count, str, Count, int, _Inode, int]
+"""A file that waits, as `waiting_to_plain` gives it."""
 Counts = Mapping[str, Annotated[SourceCount, ROW]]
 """What was counted by source, as `counts_to_plain` gives it."""
 
@@ -102,6 +138,9 @@ class _Plain(TypedDict):
     offsets: NotRequired[Offsets]
     tables: NotRequired[TableReads]
     commands: NotRequired[tuple[Command, ...]]
+    waiting: NotRequired[list[WaitingRow]]
+    dropped: NotRequired[tuple[tuple[str, str], ...]]
+    unread: NotRequired[Mapping[str, Annotated[Unread, ROW] | None]]
 
 
 class DamagedManifest(InputError):
@@ -123,7 +162,7 @@ class ManifestFolder:
         """The manifest of that number; raises DamagedManifest."""
         file = self._file(number)
         try:
-            return _of_plain(read_json(file, _Plain, versions=(MANIFEST_VERSION,), way_out=RESTORE))
+            return _of_plain(read_json(file, _Plain, versions=(1, MANIFEST_VERSION), way_out=RESTORE))
         except FileNotFoundError as error:
             raise DamagedManifest(f"{file}: is missing. {RESTORE}") from error
         except DamagedJson as error:
@@ -164,8 +203,12 @@ def _to_plain(manifest: Manifest) -> dict[str, Any]:
         own["tables"] = manifest.tables.to_plain()
     if manifest.commands:
         own["commands"] = [command.to_plain() for command in manifest.commands]
+    if manifest.unread:
+        own["waiting"] = list(map(waiting_to_plain, manifest.waiting))
+        own["dropped"] = manifest.dropped
+        own["unread"] = {source: left and astuple(left) for source, left in manifest.unread.items()}
     return own | {
-        "version": MANIFEST_VERSION,
+        "version": MANIFEST_VERSION if manifest.unread else 1,
         "number": manifest.number,
         "files": list(map(_file_to_plain, manifest.files)),
         "counts": counts_to_plain(manifest.counts),
@@ -188,7 +231,21 @@ def _of_plain(data: _Plain) -> Manifest:
         offsets=data.get("offsets", Offsets()),
         tables=data.get("tables", TableReads()),
         commands=data.get("commands", ()),
+        waiting=tuple(map(waiting_of_plain, data.get("waiting", ()))),
+        dropped=data.get("dropped", ()),
+        unread=data.get("unread", {}),
     )
+
+
+def waiting_to_plain(item: WaitingFile) -> list[Any]:
+    """A file that waits as JSON can hold it."""
+    return [*_file_to_plain(item.file), item.first]
+
+
+def waiting_of_plain(row: WaitingRow) -> WaitingFile:
+    """The inverse of `waiting_to_plain`."""
+    source, number, path, size, modified, inode, first = row
+    return WaitingFile(TakenFile(source, number, path, FileStamp(size, modified, inode)), first)
 
 
 def _file_to_plain(file: TakenFile) -> list[Any]:

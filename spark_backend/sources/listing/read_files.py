@@ -7,9 +7,9 @@ a micro-batch writes only its own files.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import Count
@@ -28,16 +28,28 @@ from spark_backend.sources.listing.manifests import (
     Manifest,
     ManifestFolder,
     SourceCount,
-    StampRows,
+    StampRow,
+    WaitingFile,
+    WaitingRow,
     counts_to_plain,
-    stamps_of_plain,
     stamps_to_plain,
+    waiting_of_plain,
+    waiting_to_plain,
 )
 
 KEPT = 100
 """Number of manifests that stay whatever happens: Spark, too, keeps a hundred micro-batches."""
 
-LIST_VERSION = 1
+LIST_VERSION = 2
+"""Of a list whose files have numbers, because some wait or have waited; others have version 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A file that waits; `since`: number of the manifest that it was listed for, 0 = long ago."""
+
+    item: WaitingFile
+    since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +59,20 @@ class ReadFile:
     stamp: when it was read
     seen: when it was looked at last; it differs if the file has changed, which was reported
     manifest: number of its manifest; 0 = long ago
+    number: its place among the files of its source; 0 = as it is in the list
+    waited: what it was while it waited; None = it did not
     """
 
     stamp: FileStamp
     seen: FileStamp
     manifest: int
+    number: int = 0
+    waited: Waited | None = None
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether it has waited, or is in a list with others that have."""
+        return self.waited is not None or (self.number > 0 and not self.manifest)
 
 
 @dataclass(slots=True)
@@ -67,6 +88,7 @@ class ReadFiles:
     positions: of Kafka sources
     tables: positions of Delta sources
     commands: the numbers of those that were taken, and of the manifests that have them
+    waiting: files that were listed and are not read, by source and path
     """
 
     number: int = 0
@@ -78,6 +100,11 @@ class ReadFiles:
     positions: Positions = field(default_factory=dict)
     tables: Mapping[str, TablePosition] = field(default_factory=dict)
     commands: dict[int, int] = field(default_factory=dict)
+    waiting: dict[str, dict[str, Waited]] = field(default_factory=dict)
+
+    def waiting_of(self, source: str) -> dict[str, Waited]:
+        """The files of a source that wait, by path."""
+        return self.waiting.setdefault(source, {})
 
     def of(self, source: str) -> dict[str, ReadFile]:
         """The files of a source by path."""
@@ -85,8 +112,14 @@ class ReadFiles:
 
     def add(self, manifest: Manifest) -> None:
         """Advance to the next manifest."""
+        for item in manifest.waiting:
+            self.waiting_of(item.file.source)[item.file.path] = Waited(item, manifest.number)
+        for source, path in manifest.dropped:
+            self.waiting_of(source).pop(path, None)
         for file in manifest.files:
-            self.of(file.source)[file.path] = ReadFile(file.stamp, file.stamp, manifest.number)
+            waited = self.waiting_of(file.source).pop(file.path, None)
+            read = ReadFile(file.stamp, file.stamp, manifest.number, file.number, waited)
+            self.of(file.source)[file.path] = read
         for file in manifest.changed:
             if file.path in self.of(file.source):
                 known = self.of(file.source)[file.path]
@@ -122,17 +155,21 @@ class ReadFiles:
         until = self.number - KEPT
         last = manifests.read(until)
         old = {
-            source: {path: item.stamp for path, item in files.items() if item.manifest <= until}
+            source: {path: item for path, item in files.items() if item.manifest <= until}
             for source, files in self.files.items()
         }
+        waiting = list(self._waiting_at(until))
+        is_numbered = bool(waiting) or any(item.has_waited for files in old.values() for item in files.values())
         plain = {
-            "version": LIST_VERSION,
+            "version": LIST_VERSION if is_numbered else 1,
             "number": until,
             "counts": counts_to_plain(last.counts),
             "last_signal": last.last_signal,
-            "files": {source: stamps_to_plain(files) for source, files in old.items()},
+            "files": {source: _rows_of(files, is_numbered=is_numbered) for source, files in old.items()},
             "gone": {source: sorted(paths) for source, paths in self.gone.items()},
         }
+        if is_numbered:
+            plain["waiting"] = [waiting_to_plain(item) for item in waiting]
         if last.offsets.positions:
             plain["positions"] = positions_to_plain(last.offsets.positions)
         if last.tables.positions:
@@ -143,6 +180,17 @@ class ReadFiles:
         write_durably(file, json.dumps(plain))
         self.compacted = until
         manifests.remove(number for number in manifests.numbers() if number <= until)
+
+    def _waiting_at(self, until: int) -> Iterator[WaitingFile]:
+        """The files that waited after a manifest."""
+        for source, waiting in self.waiting.items():
+            later = (item.waited for item in self.of(source).values() if item.manifest > until)
+            yield from (item.item for item in (*waiting.values(), *later) if item is not None and item.since <= until)
+
+
+def _rows_of(files: Mapping[str, ReadFile], *, is_numbered: bool) -> list[list[Any]]:
+    rows = stamps_to_plain({path: item.stamp for path, item in files.items()})
+    return [[*row, item.number] for row, item in zip(rows, files.values(), strict=True)] if is_numbered else rows
 
 
 def load_read_files(file: Place, manifests: ManifestFolder, number: int) -> ReadFiles:
@@ -157,31 +205,43 @@ def load_read_files(file: Place, manifests: ManifestFolder, number: int) -> Read
     return found
 
 
+_NumberedRow = tuple[str, Count, int, Annotated[int, range(2**64)], Count]
+"""A file, its stamp and its number."""
+
+
 class _Plain(TypedDict):
     """The list as its file has it."""
 
     number: Count
     counts: Counts
     last_signal: str | None
-    files: dict[str, StampRows]
+    files: dict[str, list[StampRow | _NumberedRow]]
     gone: dict[str, set[str]]
     positions: NotRequired[Positions]
     tables: NotRequired[Mapping[str, TablePosition]]
     commands: NotRequired[list[Count]]
+    waiting: NotRequired[list[WaitingRow]]
 
 
 def _load_list(file: Place) -> ReadFiles:
     try:
-        data = read_json(file, _Plain, versions=(LIST_VERSION,), way_out=RESTORE)
+        data = read_json(file, _Plain, versions=(1, LIST_VERSION), way_out=RESTORE)
     except FileNotFoundError:
         return ReadFiles()
     except DamagedJson as error:
         raise DamagedManifest(str(error)) from error
-    files = {
-        source: {path: ReadFile(stamp, stamp, 0) for path, stamp in stamps_of_plain(rows).items()}
-        for source, rows in data["files"].items()
-    }
+    files = {source: {row[0]: _read_file(*row[1:]) for row in rows} for source, rows in data["files"].items()}
     number, counts = data["number"], dict(data["counts"])
     positions, tables = data.get("positions", {}), data.get("tables", {})
     commands = dict.fromkeys(data.get("commands", ()), 0)
-    return ReadFiles(number, files, counts, data["last_signal"], number, data["gone"], positions, tables, commands)
+    waiting: dict[str, dict[str, Waited]] = {}
+    for item in map(waiting_of_plain, data.get("waiting", ())):
+        waiting.setdefault(item.file.source, {})[item.file.path] = Waited(item, 0)
+    return ReadFiles(
+        number, files, counts, data["last_signal"], number, data["gone"], positions, tables, commands, waiting
+    )
+
+
+def _read_file(size: int, modified: int, inode: int, number: int = 0) -> ReadFile:
+    stamp = FileStamp(size, modified, inode)
+    return ReadFile(stamp, stamp, 0, number)

@@ -1,0 +1,132 @@
+"""Over finished files a job answers what a replay of them answers, however they are cut into micro-batches."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ensue
+from spark_backend.wire.packed_rows import Signal
+from tests.support.folder_job import Answer, FolderJob, files_of, written
+
+TEXT = """event Reading { float ts; string sensor; float value; }
+query Rising {
+    inputs { Reading() key sensor within 60.0 wait 2.0; }
+    find Reading:a -> Reading:b where b.value > a.value
+}
+query Alone {
+    inputs { Reading() key sensor within 20.0; }
+    find Reading:a -> wait(3.0) as w without Reading:b
+}
+"""
+SOURCE = {"event": "Reading", "arrival": "at", "source_time": "ts"}
+START = 1_700_000_000
+
+
+class Folder:
+    """Random files of one kind of folder."""
+
+    def __init__(self, folder: Path, seed: int, kind: str, format_: str = "csv") -> None:
+        self.random = np.random.default_rng(seed)
+        self.folder = folder
+        self.kind = kind
+        self.format = format_
+        folder.mkdir()
+
+    def moments(self, start: float, length: float) -> list[float]:
+        count = int(self.random.integers(3, 25))
+        return sorted(np.round(start + self.random.random(count) * length, 1).tolist())
+
+    def fill(self) -> None:
+        match self.kind:
+            case "parallel":
+                for hour in range(4):
+                    for machine in range(4):
+                        self.write(f"m{machine}-{hour}", self.moments(hour * 60, 60))
+            case "machines":
+                for machine in range(6):
+                    self.write(f"m{machine}", self.moments(0, 240))
+            case "hourly":
+                for hour in range(8):
+                    self.write(f"h{hour}", self.moments(hour * 60, 60))
+            case "overlapping":
+                for number in range(9):
+                    self.write(f"o{number}", self.moments(self.random.random() * 200, 80))
+            case "unsorted":
+                for number in range(7):
+                    moments = self.moments(number * 30, 60)
+                    self.random.shuffle(moments)
+                    self.write(f"u{number}", moments)
+            case "single":
+                self.write("all", self.moments(0, 120))
+
+    def write(self, name: str, moments: list[float]) -> None:
+        sensors = self.random.integers(0, 3, len(moments)).tolist()
+        values = self.random.integers(0, 9, len(moments)).tolist()
+        rows = [
+            {"at": START + at, "ts": START + at - 0.5, "sensor": f"s{sensor}", "value": float(value)}
+            for at, sensor, value in zip(moments, sensors, values, strict=True)
+        ]
+        # a file is written when its last record is known, or in an order that says nothing
+        modified = int(max(moments)) if self.random.random() < 0.5 else int(self.random.integers(1, 4))
+        file = self.folder / f"{name}.{self.format}"
+        is_broken = self.random.random() < 0.2
+        match self.format:
+            case "csv":
+                lines = "".join(f"{row['at']},{row['ts']},{row['sensor']},{row['value']}\n" for row in rows)
+                written(file, f"at,ts,sensor,value\n{lines}{'never,1.0,s0,2.0\n' * is_broken}", modified)
+            case "json":
+                lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+                written(file, lines + '{"at": "never"}\n' * is_broken, modified)
+            case "parquet":
+                pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=5)
+                os.utime(file, (modified, modified))
+
+
+def replayed(files: list[Path], text: str = TEXT) -> Answer:
+    found = ensue.replay(text, files, arrival="at", source_time="ts")
+    account = {
+        (row["query"], row["source"], row["what"]): row["count"]
+        for row in found.ledger.to_dict("records")
+        if row["count"]
+    }
+    discarded = sorted((row["source"], row["reason"]) for row in found.discarded.to_dict("records"))
+    return sorted(row["match_id"] for row in found.match_objects()), discarded, account
+
+
+KINDS = ["parallel", "machines", "hourly", "overlapping", "unsorted", "single"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_random_limits_and_restarts_give_what_a_replay_gives(tmp_path: Path, kind: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    format_ = ("csv", "json", "parquet")[seed % 3]
+    Folder(tmp_path / "in", seed, kind, format_).fill()
+    limits: list[dict[str, int]] = [
+        {"maxFilesPerTrigger": int(random.integers(1, 5))},
+        {"maxBytesPerTrigger": int(random.integers(1, 2000))},
+        {},
+    ]
+    options = limits[int(random.integers(0, 3)) if seed else 0]
+    job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "format": format_, "options": options}})
+    while True:
+        if random.random() < 0.4:
+            job.start()  # the run before was killed
+            if random.random() < 0.5:
+                job.plan()  # and this one too, before Spark knew of what it has planned
+                job.start()
+        if job.step() is None:
+            break
+    job.step(Signal.FLUSH)
+    expected = replayed(files_of(tmp_path / "in"))
+    assert job.answer() == expected
+    assert len(expected[0]) > 3
+    assert "before_clock" not in Counter(what for _, _, what in expected[2])

@@ -1,0 +1,146 @@
+"""A job on folders whose micro-batches are planned, read and processed here, and logged as Spark does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.job_folder import JobFolder
+from spark_backend.job.listed_sources import listed_sources
+from spark_backend.job.preflight import checked
+from spark_backend.job.source_streams import source_readings
+from spark_backend.operator.step import run_step
+from spark_backend.settings.deployment_file import load_deployment
+from spark_backend.sources.delta.commit_planner import CommitPlanner
+from spark_backend.sources.file_reading import read_task
+from spark_backend.sources.file_stream import reading_options
+from spark_backend.sources.first_arrivals import first_arrivals
+from spark_backend.sources.listing.file_tasks import tasks_of
+from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
+from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.listing.manifests import Manifest, TakenFile
+from spark_backend.sources.listing.source_watch import watch_of
+from spark_backend.wire.packed_rows import Signal
+from spark_backend.wire.tagged_rows import Tag
+from tests.support.buckets import rows_of
+
+Answer = tuple[list[str], list[tuple[str, str]], dict[tuple[str, str, str], int]]
+"""Match ids, sources and reasons of discarded records, and the account."""
+
+
+class FolderJob:
+    """One whose source folders are `sources`, each of a format with settings of its own.
+
+    It may be stopped at any moment: what Spark did not log is planned anew.
+    """
+
+    def __init__(self, path: Path, text: str, sources: Mapping[str, Mapping[str, object]], **settings: object) -> None:
+        self.path = path
+        for name in sources:
+            (path / name).mkdir(exist_ok=True)
+        (path / "q.query").write_text(text, "utf-8")
+        deployment = {
+            "name": "folders",
+            "queries": "q.query",
+            "sources": {name: {"format": "csv", "path": name, **own} for name, own in sources.items()},
+            "sinks": {"matches": {"path": "out", "format": "json"}},
+            "checkpoint": "state",
+            "buckets": 2,
+            **settings,
+        }
+        (path / "job.yaml").write_text(json.dumps(deployment), "utf-8")
+        self.deployment = load_deployment(path / "job.yaml")
+        self.program = checked(self.deployment).program
+        self.listed = listed_sources(all_sources(self.deployment), self.deployment.control)
+        self.options = self._options()
+        self.states: dict[int, bytes] = {}
+        self.tagged: list[object] = []
+        self.looked_up: list[str] = []
+        self.batch = -1
+        self.planner: InputPlanner | None = None
+
+    def _options(self) -> dict[str, str]:
+        sources = all_sources(self.deployment)
+        delta = [source.delta for source in sources if source.delta is not None]
+        return reading_options(self.listed, source_readings(self.deployment), self.program, delta=delta)
+
+    @property
+    def folder(self) -> JobFolder:
+        return JobFolder(self.deployment.checkpoint)
+
+    def start(self) -> None:
+        """Begin a run, which knows nothing but what is in the checkpoint."""
+        delta = [source.delta for source in all_sources(self.deployment) if source.delta is not None]
+        run = RunSettings(str(self.deployment.checkpoint))
+        tables = CommitPlanner(delta) if delta else None
+        self.planner = InputPlanner(self.listed, run, tables=tables, firsts=self._firsts)
+
+    def _firsts(self, source: ListedSource, files: list[TakenFile]) -> list[int | None]:
+        self.looked_up += [file.path for file in files]
+        return first_arrivals(self.options, source, files)
+
+    def plan(self) -> Manifest | None:
+        """What the next micro-batch reads; Spark has not logged it yet."""
+        if self.planner is None:
+            self.start()
+        assert self.planner is not None
+        number = self.planner.latest(self.batch + 1)
+        return None if number == self.batch + 1 else self.planner.read(number)
+
+    def step(self, signal: Signal | None = None) -> Manifest | None:
+        """A micro-batch; None = there was nothing to read."""
+        manifest = self.plan()
+        if manifest is None and signal is None:
+            return None
+        packed = []
+        if manifest is not None:
+            self.batch += 1
+            tasks = tasks_of(manifest, 2, (), is_repeated=False)
+            packed = [part for task in tasks[::-1] for part in read_task(self.options, task.to_text())]
+        for bucket in range(2):
+            rows = [part.column(1)[bucket].as_py() for part in packed if len(part) > bucket]
+            step = run_step(self.program, bucket, self.states.get(bucket), rows, 1000 + self.batch, signal=signal)
+            self.states[bucket] = step.state
+            self.tagged += step.rows
+        if manifest is not None:
+            self._log(manifest)
+        return manifest
+
+    def _log(self, manifest: Manifest) -> None:
+        for name, text in (("offsets", f'v1\n{{}}\n{{"manifest": {manifest.number}}}'), ("commits", "v1\n{}")):
+            (self.deployment.checkpoint / name).mkdir(exist_ok=True, parents=True)
+            (self.deployment.checkpoint / name / str(self.batch)).write_text(text, "utf-8")
+
+    def run(self) -> list[Manifest]:
+        """All micro-batches of what is there."""
+        found = []
+        while (manifest := self.step()) is not None:
+            found.append(manifest)
+        return found
+
+    def answer(self) -> Answer:
+        """After the end."""
+        account: Counter[tuple[str, str, str]] = Counter()
+        for row in rows_of(self.tagged, Tag.LEDGER):  # type: ignore[arg-type]
+            account[str(row["query"]), str(row["source"]), str(row["what"])] += row["count"]  # type: ignore[operator]
+        discarded = [(str(row["source"]), str(row["reason"])) for row in rows_of(self.tagged, Tag.DISCARDED)]  # type: ignore[arg-type]
+        ids = sorted(str(row["match_id"]) for row in rows_of(self.tagged, Tag.MATCH))  # type: ignore[arg-type]
+        return ids, sorted(discarded), dict(+account)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a source in the order that a job numbers them."""
+    (source,) = (ListedSource(folder.name, str(folder), (".csv", ".json", ".parquet")),)
+    found = watch_of(source).new_files(lambda _: False, 0).files
+    return [folder / path for path in sorted(found, key=lambda path: (found[path].modified, path))]
+
+
+def written(file: Path, text: str, modified: int = 1) -> Path:
+    """A file that was written at a moment."""
+    file.write_text(text, "utf-8")
+    os.utime(file, (modified, modified))
+    return file
