@@ -81,7 +81,7 @@ class Folder:
         match self.format:
             case "csv":
                 lines = "".join(f"{row['at']},{row['ts']},{row['sensor']},{row['value']}\n" for row in rows)
-                written(file, f"at,ts,sensor,value\n{lines}{'never,1.0,s0,2.0\n' * is_broken}", modified)
+                written(file, "at,ts,sensor,value\n" + lines + "never,1.0,s0,2.0\n" * is_broken, modified)
             case "json":
                 lines = "".join(f"{json.dumps(row)}\n" for row in rows)
                 written(file, lines + '{"at": "never"}\n' * is_broken, modified)

@@ -16,8 +16,9 @@ from runtime.reading.tables import iter_arrivals
 from spark_backend.operator.step import StepResult, run_step
 from spark_backend.sources.reading import Reading, pack_parts
 from spark_backend.wire.clock_sources import ClockSource, Idle, clock_source
-from spark_backend.wire.packed_rows import Signal
+from spark_backend.wire.packed_rows import Signal, pack_unread
 from spark_backend.wire.program import Program
+from spark_backend.wire.source_progress import UnreadFiles
 from spark_backend.wire.tagged_rows import Tag, TaggedRow
 from tests.support.buckets import rows_of
 
@@ -44,8 +45,14 @@ class Job:
         self.tagged: list[TaggedRow] = []
         self.files = 0
 
-    def take(self, tables: Sequence[list[Row]], timestamp: int, signal: Signal | None = None) -> StepResult:
-        packed = []
+    def take(
+        self,
+        tables: Sequence[list[Row]],
+        timestamp: int,
+        signal: Signal | None = None,
+        unread: UnreadFiles | None = None,
+    ) -> StepResult:
+        packed = [pack_unread(1, {"s": unread}).column(1)[0].as_py()]
         for table in tables:
             self.files += 1
             parts = iter_arrivals(table, PLAN, source=f"{self.files}.csv", place=place_of(0, self.files))
@@ -71,11 +78,33 @@ class Job:
 
 
 FILES = [[row(at, at) for at in range(10, 16)], [row(at, at) for at in range(4, 10)], [row(20, 20), row(18, 18)]]
+CUTS = pytest.mark.parametrize("cut", [[3], [1, 2], [2, 1], [1, 1, 1]])
 
 
-@pytest.mark.parametrize("cut", [[3], [1, 2], [2, 1], [1, 1, 1]])
-def test_files_in_another_order_give_one_answer_for_every_cut(cut: list[int]) -> None:
-    """The second file was written before the first: its records arrive with the last one of that."""
+@CUTS
+def test_files_in_another_order_that_were_listed_together_give_the_answer_of_all_records(cut: list[int]) -> None:
+    job, left, firsts = Job(in_files=True), list(FILES), [10, 4, 18]
+    for number, count in enumerate(cut):
+        left, firsts = left[count:], firsts[count:]
+        unread = UnreadFiles("s", min(firsts, default=0) * SECOND, place_of(0, 4 - len(left)), "next.csv")
+        job.take(FILES[len(FILES) - len(left) - count :][:count], number * 1000, unread=unread if left else None)
+    job.take([], 10_000, Signal.FLUSH)
+    assert job.account == {"received": 14, "used": 14}
+    assert job.pairs == [(n, n + 1) for n in range(4, 15)]
+
+
+def test_a_file_that_is_listed_later_joins_at_the_clock() -> None:
+    job = Job(in_files=True)
+    for number, table in enumerate(FILES):
+        job.take([table], number * 1000)
+    job.take([], 10_000, Signal.FLUSH)
+    assert job.account == {"received": 14, "used": 8, "late": 6, "before_clock": 6}
+    assert job.pairs == [(n, n + 1) for n in range(10, 15)]
+
+
+@CUTS
+def test_batches_of_a_partition_that_are_no_files_give_one_answer_for_every_cut(cut: list[int]) -> None:
+    """The second batch is behind the first: its records arrive with the last one of that."""
     job, left = Job(), list(FILES)
     for number, count in enumerate(cut):
         job.take(left[:count], number * 1000)
