@@ -76,8 +76,9 @@ class GroupClock:
     def now(self) -> int | None:
         """The clock; None = it has not begun.
 
-        While time waits for some partition or file, it is the least arrival of these. When all have been
-        silent for too long, it is the furthest arrival, and advances at the pace of the wall clock.
+        While time waits for some partition or file, it is the least arrival of these. When all
+        have been silent for too long, it is the furthest arrival, and advances at the pace of the
+        wall clock.
         """
         waiting = [item.arrival for item in self._waiting()] + [item.arrival for item in self.unread]
         if waiting:

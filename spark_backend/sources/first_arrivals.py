@@ -1,6 +1,6 @@
 """Look up when the first record of a file arrives, before the file is read.
 
-Files that were listed together are merged by arrival, whatever the micro-batches are that read them.
+Files that were listed together are merged by arrival, whatever micro-batches read them.
 So their clock has to know what those can bring that are still to be read. The reader is that of the
 job: what it makes of a row is what the row will be.
 """

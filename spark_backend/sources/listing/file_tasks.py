@@ -60,7 +60,7 @@ def tasks_of(
     is_repeated: bool,
     least: Mapping[str, int | None] | None = None,
 ) -> list[FileTask]:
-    """At most `count` tasks for files; signal, reports, advances, commands and what is unread have one.
+    """At most `count` tasks for files; signal, reports, advances, commands, unread have one.
 
     unproven: the sources that have not brought a record before
     least: as in `range_tasks`

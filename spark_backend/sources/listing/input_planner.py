@@ -348,7 +348,7 @@ class InputPlanner:
         )
 
     def _numbered(self, source: ListedSource, paths: Sequence[str], counts: dict[str, SourceCount]) -> list[TakenFile]:
-        """These files in order, with their numbers, without those that are gone."""
+        """These files in order, with their numbers, without those that were removed."""
         found: list[TakenFile] = []
         count = counts.get(source.name, SourceCount())
         for path in paths:
@@ -379,7 +379,7 @@ class InputPlanner:
         return found
 
     def _first_of(self, source: ListedSource, listed: Sequence[WaitingFile]) -> tuple[list[TakenFile], list[str]]:
-        """As many of the listed files as a micro-batch reads, at least one; and those that are gone."""
+        """The listed files that a micro-batch reads, at least one, and the removed ones."""
         taken: list[TakenFile] = []
         dropped: list[str] = []
         size = 0

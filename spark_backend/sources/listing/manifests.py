@@ -94,7 +94,7 @@ class Manifest:
     tables: of Delta sources
     commands: those that it brings; then it has no records
     waiting: files that were listed for it, and are read later
-    dropped: files that have waited and are gone, by source and path
+    dropped: files that have waited and were removed, by source and path
     unread: what is left of listed files after it, by source; None = nothing is any more. Only of
         sources of which files wait, before or after
     """
