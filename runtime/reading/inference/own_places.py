@@ -29,7 +29,6 @@ from runtime.reading.column_names import (
     PARTITION,
     PLACES,
     SOURCE,
-    SOURCE_TIME,
     TYPE,
     ColumnNames,
     needed_names,
@@ -182,12 +181,11 @@ class _Places:
         self.fields[SOURCE], self.source = why, None
 
     def arrivals(self) -> NDArray[np.int64] | None:
-        """When the events arrive or, in a history, happen, µs; None = no column says it."""
-        roles = [role for role in (ARRIVAL, SOURCE_TIME) if role in self.look_at.roles]
-        parts = [part for part in self.look_at.parts(roles) if len(part)] if roles else []
+        """When the events arrive, µs; None = no column says it."""
+        name = self.look_at.names.of(ARRIVAL)
+        parts = [part for part in self.look_at.parts([ARRIVAL]) if len(part)] if ARRIVAL in self.look_at.roles else []
         raw = joined(parts) if parts else None
-        name = next((name for role in roles if raw and (name := self.look_at.names.of(role)) in raw.names), None)
-        if raw is None or name is None:
+        if raw is None or name is None or name not in raw.names:
             return None
         micros = given_times(raw.column(name), self.look_at.names.times).micros
         return micros[np.searchsorted(raw.numbers, self.numbers)]
