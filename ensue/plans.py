@@ -25,7 +25,7 @@ from runtime.reading.formats.frames import held
 from runtime.reading.inference.own_meanings import decide_meanings
 from runtime.reading.inference.own_places import decide_places
 from runtime.reading.inference.remarks import truncating_divisions
-from runtime.reading.inference.schema import Inferred, infer
+from runtime.reading.inference.schema import Inferred, infer, without_unread
 from runtime.reading.inference.types import with_nested
 from runtime.reading.plan_needs import fields_read
 from runtime.reading.tables import iter_arrivals
@@ -102,21 +102,20 @@ def _of_data(
         raise InputError(_without_types(tables, given, columns, inputs))
     for remark in inferred.remarks:
         warn(remark)
-    schemas = with_nested(inferred.schemas, queries.open_types)
+    schemas: Schemas = with_nested(inferred.schemas, queries.open_types)
     plan = _compiled(queries, schemas, inferred)
-    read = {name.casefold() for name in fields_read(plan, queries.open_types)} if named else set()
-    unread = named - read - {name for own in columns for name in STANDARD_NAMES if name not in own.of_roles}
-    if unread:
-        schemas = {
-            name: {field: type_ for field, type_ in fields.items() if field.casefold() not in unread}
-            if name in queries.open_types
-            else fields
-            for name, fields in schemas.items()
-        }
-        plan = _compiled(queries, schemas, inferred)
+    if not named:
+        return _told(plan, schemas), set()
+    read = {name.casefold() for name in fields_read(plan, queries.open_types)}
+    whole, schemas = schemas, without_unread(schemas, queries.open_types, read, named, columns)
+    return _told(plan if schemas == whole else _compiled(queries, schemas, inferred), schemas), read
+
+
+def _told(plan: Plan, schemas: Schemas) -> Plan:
+    """The plan; what is not plain about inferred types is logged."""
     for remark in truncating_divisions(plan, schemas):
         warn(remark)
-    return plan, read
+    return plan
 
 
 def _compiled(queries: Queries, schemas: Schemas, inferred: Inferred) -> Plan:

@@ -6,7 +6,6 @@ the schemas of each set of tables.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,13 @@ from pathlib import Path
 import querylang
 from querylang.checker.checked import Checked
 from querylang.errors import InputError, Mistake, QueryError, near_file
-from querylang.load import PATH_SUFFIXES, Schemas, is_query_text, read_sources
+from querylang.load import NAMELESS, PATH_SUFFIXES, Schemas, is_query_text, words_of
 from querylang.logger import warn
 from querylang.parameters.given_values import NOTHING, Given
 from querylang.parameters.instances import with_instances
 from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
+from querylang.source import Source
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -68,9 +68,8 @@ class Queries:
 
     def words(self, names: Collection[str]) -> frozenset[str]:
         """Those of these names that the texts have somewhere, in upper or lower case."""
-        texts = [self.text] if self.text is not None else [item.text for item in read_sources(self.paths)[0]]
-        found = {word.casefold() for text in texts for word in re.findall(r"\w+", text)}
-        return frozenset(found & set(names))
+        text = Source(NAMELESS, self.text or "")
+        return frozenset(words_of(self.paths or [text]) & set(names))
 
     def plan(self, schemas: Schemas | None = None, parameters: Given = NOTHING) -> Plan:
         """Compile for data with these schemas, with values for all parameters.

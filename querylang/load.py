@@ -6,6 +6,7 @@ is an `InputError`.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,6 +126,11 @@ def read_sources(paths: Iterable[Given]) -> tuple[list[Source], list[Source]]:
             for beside in sorted(path.parent.glob(f"*{DEFINITION_SUFFIX}")):
                 definitions.setdefault(beside, _read(beside))
     return list(queries.values()), list(definitions.values())
+
+
+def words_of(paths: Iterable[Given]) -> set[str]:
+    """The words of query texts, in lower case: every name that a query reads is one of them."""
+    return {word.casefold() for item in read_sources(paths)[0] for word in re.findall(r"\w+", item.text)}
 
 
 def query_files(folder: Path) -> list[Path]:

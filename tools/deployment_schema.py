@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
 from runtime.policies.durations import LENGTHS
@@ -36,7 +37,7 @@ REQUIRED = {
     "spark": [],
 }
 
-_NOT_OF_KAFKA = ("path", "order", "min_age", "after", "unreadable", "infer")
+_NOT_OF_KAFKA = ("path", "partition", "offset", "order", "min_age", "after", "unreadable", "infer")
 
 
 def text() -> str:
@@ -75,6 +76,10 @@ _TABLE: Schema = {"oneOf": [{"required": ["path"]}, {"required": ["table"]}]}
 """What says where a table of Delta is."""
 
 
+TYPE_KEYS = ("event", "type", "type_field")
+"""A source has one of them at most."""
+
+
 def _source() -> Schema:
     """A source; which keys it may have depends on its format."""
     is_kafka = {"required": ["format"], "properties": {"format": {"const": "kafka"}}}
@@ -85,11 +90,11 @@ def _source() -> Schema:
     topics = {
         "required": ["options"],
         "properties": dict.fromkeys(_NOT_OF_KAFKA, False),
-        "anyOf": [{"required": ["event"]}, {"required": ["type_field"]}, names_itself],
+        "anyOf": [*({"required": [key]} for key in TYPE_KEYS), names_itself],
     }
     return {
         **_group("source"),
-        "not": {"required": ["event", "type_field"]},
+        "not": {"anyOf": [{"required": [*pair]} for pair in combinations(TYPE_KEYS, 2)]},
         "allOf": [{"if": is_kafka, "then": topics}, {"if": is_files, "then": files}, {"if": is_table, "then": _TABLE}],
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -56,7 +56,7 @@ def assemble(
     place: `_place` of all records
     """
     given = _given_places(roles, kinds)
-    source, partition, offset = _places(raw, given, refusals)
+    source, partition, offset = _places(raw, given, roles.declared, refusals)
     kind, text = _with_refused(kinds, refusals)
     columns: dict[str, pa.Array] = {
         **fields,
@@ -100,7 +100,7 @@ def _given_places(roles: Roles, kinds: RowKinds) -> Mapping[str, str]:
 
 
 def _places(
-    raw: RawTable, given: Mapping[str, str], refusals: Refusals
+    raw: RawTable, given: Mapping[str, str], declared: Collection[str], refusals: Refusals
 ) -> tuple[pa.DictionaryArray, NDArray[np.int64], NDArray[np.int64]]:
     """Source, partition and offset by row."""
     source = sources_of(raw, given[SOURCE]) if SOURCE in given else _constant(raw.name, len(raw))
@@ -110,7 +110,25 @@ def _places(
     offset = raw.numbers + _first_offset(raw.name) if SOURCE in given else raw.numbers
     if OFFSET in given:
         offset = integers_of(raw.column(given[OFFSET]), given[OFFSET], offset, refusals)
+        if given[OFFSET] in declared:
+            _refuse_repeated(raw, source, partition, offset, refusals)
     return source, partition, offset
+
+
+def _refuse_repeated(
+    raw: RawTable,
+    source: pa.DictionaryArray,
+    partition: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    refusals: Refusals,
+) -> None:
+    """Refuse rows whose place a row before them has: matches are known by the places of events."""
+    code = source.indices.to_numpy(zero_copy_only=False)
+    order = np.lexsort((np.arange(len(raw)), offset, partition, code))
+    same = (np.diff(code[order]) == 0) & (np.diff(partition[order]) == 0) & (np.diff(offset[order]) == 0)
+    for place in np.flatnonzero(same).tolist():
+        before, row = order[place], int(order[place + 1])
+        refusals.refuse(row, f"has the place of row {raw.numbers[before]}, offset {offset[row]}")
 
 
 def sources_of(raw: RawTable, name: str) -> pa.DictionaryArray:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Annotated
 
 from querylang.errors import InputError
@@ -36,6 +37,8 @@ IDENTITY = re.compile("[0-9a-f]{12}")
 
 LOCK = "at-work"
 """The name of the lock of a running job, in the folder `ensue` of a checkpoint."""
+
+NO_FIELDS: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 Schemas = Mapping[str, Mapping[str, Type]]
 """Fields of event types that were inferred from data, by event type and field."""
@@ -69,6 +72,8 @@ class Record:
     schemas: inferred event types, as text
     tasks: of Spark, that the buckets are divided among; None = the buckets have no labels
     moved: None = Spark's files are in the checkpoint itself
+    fields: by source: the roles of columns, by their standard names, whose columns are fields. Those
+        of older releases have none
     """
 
     identity: Annotated[str, IDENTITY]
@@ -79,9 +84,12 @@ class Record:
     schemas: Mapping[str, Mapping[str, str]]
     tasks: int | None = None
     moved: Moved | None = None
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @staticmethod
-    def of(deployment: Deployment, program: Program, schemas: Schemas) -> Record:
+    def of(
+        deployment: Deployment, program: Program, schemas: Schemas, fields: Mapping[str, Sequence[str]] = NO_FIELDS
+    ) -> Record:
         """The record of a new checkpoint."""
         identity = uuid.uuid4().hex[:12]
         return Record(
@@ -90,13 +98,14 @@ class Record:
             sources={source.name: _kept(source.fixed, identity) for source in all_sources(deployment)},
             plan=program.fingerprint(),
             queries=tuple(query.title for query in program.plan().queries),
-            schemas={name: {field: str(type_) for field, type_ in fields.items()} for name, fields in schemas.items()},
+            schemas={name: {item: str(type_) for item, type_ in types.items()} for name, types in schemas.items()},
+            fields={name: tuple(roles) for name, roles in fields.items()},
         )
 
     def types(self) -> Schemas:
         """The inferred event types."""
         return {
-            name: {field: Type.parse(type_) for field, type_ in fields.items()} for name, fields in self.schemas.items()
+            name: {item: Type.parse(type_) for item, type_ in types.items()} for name, types in self.schemas.items()
         }
 
 

@@ -5,25 +5,47 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import json
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 import querylang
 from querylang.changes.running import Hidden
+from querylang.checker.checked import Checked
 from querylang.errors import FileErrors, QueryErrors
 from querylang.formatter.definition_text import definitions
+from querylang.load import words_of
 from querylang.logger import warn
 from querylang.parameters.instances import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
 from runtime.policies.forget_keys import with_forget_keys
-from runtime.reading.column_names import STANDARD, ColumnNames
+from runtime.reading.column_names import (
+    ARRIVAL,
+    NONE,
+    SOURCE,
+    SOURCE_TIME,
+    STANDARD,
+    STANDARD_NAMES,
+    TYPE,
+    ColumnNames,
+)
+from runtime.reading.inference.looks import Decided
+from runtime.reading.inference.own_meanings import decide_meanings
+from runtime.reading.inference.own_places import decide_places
 from runtime.reading.inference.remarks import truncating_divisions
-from runtime.reading.inference.schema import infer
+from runtime.reading.inference.schema import infer, without_unread
 from runtime.reading.inference.types import Fields, joined_fields, with_nested
+from runtime.reading.plan_needs import fields_read, input_types
 from spark_backend.job.checkpoint_record import Schemas
-from spark_backend.job.listed_sources import listed_source, of_files
+from spark_backend.job.listed_sources import listed_source
 from spark_backend.job.source_orderings import with_source_orderings
 from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.sources.delta.snapshot import position_at
+from spark_backend.sources.delta.unit_reading import TYPES
 from spark_backend.sources.formats import source_format
 
 
@@ -33,6 +55,7 @@ class Compiled:
 
     plan: of all query instances
     schemas: event types that were inferred from data
+    fields: by source: the roles whose standard columns are fields, as in `Record`
     idle: queries without an instance, because their parameters have no values
     template, instances: the queries of the files, and their instances as the files have them
     hidden: as of `Running.of`
@@ -40,6 +63,7 @@ class Compiled:
 
     plan: Plan
     schemas: Schemas
+    fields: Mapping[str, Sequence[str]]
     idle: tuple[QueryPlan, ...]
     template: Plan
     instances: Plan
@@ -65,45 +89,59 @@ def compile_deployment(deployment: Deployment, kept: Schemas | None) -> Compiled
 
     kept: the event types that the checkpoint was made with; None = a new checkpoint
     """
-    template, schemas = _compiled(deployment, kept)
+    template, schemas, fields = _compiled(deployment, kept)
     instances = with_instances(template, deployment.parameters)
     plan = with_source_orderings(instances, deployment)
     plan = with_forget_keys(plan, deployment.forget_keys)
     running = {query.name for query in plan.queries}
     idle = tuple(query for query in template.queries if query.name not in running)
     hidden = hidden_values(template, deployment.parameters)
-    return Compiled(plan, schemas, idle, template, instances, hidden)
+    return Compiled(plan, schemas, fields, idle, template, instances, hidden)
 
 
-def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas]:
+def _compiled(deployment: Deployment, kept: Schemas | None) -> tuple[Plan, Schemas, Mapping[str, Sequence[str]]]:
+    """The queries before they get their parameters, inferred types, and columns that are fields.
+
+    What was decided when the checkpoint was new stays.
+    """
     if kept is not None:
-        return querylang.compile_paths(deployment.queries, kept or None).plan, kept
+        return querylang.compile_paths(deployment.queries, kept or None).plan, kept, {}
     try:
         plan = querylang.compile_paths(deployment.queries).plan
-        if all(event.fields for event in plan.events):
-            return plan, {}
     except QueryErrors:
-        schemas = schemas_from_data(deployment)
-        if not schemas:
-            raise
-    else:
-        schemas = schemas_from_data(deployment)
-        if not schemas:
-            return plan, {}
-    plan = querylang.compile_paths(deployment.queries, schemas).plan
+        plan = None
+    checked = querylang.check_paths(deployment.queries)
+    samples = [Sample.of(source, checked) for source in deployment.sources if source.kafka is None]
+    if plan is not None and all(event.fields for event in plan.events):
+        return plan, {}, told_fields(samples, ())
+    named = words_of(deployment.queries) & set(STANDARD_NAMES)
+    whole = schemas_from_data(deployment, samples, checked, named)
+    if not whole:
+        plan = querylang.compile_paths(deployment.queries).plan if plan is None else plan
+        return plan, {}, told_fields(samples, ())
+    plan = querylang.compile_paths(deployment.queries, whole).plan
+    open_types = [event.name for event in checked.events if not event.fields]
+    read = {name.casefold() for name in fields_read(plan, open_types)}
+    columns = [own for sample in samples for own in sample.decided.columns]
+    schemas = without_unread(whole, open_types, read, named, columns)
+    if schemas != whole:
+        plan = querylang.compile_paths(deployment.queries, schemas).plan
     for remark in truncating_divisions(plan, schemas):
         warn(remark)
-    return plan, schemas
+    return plan, schemas, told_fields(samples, read)
 
 
 def _columns(source: Source) -> ColumnNames:
     return ColumnNames(
         source.arrival,
-        source.type_field,
+        source.type_field if source.event is None else NONE,
         source.source_time,
         source.max_record or STANDARD.max_record,
         source.csv,
         source.times,
+        source=source.source_column,
+        partition=source.partition,
+        offset=source.offset,
     )
 
 
@@ -111,29 +149,109 @@ _UNTYPED = ("csv", "json")
 """Formats whose files do not say the types of their columns."""
 
 
-def schemas_from_data(deployment: Deployment) -> Schemas:
-    """The fields of the open event types in a sample of each source.
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a source shows before a new job begins.
+
+    tables: its first files
+    decided: what their columns are
+    """
+
+    source: Source
+    tables: Sequence[Any]
+    decided: Decided
+
+    @staticmethod
+    def of(source: Source, checked: Checked) -> Sample:
+        """Look at the first files of a source, or the columns of its table.
+
+        Files in stores are not looked at.
+        """
+        names, plan = _columns(source), Plan(checked.events, checked.queries)
+        tables: Sequence[Any] = ()
+        if source.delta is not None:
+            own = [_empty_table(position_at(source.delta, None, is_read=False).columns)]
+            sources = [source.name]
+        else:
+            tables = source_format(source.format).sample(listed_source(source))
+            own = [table for table in tables if isinstance(table, Path)]
+            sources = [f"{source.name}: {table.name}" for table in own]
+        if len(own) < len(tables) or not own:
+            return Sample(source, tables, Decided(tuple([names] * len(tables))))
+        types = dict.fromkeys([*(event.name for event in checked.events), *input_types(plan)])
+        has_own_times = bool(list(plan.time_sources()))
+        meanings = decide_meanings(own, sources, names, list(types), have_own_times=has_own_times)
+        decided = decide_places(own, sources, meanings.columns, plan)
+        return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)))
+
+
+def _empty_table(columns: Mapping[str, str]) -> pa.Table:
+    """A table without rows that has the columns of a Delta table; what is nested is a struct."""
+    types = {name: json.loads(text) for name, text in columns.items()}
+    return pa.schema(
+        [
+            (name, TYPES.get(type_, pa.string()) if isinstance(type_, str) else pa.struct([]))
+            for name, type_ in types.items()
+        ]
+    ).empty_table()
+
+
+def told_fields(samples: Sequence[Sample], read: Collection[str]) -> Mapping[str, Sequence[str]]:
+    """By source: the roles whose columns are fields; why they are is logged, once for each of them.
+
+    read: names that queries read of events which nothing defines
+    """
+    fields: dict[str, Sequence[str]] = {}
+    for sample in samples:
+        decided, names = sample.decided.with_read(read), _columns(sample.source)
+        found = [
+            role
+            for role in STANDARD_NAMES
+            if names.given(role) is None and any(own.of(role) is None for own in decided.columns)
+        ]
+        for role in found:
+            warn(next(remark for remark in decided.remarks if f": {role!r} is a field" in remark))
+        if found:
+            fields[sample.source.name] = found
+    return fields
+
+
+def with_fields(deployment: Deployment, fields: Mapping[str, Sequence[str]]) -> Deployment:
+    """The deployment, with sources whose columns of these roles are fields."""
+    words = {TYPE: "type_field", ARRIVAL: "arrival", SOURCE_TIME: "source_time", SOURCE: "source_column"}
+    sources = []
+    for source in deployment.sources:
+        changes: dict[str, Any] = {words.get(role, role): NONE for role in fields.get(source.name, ())}
+        if source.event is not None:
+            changes.pop("type_field", None)  # it is not asked for
+        sources.append(replace(source, **changes))
+    return replace(deployment, sources=tuple(sources))
+
+
+def schemas_from_data(
+    deployment: Deployment, samples: Sequence[Sample], checked: Checked, fields: Collection[str]
+) -> Schemas:
+    """The fields of the open event types in a sample of each source; `fields`: as of `infer`.
 
     Raises FileErrors for a source whose files do not say the types, unless it may infer them.
     """
-    checked = querylang.check_paths(deployment.queries)
     open_types = [event.name for event in checked.events if not event.fields]
-    read = {item.event for query in checked.queries for item in query.inputs}
-    only = next(iter(read)) if len(read) == 1 else ""
+    read = input_types(Plan(checked.events, checked.queries))
+    only = read[0] if len(read) == 1 else ""
     found: dict[str, Fields] = {}
     refused: list[tuple[int | None, str]] = []
-    for source in of_files(deployment.sources):
-        sample = source_format(source.format).sample(listed_source(source))
-        if not sample:
+    for sample in samples:
+        source = sample.source
+        if not sample.tables:
             continue
-        inferred = infer(*sample, names=_columns(source), event=source.event or only)
+        inferred = infer(*sample.tables, names=sample.decided.columns, event=source.event or only, fields=fields)
         own = with_nested(inferred.schemas, open_types)
         if source.format in _UNTYPED and not source.infers and any(own.values()):
             refused.append((None, _refusal(source, own)))
         for remark in inferred.remarks:
             warn(remark)
-        for name, fields in own.items():
-            found[name] = joined_fields(found.get(name, {}), fields, name, source.name)
+        for name, types in own.items():
+            found[name] = joined_fields(found.get(name, {}), types, name, source.name)
     if refused:
         raise FileErrors(str(deployment.file), refused)
     return found

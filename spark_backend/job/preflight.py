@@ -22,7 +22,7 @@ from spark_backend.job.checks.earlier_results import refuse_other_results
 from spark_backend.job.checks.missing_places import refuse_missing_bucket
 from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
 from spark_backend.job.checks.open_waits import clock_sources
-from spark_backend.job.compilation import Compiled, compile_deployment
+from spark_backend.job.compilation import Compiled, compile_deployment, with_fields
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.listed_sources import listed_source, of_files
 from spark_backend.job.spark_checkpoint import placed
@@ -102,7 +102,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     compiled = compiled if apply else earlier
     change = FileChange(before, _files(compiled), returns=apply)
     program = _program(compiled, deployment)
-    wanted = Record.of(deployment, program, compiled.schemas)
+    wanted = Record.of(deployment, program, compiled.schemas, compiled.fields)
     if kept is not None:
         wanted = replace(kept, plan=wanted.plan, queries=wanted.queries)
         refuse_changed_files(deployment, change, program)
@@ -112,6 +112,7 @@ def checked(deployment: Deployment, *, apply: bool = False) -> Checked:
     if MATCHES in deployment.sinks:
         refuse_other_layout(deployment.sinks[MATCHES])
     _refuse_doubled_results(deployment, wanted)
+    deployment = with_fields(deployment, wanted.fields)
     checked = Checked(deployment, program, wanted, kept is None, compiled.idle, change, unapplied)
     return checked.divided_among(checked.record.tasks)
 

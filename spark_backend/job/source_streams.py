@@ -59,6 +59,9 @@ def source_readings(deployment: Deployment) -> dict[str, Reading]:
             decimal=source.csv.decimal,
             time_unit=source.times.unit,
             time_format=source.times.pattern,
+            source_column=source.source_column,
+            partition=source.partition,
+            offset=source.offset,
         )
         for rank, source in enumerate(all_sources(deployment))
     }

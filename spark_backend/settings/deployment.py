@@ -32,8 +32,10 @@ class Source:
     format: one of SOURCE_FORMATS
     path: a folder; of Kafka there is none
     table: of a Delta table its name in a catalog; "" = the path says where it is
-    event: every row is of this event type; None = `type_field` says it
+    event: every row is of this event type, whatever its columns say; None = `type_field` says it
     type_field, source_time, arrival: names of columns; None = the usual ones
+    source_column, partition, offset: names of columns that say where rows came from; None = the
+        usual ones. `none` in place of a name = there is no such column
     options: Spark's options of the format
     ordering: the ordering policy of its records; None = as the queries say
     ordering_line: its line in the deployment file
@@ -55,6 +57,9 @@ class Source:
     type_field: str | None = None
     source_time: str | None = None
     arrival: str | None = None
+    source_column: str | None = None
+    partition: str | None = None
+    offset: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     ordering: TimePolicy | None = None
     ordering_line: int | None = field(default=None, compare=False)

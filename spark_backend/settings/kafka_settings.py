@@ -21,7 +21,7 @@ from spark_backend.sources.kafka.kafka_source import SECOND, KafkaSource, TopicC
 KEYS = ("start", "skew")
 """The keys of a deployment file that only Kafka sources have."""
 
-_OF_FILES = ("path", "order", "min_age", "after", "unreadable", "infer")
+_OF_FILES = ("path", "partition", "offset", "order", "min_age", "after", "unreadable", "infer")
 
 _REFUSED = {
     "startingOffsets": "say where a new job begins with 'start' beside 'options': earliest, latest or a time",
@@ -47,8 +47,8 @@ def read_kafka(
     decode = _decode(found)
     if "arrival" in found and found["arrival"].text() != "timestamp":
         found["arrival"].wrong("a message arrives at its timestamp: 'arrival' can only be `timestamp`")
-    if not is_control and decode == "json" and "event" not in found and "type_field" not in found:
-        node.wrong(f"'{name}' needs 'event', the type of all its messages, or 'type_field', the field that has it")
+    if not is_control and decode == "json" and not {"event", "type", "type_field"} & found.keys():
+        node.wrong(f"'{name}' needs 'event', the type of all its messages, or 'type', the field that has it")
     if "options" not in found:
         node.wrong(f"'{name}' has no 'options'; a Kafka source needs 'kafka.bootstrap.servers' and 'subscribe'")
         return None

@@ -86,8 +86,7 @@ def _source(name: str, node: Node, folders: Folders) -> Source:
     found = node.mapping(SOURCE_KEYS)
     format_ = found["format"].plain() if "format" in found else None
     _refuse_settings_of_others(found, format_)
-    if "event" in found and "type_field" in found:
-        found["type_field"].wrong(f"'{name}' has both 'event' and 'type_field'; expected one of them")
+    _refuse_two_types(name, found)
     source = replace(
         _of_format(name, node, found, folders, format_),
         idle=idle(found),
@@ -102,6 +101,17 @@ def _source(name: str, node: Node, folders: Folders) -> Source:
     ordering = read_ordering(found["ordering"])
     fixed = {**source.fixed, "ordering": fixed_value(found["ordering"], ordering_text(ordering))}
     return replace(source, ordering=ordering, ordering_line=found["ordering"].line, fixed=fixed)
+
+
+TYPE_KEYS = ("type", "type_field")
+"""Two words for one setting."""
+
+
+def _refuse_two_types(name: str, found: Mapping[str, Node]) -> None:
+    """Report several keys that say the event type of records."""
+    first, *others = [key for key in ("event", *TYPE_KEYS) if key in found] or [""]
+    for key in others:
+        found[key].wrong(f"'{name}' has both '{first}' and '{key}'; expected one of them")
 
 
 def _of_format(name: str, node: Node, found: Mapping[str, Node], folders: Folders, format_: object) -> Source:
@@ -138,13 +148,13 @@ def _of_kafka(name: str, node: Node, found: Mapping[str, Node], folders: Folders
     for key, default in (("start", "earliest"), ("decode", "json")):
         if key in fixed and fixed[key].text == default:
             del fixed[key]  # the same as none
-    words = {key: found[key].text() for key in ("event", "type_field", "source_time") if key in found}
+    words = {key: found[key].text() for key in ("event", *TYPE_KEYS, "source_time") if key in found}
     return Source(
         name,
         "kafka",
         Path(),
         event=words.get("event"),
-        type_field=words.get("type_field"),
+        type_field=words.get("type", words.get("type_field")),
         source_time=words.get("source_time"),
         fixed=fixed,
         kafka=read_kafka(name, node, found, folders.base, is_control=name == "control"),
@@ -170,15 +180,18 @@ def _of_files(name: str, node: Node, found: Mapping[str, Node], folders: Folders
         kind = FolderKind.CONTROL if name == "control" else FolderKind.SOURCE
         is_recursive = options.get("recursiveFileLookup", "").lower() == "true"
         folders.add(kind, name, path, found["path"], is_recursive=is_recursive)
-    words = {key: found[key].text() for key in ("event", "type_field", "source_time", "arrival") if key in found}
+    columns = ("event", *TYPE_KEYS, "source_time", "arrival", "partition", "offset")
+    words = {key: found[key].text() for key in columns if key in found}
     return Source(
         name,
         format_ or "",
         path,
         event=words.get("event"),
-        type_field=words.get("type_field"),
+        type_field=words.get("type", words.get("type_field")),
         source_time=words.get("source_time"),
         arrival=words.get("arrival"),
+        partition=words.get("partition"),
+        offset=words.get("offset"),
         options=options,
         fixed=_fixed(found, path, format_),
         files=_files(name, found, path, folders),
@@ -203,6 +216,8 @@ def _beside(path: Place, base: Path, text: str) -> Place:
 def _fixed(found: Mapping[str, Node], path: Place, format_: str | None) -> dict[str, FixedValue]:
     """The fixed settings of a source, with its options that choose records."""
     own = fixed_values(found, SOURCE_KEYS)
+    if "type" in own:
+        own["type_field"] = own.pop("type")  # two words for one setting
     if "order" in own and own["order"].text == FileSettings().order:
         del own["order"]  # the same as none
     if "path" in own:

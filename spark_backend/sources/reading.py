@@ -20,7 +20,7 @@ from runtime.columns.arrivals import Arrivals, RecordKind
 from runtime.columns.timestamps import format_time
 from runtime.json_reader import json_of_text
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
-from runtime.reading.column_names import STANDARD, ColumnNames
+from runtime.reading.column_names import NONE, STANDARD, ColumnNames
 from runtime.reading.formats.csv_form import POINT, UTF_8, CsvForm
 from runtime.reading.tables import iter_arrivals
 from spark_backend.wire.packed_rows import pack_arrivals, pack_reports
@@ -35,7 +35,7 @@ DAY = 86_400_000_000
 class Reading:
     """How the records of a source are read.
 
-    event: every row is of this event type; None = `type_field` says it
+    event: every row is of this event type, whatever its columns say; None = `type_field` says it
     type_field, source_time, arrival: names of columns; None = the usual ones
     source: the name of the source in the records; None = the file's name
     prefix: prepended to the names of files
@@ -105,9 +105,10 @@ class Reading:
     @property
     def columns(self) -> ColumnNames:
         """The names of the columns, as readers of tables want them."""
+        has_one_type = self.event is not None and self.type_field is None
         return ColumnNames(
             self.arrival,
-            self.type_field,
+            NONE if has_one_type else self.type_field,
             self.source_time,
             self.max_record,
             CsvForm(self.delimiter, self.encoding, self.decimal),

@@ -86,11 +86,15 @@ class Look:
             yield without_broken_text(named, wanted, texts, self.names.csv)[0]
 
     @cached_property
-    def head(self) -> RawTable | None:
-        """Its first rows, with the columns of all roles; None = there are none."""
+    def head(self) -> Sequence[RawTable]:
+        """Its parts up to the first one that has rows, with the columns of all roles."""
         few = self.table[:FEW] if _is_list(self.table) else self.table
-        parts = replace(self, table=few).parts(STANDARD_NAMES, FEW)
-        return next((part for part in parts if len(part)), None)
+        parts = []
+        for part in replace(self, table=few).parts(STANDARD_NAMES, FEW):
+            parts.append(part)
+            if len(part):
+                break
+        return parts
 
     @cached_property
     def roles(self) -> frozenset[str]:
@@ -101,7 +105,7 @@ class Look:
         elif _is_json(self.table):
             names = _names_in(Path(self.table), list(wanted), self.names)
         else:
-            names = set() if self.head is None else {name.casefold() for name in self.head.names}
+            names = {name.casefold() for part in self.head for name in part.names}
         return frozenset(role for name, role in wanted.items() if name in names)
 
 

@@ -107,8 +107,7 @@ class _Judge:
         """Look at rows until each column has shown what it is."""
         self.verdicts = dict.fromkeys(roles, _Verdict.NOTHING)
         left = [role for role in roles if role in self.look_at.roles]
-        first = [] if self.look_at.head is None else [self.look_at.head]
-        for part in chain(first, self.look_at.parts(left) if left else ()):
+        for part in chain(self.look_at.head, self.look_at.parts(left) if left else ()):
             for role in left:
                 self._see(role, part)
             left = [role for role in left if self.verdicts[role] is not _Verdict.YES]
@@ -121,12 +120,12 @@ class _Judge:
             return
         column = part.column(name)
         cells = column.drop_null()
-        if not len(cells):
+        if not len(cells) and not pa.types.is_nested(column.type):
             return
         verdict = _of_types(cells, self.types) if role == TYPE else _of_times(cells, self.look_at.names.times)
         if verdict is not _Verdict.NOTHING:
             self.verdicts[role] = verdict
-        if verdict in (_Verdict.NO, _Verdict.NEVER) and role not in self.shown:
+        if verdict in (_Verdict.NO, _Verdict.NEVER) and len(cells) and role not in self.shown:
             self.shown[role] = part.shown(name, int(np.argmax(column.is_valid().to_numpy(zero_copy_only=False))))
 
     def remark(self, role: str) -> str:
@@ -138,7 +137,7 @@ class _Judge:
             what, why = "the event type", f"no value of it is {types or 'an event type'}"
         else:
             what, why = "a time of ours", "no value of it is a time"
-        why = f"{why}, such as {self.shown[role]}"
+        why = f"{why}, such as {self.shown[role]}" if role in self.shown else why
         return remark(
             self.look_at.name, role, self.look_at.names.of(role) or role, what, why, can_be_named=not is_never
         )

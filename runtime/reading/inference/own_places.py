@@ -114,10 +114,7 @@ class _Places:
         return self.look_at.names.given(role) not in (None, NONE)
 
     def _read(self, plan: Plan, roles: Sequence[str]) -> None:
-        parts = [part for part in self.look_at.parts([*roles, TYPE]) if len(part)]
-        if not parts:
-            return
-        raw = joined(parts)
+        raw = joined(list(self.look_at.parts([*roles, TYPE])))
         kinds, present = self._kinds(raw, plan)
         names = {role: name for role in roles if (name := self.look_at.names.of(role)) in raw.names}
         for role, name in names.items():
@@ -197,7 +194,7 @@ def _why_never(role: str, raw: RawTable, name: str) -> str | None:
     kind, cells = column.type, column.drop_null()
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_duration(kind) or is_time(kind):
         return f"it holds {shown_kind(kind)}"
-    if not len(cells) or pa.types.is_integer(kind):
+    if pa.types.is_null(kind) or pa.types.is_integer(kind) or (is_text(kind) and not len(cells)):
         return None
     if role == OFFSET:
         bad = convert(cells, Type.INTEGER).bad
@@ -206,7 +203,7 @@ def _why_never(role: str, raw: RawTable, name: str) -> str | None:
         return f"{cell_text(cells[int(np.argmax(bad))])} is not an integer"
     found = None if raw.has_types or not is_text(kind) else type_of_text(raw.with_points(cells)).type
     if not is_text(kind) or found in (Type.FLOAT, Type.BOOLEAN):
-        return f"{cell_text(cells[0])} is neither text nor an integer"
+        return f"{cell_text(cells[0])} is neither text nor an integer" if len(cells) else f"it holds {shown_kind(kind)}"
     return None
 
 

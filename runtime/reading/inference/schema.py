@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,28 @@ def infer(
     schemas = {**found.structs.found, **shown}
     ordered = {name: schemas[name] for name in [*shown, *found.structs.found]}
     return Inferred(ordered, tuple(found.remarks), tuple(found.without_values))
+
+
+def without_unread(
+    schemas: Mapping[str, Fields],
+    events: Collection[str],
+    read: Collection[str],
+    fields: Collection[str],
+    columns: Iterable[ColumnNames],
+) -> Mapping[str, Fields]:
+    """The schemas without columns that are ours and were asked for as fields, if no query reads them.
+
+    events: the event types that nothing defines
+    read: names that queries read of them, in lower case
+    fields: as of `infer`
+    columns: how the tables are read
+    """
+    others = {name for own in columns for name in STANDARD_NAMES if name not in own.of_roles}
+    unread = set(fields) - set(read) - others
+    return {
+        event: {name: type_ for name, type_ in own.items() if event not in events or name.casefold() not in unread}
+        for event, own in schemas.items()
+    }
 
 
 def _rows_by_type(raw: RawTable, column: str | None, event: str) -> Iterator[tuple[str, NDArray[np.bool_]]]:

@@ -19,6 +19,7 @@ from querylang.errors import InputError, counted, listed
 from querylang.plan.model import EventType, Plan
 from runtime.instants import EXPECTED, parse_moment
 from runtime.policies.time_forms import USUAL_TIMES
+from runtime.reading.column_names import NONE
 from runtime.reading.formats.csv_form import USUAL_CSV
 from spark_backend.durable_files import publish
 from spark_backend.errors import in_plain_words
@@ -198,7 +199,8 @@ def _text(source: Source, records: Sequence[_Record]) -> str:
     for record in records:
         row: dict[str, Any] = {source.arrival or "at": record.arrival}
         if source.event is None:
-            row[source.type_field or "event"] = record.event
+            if source.type_field != NONE:
+                row[source.type_field or "event"] = record.event
         elif source.event != record.event:
             raise InputError(
                 f"the source '{source.name}' has events {source.event!r} only, and a record is {record.event!r}"

@@ -23,7 +23,7 @@ from spark_backend.wire.packed_rows import pack_lost, pack_reports
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
 
-_TYPES = {
+TYPES = {
     "string": pa.string(),
     "byte": pa.int64(),
     "short": pa.int64(),
@@ -107,9 +107,9 @@ def _column(partition: Mapping[str, str | None], name: str, kind: object, rows: 
     """The value of a partition in each row; null for a column that the file does not have."""
     value = partition.get(name)
     if value is None:
-        return pa.nulls(rows, _TYPES.get(kind, pa.null()) if isinstance(kind, str) else pa.null())
+        return pa.nulls(rows, TYPES.get(kind, pa.null()) if isinstance(kind, str) else pa.null())
     one = pa.array([value])
-    type_ = _TYPES.get(kind) if isinstance(kind, str) else None
+    type_ = TYPES.get(kind) if isinstance(kind, str) else None
     if type_ is not None:
         is_zoned = kind == "timestamp" and not value.endswith("Z") and "+" not in value
         one = pc.cast(pa.array([value + "Z"]) if is_zoned else one, type_)

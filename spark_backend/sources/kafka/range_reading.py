@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.instants import NO_TIME
-from runtime.reading.column_names import SOURCE_TIME
+from runtime.reading.column_names import NONE, SOURCE_TIME
 from runtime.reading.formats.messages import ARRIVAL_COLUMN, EVENT_COLUMN, Decode, Messages
 from spark_backend.errors import Unreachable
 from spark_backend.retrying import patience_of
@@ -141,7 +141,7 @@ class RangeReader:
     def _columns(self) -> tuple[str, ...]:
         """The columns that are null where no message of a chunk has them."""
         own = [self.reading.source_time or SOURCE_TIME]
-        if self.reading.event is None and self.reading.type_field is not None:
+        if self.reading.event is None and self.reading.type_field not in (None, NONE):
             own.append(self.reading.type_field)
         fields = (field.name for event in self.program.plan().events for field in event.fields)
         return tuple(dict.fromkeys([*own, *fields]))
