@@ -22,6 +22,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import RecordKind
 from runtime.reading.column_names import STANDARD_NAMES, TYPE, ColumnNames
 from runtime.reading.formats.frames import held
+from runtime.reading.inference.looks import Decided
 from runtime.reading.inference.own_meanings import decide_meanings
 from runtime.reading.inference.own_places import decide_places
 from runtime.reading.inference.remarks import truncating_divisions
@@ -56,10 +57,12 @@ class Fitted:
 
     template: the plan, whose parameters have no values yet
     columns: by table: how it is read
+    schemas: the fields of event types that nothing defines
     """
 
     template: Plan
     columns: tuple[ColumnNames, ...]
+    schemas: Schemas
 
     def plan(self, parameters: Given = NOTHING) -> Plan:
         """Every query an instance. Raises QueryErrors."""
@@ -71,26 +74,38 @@ def fitted(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Fit
 
     What may surprise is logged. Raises QueryErrors, InputError.
     """
-    known, sources = queries.checked, source_names(tables)
-    plan = Plan(known.events, known.queries)
-    have_own_times = bool(list(plan.time_sources()))
-    meanings = decide_meanings(tables, sources, columns, queries.known_types, have_own_times=have_own_times)
-    decided = decide_places(tables, sources, meanings.columns, plan)
-    for remark in (*meanings.remarks, *decided.remarks):
-        warn(remark)
+    decided = decide(queries, tables, columns)
     if not queries.open_types:
-        return Fitted(queries.template(), decided.columns)
-    template, read = _of_data(queries, tables, columns, decided.columns)
+        return Fitted(queries.template(), decided.columns, {})
+    template, schemas, read = _of_data(queries, tables, columns, decided.columns)
     whole = decided.with_read(read)
     for remark in whole.remarks[len(decided.remarks) :]:
         warn(remark)
-    return Fitted(template, whole.columns)
+    return Fitted(template, whole.columns, schemas)
+
+
+def decide(queries: Queries, tables: Sequence[Any], columns: ColumnNames, *, is_whole: bool = True) -> Decided:
+    """Which columns of tables are ours, by what they hold and by definitions; logs remarks.
+
+    is_whole: as in `decide_meanings`
+
+    Raises InputError.
+    """
+    known, sources = queries.checked, source_names(tables)
+    plan = Plan(known.events, known.queries)
+    have_own_times = bool(list(plan.time_sources()))
+    types = queries.known_types
+    meanings = decide_meanings(tables, sources, columns, types, have_own_times=have_own_times, is_whole=is_whole)
+    decided = decide_places(tables, sources, meanings.columns, plan)
+    for remark in (*meanings.remarks, *decided.remarks):
+        warn(remark)
+    return decided
 
 
 def _of_data(
     queries: Queries, tables: Sequence[Any], given: ColumnNames, columns: Sequence[ColumnNames]
-) -> tuple[Plan, set[str]]:
-    """The plan whose open event types have the tables' fields; and what it reads of them.
+) -> tuple[Plan, Schemas, set[str]]:
+    """The plan whose open event types have the tables' fields, these, and what it reads of them.
 
     A column of a role is a field of them, too, if a query reads it.
     """
@@ -105,10 +120,11 @@ def _of_data(
     schemas: Schemas = with_nested(inferred.schemas, queries.open_types)
     plan = _compiled(queries, schemas, inferred)
     if not named:
-        return _told(plan, schemas), set()
+        return _told(plan, schemas), schemas, set()
     read = {name.casefold() for name in fields_read(plan, queries.open_types)}
     whole, schemas = schemas, without_unread(schemas, queries.open_types, read, named, columns)
-    return _told(plan if schemas == whole else _compiled(queries, schemas, inferred), schemas), read
+    plan = plan if schemas == whole else _compiled(queries, schemas, inferred)
+    return _told(plan, schemas), schemas, read
 
 
 def _told(plan: Plan, schemas: Schemas) -> Plan:

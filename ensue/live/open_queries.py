@@ -18,7 +18,7 @@ from ensue.answer import Answer
 from ensue.data_options import DataOptions
 from ensue.live.foresight import Foresight
 from ensue.live.plan import LivePlan
-from ensue.live.rows import RowReader, UnreadRows, split
+from ensue.live.rows import RowReader, SentOffsets, UnreadRows, split
 from ensue.live.state import SavedLive, StateFiles, identity_of, plan_of_state
 from ensue.plans import as_tables
 from ensue.python_words import in_python_words
@@ -31,7 +31,7 @@ from runtime.columns.timestamps import format_time, parse_time
 from runtime.engine.engine import Engine
 from runtime.engine.snapshot import StateError
 from runtime.instants import NO_TIME
-from runtime.reading.column_names import TYPE
+from runtime.reading.column_names import OFFSET, TYPE
 from runtime.replay.incremental import Call, Incremental
 from runtime.results.schemas import Results
 from runtime.single_events.results import EarlyResults
@@ -117,7 +117,7 @@ class Live:
         self._plan = LivePlan(load_and_warn(queries), options)
         self._work: Incremental | None = None
         self._reader: RowReader | None = None
-        self._unread = UnreadRows(options.columns.of(TYPE) or "")
+        self._unread = UnreadRows()
         # Weak: most answers are dropped once they were looked at, with their DataFrames.
         self._unread_answers: list[ref[LiveAnswer]] = []
         self._is_ended = self._is_warned = False
@@ -149,7 +149,11 @@ class Live:
             tables = as_tables(rows)
             if self._reader is None:
                 self._begin(self._plan.compiled(tables))
+            elif self._plan.fields is None:
+                self._plan.decide(tables)
+                self._read_as_decided()
             else:
+                self._plan.refuse_types(tables)
                 self._plan.refuse_other_types(tables)
             reader, work = self._running()
             answer = self._added(work.add(reader.read(tables, work.clock)))
@@ -226,6 +230,20 @@ class Live:
         self._reader = RowReader(plan, self._plan.columns)
         self._work = Incremental(Engine(plan))
         self._foresight = Foresight(plan, self._plan.columns)
+        self._know_types()
+
+    def _read_as_decided(self) -> None:
+        """Read rows with the columns that the plan has now."""
+        reader, columns = self._running()[0], self._plan.columns
+        if reader.columns != columns:
+            reader.columns = columns
+            self._foresight = Foresight(reader.plan, columns)
+            self._know_types()
+
+    def _know_types(self) -> None:
+        self._unread.type_column, self._unread.offset_column = map(self._plan.columns.of, (TYPE, OFFSET))
+        if TYPE in (self._plan.fields or ()):
+            self._unread.types = frozenset(self._plan.queries.known_types)
 
     def _running(self) -> tuple[RowReader, Incremental]:
         assert self._reader is not None, "begun"
@@ -332,6 +350,8 @@ class Live:
             tuple(self._reader.names),
             self._plan.schemas,
             self._work.account,
+            self._plan.fields,
+            self._reader.offsets.ranges,
         )
 
     def _restore(self, path: Path) -> None:
@@ -343,14 +363,18 @@ class Live:
                 self._begin(self._plan.compiled([]))
             return
         plan = plan_of_state(path, saved, self._plan.compiled_for(saved.schemas))
+        if saved.fields is not None:
+            self._plan.read_as(saved.fields)
         try:
             engine = Engine.restore(plan, saved.snapshot)
         except StateError as error:
             raise InputError(f"{path}: cannot be continued: {error}") from None
         self._work = Incremental(engine, saved.account, saved.clock)
         names = dict.fromkeys(saved.names)
-        self._reader = RowReader(plan, self._plan.columns, dict(saved.rows), saved.places, names)
+        offsets = SentOffsets({place: tuple(ranges) for place, ranges in saved.offsets.items()})
+        self._reader = RowReader(plan, self._plan.columns, dict(saved.rows), saved.places, names, offsets)
         self._foresight = Foresight(plan, self._plan.columns)
+        self._know_types()
 
 
 def _moment(micros: int) -> datetime | None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrival_order import in_arrival_order
 from runtime.columns.arrivals import Arrivals
-from runtime.reading.column_names import TYPE, ColumnNames
-from runtime.reading.tables import read_following
+from runtime.reading.column_names import OFFSET, TYPE, ColumnNames
+from runtime.reading.tables import TableRecords, read_following
 from runtime.replay.records import source_names
 
 MOST_UNREAD = 1_000
@@ -28,6 +30,66 @@ Shape = tuple[Any, tuple[str, ...], tuple[type, ...]]
 """What decides whether a row can be read: event type, names, types of values."""
 
 
+MOST_RANGES = 1_000
+"""Ranges of offsets that are stored of a partition; of more, the least become one."""
+
+Ranges = tuple[tuple[int, int], ...]
+"""First and last offset of each, ascending; they do not touch."""
+
+
+@dataclass(slots=True)
+class SentOffsets:
+    """The offsets of the events that were sent, as columns of theirs say them.
+
+    ranges: by source and partition
+    """
+
+    ranges: dict[tuple[str, int], Ranges] = field(default_factory=dict)
+
+    def copy(self) -> SentOffsets:
+        """The same, to be added to."""
+        return SentOffsets(dict(self.ranges))
+
+    def add(self, part: TableRecords) -> None:
+        """Add the offsets of events. Raises InputError for one that is there: it names a match."""
+        arrivals = part.arrivals
+        table = arrivals.table.select(["_source", "_partition", "_offset"])
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        new: dict[tuple[str, int], dict[int, int]] = {}
+        for (source, partition, offset), number, kind in zip(
+            rows, part.numbers.tolist(), arrivals.system("kind").tolist(), strict=True
+        ):
+            if kind < 0:
+                continue
+            own = new.setdefault((source, partition), {})
+            before = f"row {own[offset]}" if offset in own else "an earlier row"
+            if offset in own or _has(self.ranges.get((source, partition), ()), offset):
+                raise InputError(
+                    f"row {number} of {source!r} has the place of {before}, offset {offset}; for its row in place of it,"
+                    " open the queries with `--offset-column none`"
+                )
+            own[offset] = number
+        for place, offsets in new.items():
+            self.ranges[place] = _joined(self.ranges.get(place, ()), offsets)
+
+
+def _has(ranges: Ranges, offset: int) -> bool:
+    at = bisect_right(ranges, offset, key=lambda item: item[0])
+    return at > 0 and offset <= ranges[at - 1][1]
+
+
+def _joined(ranges: Ranges, offsets: Iterable[int]) -> Ranges:
+    """The ranges together with these offsets."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted([*ranges, *((offset, offset) for offset in offsets)]):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    over = len(found) - MOST_RANGES
+    return tuple([(found[0][0], found[over][1]), *found[over + 1 :]] if over > 0 else found)
+
+
 @dataclass(slots=True)
 class RowReader:
     """Reads what is sent.
@@ -37,6 +99,7 @@ class RowReader:
     rows: by source, how many rows it has sent
     places: how many rows there were of all sources
     names: the columns that rows in Python have had
+    offsets: that columns have said
     """
 
     plan: Plan
@@ -44,6 +107,7 @@ class RowReader:
     rows: dict[str, int] = field(default_factory=dict)
     places: int = 0
     names: dict[str, None] = field(default_factory=dict)
+    offsets: SentOffsets = field(default_factory=SentOffsets)
 
     def read(self, tables: Sequence[Any], before: int) -> Arrivals:
         """The records of the tables of one call, in order of arrival. Raises InputError.
@@ -51,17 +115,19 @@ class RowReader:
         before: arrival, µs, of the record before them; NO_TIME = there is none
         """
         rows, places, parts = dict(self.rows), self.places, [Arrivals.empty(self.plan)]
-        names = dict(self.names)
+        names, sent = dict(self.names), self.offsets.copy()
         for table, source in zip(tables, source_names(tables), strict=True):
             first = rows.get(source, 0) + 1
             whole = self._with_known_columns(table, names)
             part = read_following(whole, self.plan, self.columns, source, first, before)
+            if part.has_offsets:
+                sent.add(part)
             parts.append(_placed(part.arrivals, places + part.numbers - first))
             count = int(part.numbers.max()) - first + 1 if len(part.numbers) else 0
             rows[source] = first - 1 + count
             places += count
         table = in_arrival_order(Arrivals.concat(parts).table)
-        self.rows, self.places, self.names = rows, places, names
+        self.rows, self.places, self.names, self.offsets = rows, places, names, sent
         return Arrivals(table)
 
     def _with_known_columns(self, table: Any, names: dict[str, None]) -> Any:
@@ -86,9 +152,14 @@ class UnreadRows:
     """Rows of calls that can be read together later, because rows like them were read before.
 
     calls: the rows of each call
+    type_column: the column of event types; None = there is none
+    types: event types that the column `event` does not have, because it is a field
+    offset_column: rows that have it are read at once: they may be refused; None = there is none
     """
 
-    type_column: str = TYPE
+    type_column: str | None = TYPE
+    types: Collection[str] = ()
+    offset_column: str | None = OFFSET
     calls: list[list[Mapping[str, Any]]] = field(default_factory=list)
     _known: set[Shape] = field(default_factory=set)
     _types: dict[str, type] = field(default_factory=dict)
@@ -130,7 +201,10 @@ class UnreadRows:
         """None = a row that has to be read on its own."""
         if not isinstance(row, dict):
             return None
-        event = row.get(self.type_column)
+        event = None if self.type_column is None else row.get(self.type_column)
+        field = row.get(TYPE) if self.types else None
+        if self.offset_column in row or (isinstance(field, str) and field in self.types):
+            return None
         if not isinstance(event, str | None) or (event is not None and "(" in event) or event == "{":
             return None
         types = []

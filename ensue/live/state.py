@@ -44,6 +44,8 @@ class SavedLive:
     names: the columns that rows in Python have had
     schemas: inferred event types
     account: of all records
+    fields: the roles whose standard columns are fields; None = no row has decided it
+    offsets: by source and partition: the offsets that were sent, as ranges
     """
 
     plan: str
@@ -55,10 +57,12 @@ class SavedLive:
     names: Sequence[str] = ()
     schemas: Schemas = field(default_factory=dict)
     account: Account = field(default_factory=Counter)
+    fields: tuple[str, ...] | None = ()
+    offsets: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """The content of a file."""
-        header = {
+        header: dict[str, object] = {
             "plan": self.plan,
             "queries": self.queries,
             "clock": self.clock,
@@ -68,6 +72,10 @@ class SavedLive:
             "schemas": {name: {part: str(kind) for part, kind in own.items()} for name, own in self.schemas.items()},
             "account": [[*key, count] for key, count in self.account.items()],
         }
+        if self.fields != ():
+            header["fields"] = None if self.fields is None else list(self.fields)
+        if self.offsets:
+            header["offsets"] = [[*key, list(map(list, ranges))] for key, ranges in self.offsets.items()]
         return pack(_USE, LIVE_VERSION, header, [self.snapshot], is_stored=True)
 
     @staticmethod
@@ -88,6 +96,11 @@ class SavedLive:
             tuple(header["names"]),
             schemas,
             account,
+            None if (fields := header.get("fields", ())) is None else tuple(fields),
+            {
+                (str(source), int(partition)): [(int(first), int(last)) for first, last in ranges]
+                for source, partition, ranges in header.get("offsets", ())
+            },
         )
 
 

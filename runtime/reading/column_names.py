@@ -43,6 +43,8 @@ class ColumnNames:
     max_record: length of the longest record that is read, in bytes
     csv: how CSV files are written
     times: how times are written
+    is_typeless: the column `event` was found to be a field: a row that has an event type in it is
+        malformed
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
     """
 
@@ -56,6 +58,7 @@ class ColumnNames:
     source: str | None = None
     partition: str | None = None
     offset: str | None = None
+    is_typeless: bool = False
 
     def asked(
         self, few_values: Collection[str] = (), wanted: Collection[str] | None = None, rows: int | None = None

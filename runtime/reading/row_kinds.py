@@ -16,6 +16,7 @@ from querylang.plan.value_types import Kind
 from runtime.arrow_types import one_chunk
 from runtime.columns.arrivals import RecordKind
 from runtime.columns.counting import counts_of
+from runtime.columns.timestamps import is_text
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.event_text import EventTextError, fields_of, parse_event_text
 from runtime.interpreter.values import Event, World
@@ -89,6 +90,16 @@ def read_kinds(raw: RawTable, plan: Plan, column: str | None, refusals: Refusals
         present = [(index, plan.events[index])] if len(raw) or raw.declared else []
         return RowKinds(np.full(len(raw), index, np.int16), None, {}, present, is_plain=True)
     return _of_column(one_chunk(raw.columns.column(column)), plan, refusals)
+
+
+def refuse_types(raw: RawTable, plan: Plan, refusals: Refusals) -> None:
+    """Refuse rows with an event type in the column `event`, a field of all others."""
+    if TYPE not in raw.names or not is_text(raw.column(TYPE).type):
+        return
+    cells = pc.utf8_trim_whitespace(raw.column(TYPE))
+    has_type = pc.fill_null(pc.is_in(cells, pa.array([event.name for event in plan.events], cells.type)), False)
+    for row in np.flatnonzero(has_type.to_numpy(zero_copy_only=False)).tolist():
+        refusals.refuse(row, f"{TYPE!r} is a field of other rows, and has the event type {cells[row].as_py()!r} here")
 
 
 def _only_event(raw: RawTable, plan: Plan) -> int:

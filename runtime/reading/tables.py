@@ -36,7 +36,7 @@ from runtime.reading.formats.unfolding import kind_of
 from runtime.reading.plan_needs import interval_events, timed_events
 from runtime.reading.plausibility import warning_of
 from runtime.reading.refusals import Refusals
-from runtime.reading.row_kinds import read_kinds
+from runtime.reading.row_kinds import read_kinds, refuse_types
 from runtime.reading.row_times import read_times
 
 SUFFIXES = tuple(FORMATS)
@@ -154,6 +154,8 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     for cell in broken:
         refusals.refuse(cell.row, cell.reason)
     roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
+    if names.is_typeless:
+        refuse_types(raw, plan, refusals)
     kinds = read_kinds(raw, plan, roles.type, refusals)
     if names.is_mixed:
         kinds = without_unreadable(raw, plan, roles, kinds, refusals)

@@ -72,8 +72,8 @@ class Record:
     schemas: inferred event types, as text
     tasks: of Spark, that the buckets are divided among; None = the buckets have no labels
     moved: None = Spark's files are in the checkpoint itself
-    fields: by source: the roles of columns, by their standard names, whose columns are fields. Those
-        of older releases have none
+    fields: by source: roles, by the names of their standard columns, which are fields; of older
+        releases there are none
     """
 
     identity: Annotated[str, IDENTITY]

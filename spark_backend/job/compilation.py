@@ -224,7 +224,7 @@ def with_fields(deployment: Deployment, fields: Mapping[str, Sequence[str]]) -> 
         changes: dict[str, Any] = {words.get(role, role): NONE for role in fields.get(source.name, ())}
         if source.event is not None:
             changes.pop("type_field", None)  # it is not asked for
-        sources.append(replace(source, **changes))
+        sources.append(replace(source, **changes, is_typeless=changes.get("type_field") == NONE))
     return replace(deployment, sources=tuple(sources))
 
 

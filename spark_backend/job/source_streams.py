@@ -62,6 +62,7 @@ def source_readings(deployment: Deployment) -> dict[str, Reading]:
             source_column=source.source_column,
             partition=source.partition,
             offset=source.offset,
+            is_typeless=source.is_typeless,
         )
         for rank, source in enumerate(all_sources(deployment))
     }

@@ -36,6 +36,7 @@ class Source:
     type_field, source_time, arrival: names of columns; None = the usual ones
     source_column, partition, offset: names of columns that say where rows came from; None = the
         usual ones. `none` in place of a name = there is no such column
+    is_typeless: its first files showed that its column `event` is a field
     options: Spark's options of the format
     ordering: the ordering policy of its records; None = as the queries say
     ordering_line: its line in the deployment file
@@ -60,6 +61,7 @@ class Source:
     source_column: str | None = None
     partition: str | None = None
     offset: str | None = None
+    is_typeless: bool = False
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     ordering: TimePolicy | None = None
     ordering_line: int | None = field(default=None, compare=False)

@@ -47,7 +47,7 @@ class Reading:
     delimiter, encoding, decimal: how CSV files are written, as in `CsvForm`
     time_unit, time_format: how times are written, as in `TimeForm`
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
-    source_column, partition, offset: names of columns of places, as in `ColumnNames`
+    source_column, partition, offset, is_typeless: as in `ColumnNames`
     since: records that arrived before this, µs, are left out; None = none are
     """
 
@@ -71,6 +71,7 @@ class Reading:
     source_column: str | None = None
     partition: str | None = None
     offset: str | None = None
+    is_typeless: bool = False
     since: int | None = None
 
     @staticmethod
@@ -117,6 +118,7 @@ class Reading:
             self.source_column,
             self.partition,
             self.offset,
+            self.is_typeless and not has_one_type,
         )
 
     def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:

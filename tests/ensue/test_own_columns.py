@@ -219,3 +219,38 @@ def test_times_that_are_none_are_fields_where_others_are(caplog: pytest.LogCaptu
     rows = [{"ts": place, "at": f"gate {place}", "k": "x"} for place in range(3)]
     assert len(ensue.replay(PAIRS, rows)) == 2
     assert "'at' is a field, not a time of ours" in caplog.text
+
+
+def test_open_queries_decide_by_the_first_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    live = ensue.open(
+        "query Q { inputs { A() key k retain 2; } find A as a -> A as b where b.event = a.event }".replace(
+            ".event", ".#event"
+        )
+    )
+    assert len(live.send([{"at": 1, "k": "x", "event": "start"}])) == 0
+    assert "'event' is a field" in caplog.text
+    assert len(live.send({"at": 2, "k": "x", "event": "start"})) == 1
+    with pytest.raises(ensue.InputError, match="'event' was a field in the first rows, and here it has event types"):
+        live.send({"at": 3, "k": "x", "event": "A"})
+    live.save(tmp_path / "a.state")
+    again = ensue.open(live._plan.queries, tmp_path / "a.state")
+    assert len(again.send({"at": 3, "k": "x", "event": "start"})) == 1
+
+
+def test_open_queries_whose_types_are_defined_may_get_other_types_first() -> None:
+    live = ensue.open(PAIRS)
+    assert live.send({"at": 1, "k": "x", "event": "B"}).discarded["reason"].tolist() == ["unknown_type"]
+    assert len(live.send([{"at": 2, "k": "x", "event": "A"}, {"at": 3, "k": "x", "event": "A"}])) == 1
+    objects = ensue.open(PAIRS)
+    assert len(objects.send([row | {"event": {"a": 1}, "source": {"b": 1}} for row in ROWS])) == 3
+
+
+def test_open_queries_refuse_a_place_that_an_earlier_call_has_sent(tmp_path: Path) -> None:
+    live = ensue.open(PAIRS)
+    live.send([{"at": 1, "k": "x", "offset": 5}, {"at": 1, "k": "x", "offset": 7}])
+    assert len(live.send({"at": 2, "k": "x", "offset": 6})) == 1
+    live.save(tmp_path / "a.state")
+    for one in (live, ensue.open(PAIRS, tmp_path / "a.state")):
+        with pytest.raises(ensue.InputError, match="row 4 of 'table' has the place of an earlier row, offset 6"):
+            one.send({"at": 3, "k": "x", "offset": 6})
+        assert len(one.send({"at": 3, "k": "x", "offset": 8})) == 1

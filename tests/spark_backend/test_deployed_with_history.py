@@ -345,10 +345,13 @@ def test_the_command_reads_the_table(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_read_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     job = a_late_job(tmp_path)
-    text = [row | {"partition": "one" if row["at"] == 40.0 else "0"} for row in rows_of_past(71.0)]
+    text = [
+        row | {"offset": "one" if row["at"] == 40.0 else str(row["at"] * 10).partition(".")[0]}
+        for row in rows_of_past(71.0)
+    ]
     write_past(tmp_path / "past", "parquet", text)
     send_with_history(job.deployment, FALLING, uses_table=True)
-    assert "the history has 1 row that cannot be read, such as row 6: 'one' in 'partition'" in caplog.text
+    assert "the history has 1 row that cannot be read, such as row 6: 'one' in 'offset'" in caplog.text
 
 
 def test_sources_that_begin_behind_the_table_leave_a_gap(tmp_path: Path) -> None:
@@ -384,7 +387,7 @@ ROW = {"at": 50.0, "ts": 50.0, "sensor": "s", "value": 1.0}
         (PAST, [], "start", "past: has no rows"),
         (PAST, [{"at": 500.0, "ts": 1.0, "sensor": "s", "value": 1.0}], "start", "all rows arrived after"),
         (PAST, [{"at": 50.0, "ts": 1.0, "sensor": "s", "value": "high"}], "start", "column 'value' is string"),
-        (PAST, [ROW | {"partition": "one"}], "start", "none of its rows can be read: "),
+        (PAST, [ROW | {"offset": "one"}], "start", "none of its rows can be read: "),
         (PAST, rows_of_past(71.0), "80.0", "lies behind the history, which counts up to 1970-01-01T00:01:11"),
         (PAST | {"source": "slow"}, rows_of_past(71.0), "start", "source 'swift': the history has no records of it"),
         (None, rows_of_past(71.0), "start", "has no 'history', which says where the table is"),

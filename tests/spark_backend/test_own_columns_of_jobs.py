@@ -144,5 +144,16 @@ def test_messages_have_places_of_their_own(tmp_path: Path, key: str) -> None:
 def test_a_table_of_delta_shows_what_cannot_be_ours(tmp_path: Path) -> None:
     rows = [{"at": 1.0, "k": "x", "event": {"a": 1}, "source": {"ip": "a"}, "partition": 1.5, "offset": 1}]
     write_deltalake(tmp_path / "in", pa.Table.from_pylist(rows))
-    ready = checked(load_deployment(write_job(tmp_path, A, sources={"s": {"path": "in", "format": "delta", "arrival": "at"}})))
+    ready = checked(
+        load_deployment(write_job(tmp_path, A, sources={"s": {"path": "in", "format": "delta", "arrival": "at"}}))
+    )
     assert ready.record.fields == {"s": ("event", "source", "partition")}
+
+
+def test_an_event_type_in_a_column_that_was_a_field_is_malformed(tmp_path: Path) -> None:
+    ready = job(tmp_path, with_column("event", "start", "stop"))
+    found = records(ready, with_column("event", "start", "A"))
+    assert found.system("kind").tolist() == [0, RecordKind.MALFORMED]
+    assert "has the event type 'A' here" in str(found.table.column("_text")[1])
+    plain = job(tmp_path, with_column("event", "start", "stop"), type="none")
+    assert records(plain, with_column("event", "start", "A")).system("kind").tolist() == [0, 0]

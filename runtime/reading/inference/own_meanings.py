@@ -23,7 +23,7 @@ from runtime.columns.given_times import given_times
 from runtime.columns.timestamps import is_text
 from runtime.instants import NO_TIME
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm, patterns_of
-from runtime.reading.column_names import ARRIVAL, NONE, SOURCE_TIME, TYPE, ColumnNames
+from runtime.reading.column_names import ARRIVAL, NONE, SOURCE_TIME, STANDARD, TYPE, ColumnNames
 from runtime.reading.control_events import control_name
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.inference.looks import Decided, Look, remark
@@ -58,12 +58,14 @@ def decide_meanings(
     types: Collection[str],
     *,
     have_own_times: bool = False,
+    is_whole: bool = True,
 ) -> Decided:
     """Which columns say types and times.
 
     sources: by table: its name
     types: the event types that the program knows
     have_own_times: whether definitions say that fields are times
+    is_whole: whether no more rows follow; else only what a column can never hold decides
 
     A column that is ours in one table is ours in all where it has values of such a kind. One
     of times is a field only where another one has the times: else rows say what is wrong.
@@ -80,7 +82,7 @@ def decide_meanings(
     timed = {role for role in (ARRIVAL, SOURCE_TIME) if role in ours or names.given(role) not in (None, NONE)}
     columns, remarks = [names] * len(tables), []
     for role in roles:
-        others = (_Verdict.NEVER,) if role in ours else (_Verdict.NEVER, _Verdict.NO)
+        others = (_Verdict.NEVER,) if role in ours or not is_whole else (_Verdict.NEVER, _Verdict.NO)
         if role != TYPE and not (timed - {role} or have_own_times):
             continue
         for place, judge in enumerate(judges):
@@ -88,6 +90,13 @@ def decide_meanings(
                 columns[place] = columns[place].without(role)
                 remarks.append(judge.remark(role))
     return Decided(tuple(columns), tuple(remarks), tuple(sources))
+
+
+def says_types(table: Any, types: Collection[str]) -> bool:
+    """Whether the column `event` of a table has an event type, or nearly."""
+    judge = _Judge(Look(table, "", STANDARD), types)
+    judge.look([TYPE])
+    return judge.verdicts[TYPE] is _Verdict.YES
 
 
 @dataclass(slots=True)

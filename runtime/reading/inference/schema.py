@@ -38,9 +38,11 @@ class Inferred:
     without_values: tuple[str, ...] = ()
 
 
-def infer_schemas(*tables: Any, names: ColumnNames = STANDARD, event: str = "") -> Mapping[str, Fields]:
+def infer_schemas(
+    *tables: Any, names: ColumnNames = STANDARD, event: str = "", fields: Collection[str] = ()
+) -> Mapping[str, Fields]:
     """As `infer`, without remarks."""
-    return infer(*tables, names=names, event=event).schemas
+    return infer(*tables, names=names, event=event, fields=fields).schemas
 
 
 def infer(
@@ -86,7 +88,7 @@ def without_unread(
     fields: Collection[str],
     columns: Iterable[ColumnNames],
 ) -> Mapping[str, Fields]:
-    """The schemas without columns that are ours and were asked for as fields, if no query reads them.
+    """The schemas without columns that are ours, and that no query reads as fields.
 
     events: the event types that nothing defines
     read: names that queries read of them, in lower case
