@@ -257,3 +257,114 @@ def test_a_login_and_certificates_are_used(tmp_path: Path) -> None:
             SchemaRegistry(RegistryAddress((registry.url,), "me:wrong", **trusted)).check()  # type: ignore[arg-type]
         with pytest.raises(InputError, match=r"TLS fails \(.*certificate verify failed"):
             SchemaRegistry(RegistryAddress((registry.url,), "me:secret")).check()
+
+
+EMPTY = record("Empty", {})
+NESTED = record("A", {"k": "string", "next": ["null", "A"]})
+
+
+def nested(levels: int) -> bytes:
+    return b"\2x\2" * levels + b"\2x\0"
+
+
+def doubled(levels: int) -> dict[str, object]:
+    """A record each of whose levels has the one below twice."""
+    found: object = "null"
+    for number in range(levels):
+        again = found if number == 0 else f"R{number - 1}"
+        found = record(f"R{number}", {"a": found, "b": again})
+    return record("A", {"k": "string", "inner": found})
+
+
+def packed_list(count: int) -> bytes:
+    """The text `x`, and a list of so many items that take no bytes."""
+    number, data = count << 1, b""
+    while number > 0x7F:
+        data, number = data + bytes([number & 0x7F | 0x80]), number >> 7
+    return b"\2x" + data + (bytes([number, 0]) if count else b"\0")
+
+
+@pytest.mark.parametrize(
+    "items", ["null", EMPTY, {"type": "fixed", "name": "F", "size": 0}, record("P", {"n": "null"})]
+)
+def test_a_list_of_items_without_bytes_has_a_limit(monkeypatch: pytest.MonkeyPatch, items: object) -> None:
+    schema = record("A", {"k": "string", "numbers": {"type": "array", "items": items}})
+    values = [packed_list(count) for count in (0, 1_000_000_000, 1 << 55)]
+    rows = packed(monkeypatch, AvroForm(json.dumps(schema)), values, event="A")
+    assert rows[0]["k:string"] == "x"
+    wrong = texts(rows)
+    assert list(wrong) == [1, 2]
+    assert "not a record of its schema: a list of 1,000,000,000 items in 8 bytes" in wrong[1]
+
+
+def test_a_message_may_be_nested_a_hundred_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [nested(levels) for levels in (0, 1, 90, 101, 5_000, 200_000)]
+    rows = packed(monkeypatch, AvroForm(json.dumps(NESTED)), values, event="A")
+    assert [row["k:string"] for row in rows[:3]] == ["x"] * 3
+    assert {row: text.partition(": ")[2][:51] for row, text in texts(rows).items()} == dict.fromkeys(
+        (3, 4, 5), "not a record of its schema: nested more than 100 de"
+    )
+
+
+def test_schemas_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain: list[object] = [record("R0", {"a": "string"})]
+    chain += [record(f"R{number}", {"a": f"R{number - 1}"}) for number in range(1, 400)]
+    with running_registry() as registry:
+        registry.add(1, doubled(8))
+        registry.add(2, doubled(40))
+        registry.add(3, chain)
+        registry.schemas[4] = {"schema": '{"type":"array","items":' * 5_000 + '"null"' + "}" * 5_000}
+        registry.add(5, record("A", {"k": {"type": "fixed", "name": "F", "size": -1}}))
+        registry.add(6, SMALL)
+        values = [b"\0\0\0\0" + bytes([number]) + b"\2x" for number in (1, 2, 3, 4, 5)]
+        values.append(encoded(SMALL, {"k": "x", "v": 1.5}, 6))
+        rows = packed(monkeypatch, AvroForm(registry=RegistryAddress((registry.url,))), values)
+    assert [row["k:string"] for row in (rows[0], rows[5])] == ["x", "x"]
+    wrong = {row: text.partition("registry: ")[2].partition(": b'")[0] for row, text in texts(rows).items()}
+    assert wrong == {
+        1: "has more than 10,000 types, where each name counts as often as it is used",
+        2: "nested more than 100 deep",
+        3: "nested more than 100 deep",
+        4: "not a schema of Avro: the size -1",
+    }
+
+
+def test_a_number_of_any_length_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = record("A", {"k": "string", "d": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}})
+    long = b"\2x\x80\x80\x80\1" + bytes(1 << 20)
+    rows = packed(monkeypatch, AvroForm(json.dumps(schema)), [long, b"\2x\2\7"], event="A")
+    assert list(texts(rows)) == [0]
+    assert rows[1]["d:decimal"] == decimal.Decimal("0.07")
+
+
+ODD_ANSWERS: list[dict[str, object]] = [
+    {"schema": None},
+    {"schema": 5},
+    {"schema": json.dumps(SMALL), "schemaType": 7},
+    {"schema": json.dumps(SMALL), "references": "x"},
+    {"schema": json.dumps(SMALL), "references": [5]},
+    {"schema": json.dumps(SMALL), "references": [{"subject": "x"}]},
+    {"schema": json.dumps(SMALL), "references": [{"subject": "x", "version": "y"}]},
+    {"schema": json.dumps(SMALL), "references": [{"subject": "loop", "version": 1}]},
+    {"schema": "[" * 100_000},
+    {"schema": "x" * (5 << 20)},
+    {"schema": "x" * (20 << 20)},
+    {"schema": "\ud800"},
+    {"schema": ""},
+    [],  # type: ignore[list-item]
+    5,  # type: ignore[list-item]
+]
+
+
+@pytest.mark.parametrize("answer", ODD_ANSWERS, ids=lambda answer: str(answer)[:60])
+def test_an_odd_answer_makes_its_own_messages_malformed_only(
+    monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]
+) -> None:
+    with running_registry() as registry:
+        registry.schemas[1] = answer
+        registry.versions["loop/1"] = {"schema": '"int"', "references": [{"subject": "loop", "version": 1}]}
+        registry.add(2, SMALL)
+        values = [b"\0\0\0\0\1\2x", encoded(SMALL, {"k": "x", "v": 1.5}, 2)]
+        rows = packed(monkeypatch, AvroForm(registry=RegistryAddress((registry.url,))), values)
+    assert list(texts(rows)) == [0]
+    assert rows[1]["k:string"] == "x"

@@ -19,8 +19,9 @@ from runtime.reading.formats.messages import Decoded
 from runtime.reading.formats.raw_table import Describe, RawTable, Unreadable, joined
 from runtime.reading.python_values import Cells, cells_of
 from spark_backend.sources.kafka.avro.avro_form import AvroForm
+from spark_backend.sources.kafka.avro.budgets import WrongSchema
 from spark_backend.sources.kafka.avro.registry import SchemaRegistry, UnknownSchema
-from spark_backend.sources.kafka.avro.schemas import MessageSchema, RecordSchema, WrongSchema, message_schema, read_as
+from spark_backend.sources.kafka.avro.schemas import MessageSchema, RecordSchema, message_schema, read_as
 
 _SINGLE = b"\xc3\x01"
 """What messages with a fingerprint of their schema begin with; 8 bytes of it follow."""
@@ -161,6 +162,10 @@ def _read(
     for row in chosen:
         value = values[row]
         assert value is not None, "it has a schema"
+        unbounded = None if writer.bounds is None else writer.bounds.problem(value, start)
+        if unbounded is not None:
+            problems[row] = f"not a record of its schema: {unbounded}"
+            continue
         stream = BytesIO(value)
         stream.seek(start)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import ssl
 import urllib.error
 import urllib.request
@@ -13,6 +12,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from querylang.errors import InputError
+from runtime.interpreter.json_text import JsonError, parse_json
+from runtime.reading.formats.asked import shortened
 from spark_backend.errors import Unreachable
 from spark_backend.retrying import Outage, OutageTooLong
 from spark_backend.sources.kafka.avro.avro_form import RegistryAddress
@@ -24,6 +25,9 @@ _PASSING = (408, 429)
 """Numbers of HTTP below 500 after which the same may work."""
 
 _MOST_REFERENCES = 1_000
+
+_LONGEST_ANSWER = 64 << 20
+"""Bytes: a schema as long as may be, as JSON that escapes its characters, and what is beside it."""
 
 Found = TypeVar("Found")
 
@@ -69,7 +73,11 @@ class SchemaRegistry:
         """Ask whether it is there; raises InputError, and Unreachable where it does not answer."""
 
         def ask() -> None:
-            if not isinstance(self._asked("/subjects"), list):
+            try:
+                answer = self._asked("/subjects")
+            except UnknownSchema as error:
+                raise RegistryError(str(error), is_passing=False) from error
+            if not isinstance(answer, list):
                 raise RegistryError("what answers there is not a schema registry", is_passing=False)
 
         self._patiently(ask)
@@ -89,20 +97,27 @@ class SchemaRegistry:
         return self._patiently(ask)
 
     def _references(self, answer: Any, number: int) -> list[str]:
+        """The texts of all schemas that one names, each behind those that it names itself."""
         found: dict[tuple[str, int], str] = {}
-
-        def collect(entries: Any) -> None:
-            for entry in entries or ():
-                key = (str(entry["subject"]), int(entry["version"]))
-                if key in found or len(found) > _MOST_REFERENCES:
-                    continue
+        within: list[tuple[tuple[str, int], str]] = []
+        waiting = [iter(_named(answer, number))]
+        while waiting:
+            key = next(waiting[-1], None)
+            if key is None:
+                waiting.pop()
+                if within:
+                    done, text = within.pop()
+                    found[done] = text
+            elif any(key == other for other, _ in within):
+                raise UnknownSchema(f"schema {number} names version {key[1]} of {key[0]!r}, which names itself")
+            elif key not in found:
+                if len(found) + len(within) >= _MOST_REFERENCES:
+                    raise UnknownSchema(f"schema {number} names more than {_MOST_REFERENCES:,} others")
                 named = self._asked(f"/subjects/{quote(key[0], safe='')}/versions/{key[1]}")
                 if named is None:
                     raise UnknownSchema(f"schema {number} names version {key[1]} of {key[0]!r}, which is not there")
-                collect(named.get("references"))
-                found[key] = _text(named, number)
-
-        collect(answer.get("references"))
+                within.append((key, _text(named, number)))
+                waiting.append(iter(_named(named, number)))
         return list(found.values())
 
     def _patiently(self, ask: Callable[[], Found]) -> Found:
@@ -137,7 +152,10 @@ class SchemaRegistry:
     def _answer(self, url: str) -> Any:
         try:
             with self._open().open(self._request(url), timeout=ANSWER_WITHIN) as answer:
-                return json.load(answer)
+                body = answer.read(_LONGEST_ANSWER + 1)
+                if len(body) > _LONGEST_ANSWER:
+                    raise UnknownSchema(f"the schema registry answers with more than {_LONGEST_ANSWER >> 20} MB")
+                return _parsed(body)
         except urllib.error.HTTPError as error:
             return _refused(error)
         except ssl.SSLError as error:
@@ -173,11 +191,39 @@ class SchemaRegistry:
         return self._opener
 
 
+def _parsed(body: bytes) -> Any:
+    """An answer. Raises UnknownSchema for a broken object, and JsonError for other text."""
+    try:
+        return parse_json(body)
+    except JsonError as error:
+        if body.lstrip()[:1] != b"{":
+            raise
+        raise UnknownSchema(f"the answer of the schema registry cannot be read: {error}") from error
+
+
 def _text(answer: Any, number: int) -> str:
-    kind = answer.get("schemaType") or "AVRO"
+    kind = _field(answer, "schemaType", str, number, default="AVRO")
     if kind != "AVRO":
-        raise UnknownSchema(f"schema {number} is of {kind}, and not of Avro")
-    return str(answer["schema"])
+        raise UnknownSchema(f"schema {number} is of {shortened(kind)}, and not of Avro")
+    return _field(answer, "schema", str, number)
+
+
+def _named(answer: Any, number: int) -> list[tuple[str, int]]:
+    """Subject and version of the schemas that one names."""
+    entries = _field(answer, "references", list, number, default=[])
+    return [(_field(entry, "subject", str, number), _field(entry, "version", int, number)) for entry in entries]
+
+
+def _field(answer: Any, name: str, kind: type[Found], number: int, default: Found | None = None) -> Found:
+    """A part of an answer; raises UnknownSchema for an answer of another shape."""
+    found = answer.get(name) if isinstance(answer, dict) else None
+    if found is None and isinstance(answer, dict):
+        found = default
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise UnknownSchema(
+            f"schema {number}: the schema registry answers with {type(found).__name__} where {name!r} is expected"
+        )
+    return found
 
 
 def _refused(error: urllib.error.HTTPError) -> None:

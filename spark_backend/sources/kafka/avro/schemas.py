@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_backend.sources.kafka.avro.budgets import Bounds, WrongSchema, bounds_of, refuse_text
+
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -39,10 +41,6 @@ _NUMBERS = ("int", "long", "float", "double")
 _MOST_DIGITS = 76
 
 
-class WrongSchema(ValueError):
-    """A schema that cannot be used; the text says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
     """A schema of records.
@@ -50,12 +48,14 @@ class RecordSchema:
     name: of the record, without its namespace
     schema: what fastavro reads with
     columns: by field: its Arrow type; None = it depends on the values
+    bounds: of its messages; None = they are not read
     problem: why its messages cannot be read; None = they can
     """
 
     name: str
     schema: Any
     columns: Mapping[str, pa.DataType | None]
+    bounds: Bounds | None = None
     problem: str | None = None
 
 
@@ -77,6 +77,8 @@ def message_schema(text: str, references: Sequence[str] = ()) -> MessageSchema:
     """
     from fastavro import parse_schema
 
+    for part in (*references, text):
+        refuse_text(part)
     named: dict[str, Any] = {}
     try:
         for reference in references:
@@ -99,11 +101,13 @@ def _record(parsed: Any, named: Mapping[str, Any]) -> RecordSchema:
     found = named.get(parsed, parsed) if isinstance(parsed, str) else parsed
     if not isinstance(found, dict) or found.get("type") not in ("record", "error"):
         kind = found.get("type") if isinstance(found, dict) else found
-        return RecordSchema("", "null", {}, f"its schema is {kind!r}, and not a record")
-    columns = {item["name"]: _arrow_type(item["type"], named, ()) for item in found["fields"]}
+        return RecordSchema("", "null", {}, problem=f"its schema is {kind!r}, and not a record")
+    bounds = bounds_of(found, named)
+    types = _ArrowTypes(named)
+    columns = {item["name"]: types.of(item["type"]) for item in found["fields"]}
     has_numbers = None not in columns.values()
     schema = parse_schema(_closed(found, named, set(), has_numbers=has_numbers))
-    return RecordSchema(found["name"].rpartition(".")[2], schema, columns)
+    return RecordSchema(found["name"].rpartition(".")[2], schema, columns, bounds)
 
 
 def read_as(writer: MessageSchema, reader: RecordSchema) -> MessageSchema:
@@ -112,52 +116,64 @@ def read_as(writer: MessageSchema, reader: RecordSchema) -> MessageSchema:
     return replace(writer, records=records)
 
 
-def _arrow_type(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> pa.DataType | None:
-    """The Arrow type of all values of a schema; None = there is none, or it cannot be said."""
-    if isinstance(schema, list):
-        return _union_type([item for item in schema if item != "null"], named, within)
-    if isinstance(schema, str):
-        if schema in within:
-            return None  # it contains itself
-        return _arrow_type(named[schema], named, within) if schema in named else _PRIMITIVES[schema]
-    kind, logical = schema["type"], schema.get("logicalType")
-    match kind:
-        case "record" | "error":
-            return _struct(schema, named, (*within, schema["name"]))
-        case "array" | "map":
-            inner = _arrow_type(schema["items" if kind == "array" else "values"], named, within)
-            if inner is None:
-                return None
-            return pa.list_(inner) if kind == "array" else pa.map_(pa.string(), inner)
-        case "enum":
-            return pa.string()
-        case "bytes" | "fixed" if logical == "decimal":
-            return _decimal(schema)
-        case "fixed":
-            return None if logical == "uuid" else pa.binary()
-        case str():
-            return _TIMES.get((kind, logical)) or _arrow_type(kind, named, within)
-        case _:
-            return _arrow_type(kind, named, within)
+class _ArrowTypes:
+    """Arrow types of schemas.
 
+    known: by name; None while it is looked at, and for what contains itself
+    """
 
-def _union_type(others: Sequence[Any], named: Mapping[str, Any], within: tuple[str, ...]) -> pa.DataType | None:
-    if not others:
-        return pa.null()
-    if len(others) == 1:
-        return _arrow_type(others[0], named, within)
-    if all(item in _NUMBERS for item in others if isinstance(item, str)) and all(map(_is_word, others)):
-        return pa.float64() if {"float", "double"} & set(others) else pa.int64()
-    return None
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self.named = named
+        self.known: dict[str, pa.DataType | None] = {}
+
+    def of(self, schema: Any) -> pa.DataType | None:
+        """The type of all values of a schema; None = there is none, or it cannot be said."""
+        if isinstance(schema, list):
+            return self._union([item for item in schema if item != "null"])
+        if isinstance(schema, str):
+            if schema in self.known:
+                return self.known[schema]
+            return self.of(self.named[schema]) if schema in self.named else _PRIMITIVES[schema]
+        kind, logical = schema["type"], schema.get("logicalType")
+        match kind:
+            case "record" | "error":
+                return self._struct(schema)
+            case "array" | "map":
+                inner = self.of(schema["items" if kind == "array" else "values"])
+                if inner is None:
+                    return None
+                return pa.list_(inner) if kind == "array" else pa.map_(pa.string(), inner)
+            case "enum":
+                return pa.string()
+            case "bytes" | "fixed" if logical == "decimal":
+                return _decimal(schema)
+            case "fixed":
+                return None if logical == "uuid" else pa.binary()
+            case str():
+                return _TIMES.get((kind, logical)) or self.of(kind)
+            case _:
+                return self.of(kind)
+
+    def _union(self, others: Sequence[Any]) -> pa.DataType | None:
+        if not others:
+            return pa.null()
+        if len(others) == 1:
+            return self.of(others[0])
+        if all(item in _NUMBERS for item in others if isinstance(item, str)) and all(map(_is_word, others)):
+            return pa.float64() if {"float", "double"} & set(others) else pa.int64()
+        return None
+
+    def _struct(self, schema: Mapping[str, Any]) -> pa.DataType | None:
+        name = schema["name"]
+        if name not in self.known:
+            self.known[name] = None
+            parts = [(item["name"], self.of(item["type"])) for item in schema["fields"]]
+            self.known[name] = None if any(kind is None for _, kind in parts) else pa.struct(parts)
+        return self.known[name]
 
 
 def _is_word(schema: Any) -> bool:
     return isinstance(schema, str)
-
-
-def _struct(schema: Mapping[str, Any], named: Mapping[str, Any], within: tuple[str, ...]) -> pa.DataType | None:
-    parts = [(item["name"], _arrow_type(item["type"], named, within)) for item in schema["fields"]]
-    return None if any(kind is None for _, kind in parts) else pa.struct(parts)
 
 
 def _decimal(schema: Mapping[str, Any]) -> pa.DataType | None:
