@@ -214,6 +214,10 @@ class Mistake(Enum):
     BETWEEN_COUNT = "between", "`between` takes two or more names"
     BETWEEN_TWICE = "between", "duplicate name '{name}' in `between`"
     BETWEEN_WITHOUT = "between", "'{name}' is a name of a `without`: `between` takes names of the pattern"
+    BETWEEN_PREV = (
+        "between",
+        "`prev` asks for neighbours: write `within ... between (prev(a) a)`, with one name and nothing beside it",
+    )
     BOTH_SIDES = "or-sides", "'{name}' and '{other}' are on different sides of an `or`: write a `where` for each side"
     EVERY_ALONE = "every", "`find every` needs a `select` or a `having`"
     EVERY_MISSING = "every", "`{clause}` needs `find every`"

@@ -246,7 +246,11 @@ def _clause(clause: ast.Clause) -> str:
 
 
 def _between(between: ast.Between | None) -> str:
-    return "" if between is None else f"{MARK}between ({' '.join(map(name, between.names))})"
+    return "" if between is None else f"{MARK}between ({' '.join(map(_between_name, between.names))})"
+
+
+def _between_name(node: ast.Name | ast.Previous) -> str:
+    return f"{name(node.word)}({name(node.name)})" if isinstance(node, ast.Previous) else name(node)
 
 
 # Statements

@@ -638,11 +638,25 @@ Pattern = PatternTerm | PatternWait | PatternJoin | PatternRepeat
 
 
 @dataclass(frozen=True, slots=True)
+class Previous:
+    """`prev(a)` among the names of a `between`; `word`: as written, perhaps another than `prev`."""
+
+    span: Span = field(compare=False)
+    word: Name
+    name: Name
+
+    @property
+    def text(self) -> str:
+        """What is written."""
+        return f"{self.word.text}({self.name.text})"
+
+
+@dataclass(frozen=True, slots=True)
 class Between:
     """`between (a b ...)`."""
 
     span: Span = field(compare=False)
-    names: tuple[Name, ...]
+    names: tuple[Name | Previous, ...]
 
 
 @dataclass(frozen=True, slots=True)

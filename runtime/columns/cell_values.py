@@ -48,10 +48,10 @@ def _scalar(cell: Cell) -> Value:
     return value
 
 
-def event_of(event: EventType, cells: Mapping[str, Cell], world: World, time: float | None = None) -> Event:
+def event_of(event: EventType, cells: Mapping[str, Cell], world: World, time: int | None = None) -> Event:
     """An event with these cells as fields; missing ones are null.
 
-    time: seconds since 1970; None = unknown
+    time: microseconds since 1970; None = unknown
     """
     values = {field.name: from_cell(cells.get(field.name), field.type, world) for field in event.fields}
     return Event(event, values, time)
@@ -81,11 +81,11 @@ def column_values(table: pa.Table, field: str, type_: Type, world: World) -> lis
     return cells if type_.is_scalar else [from_cell(cell, type_, world) for cell in cells]
 
 
-def row_events(event: EventType, table: pa.Table, world: World, times: Sequence[float | None]) -> list[Event]:
+def row_events(event: EventType, table: pa.Table, world: World, times: Sequence[int | None]) -> list[Event]:
     """Every row as an event of a type.
 
     table: fields in columns named by `column_name`
-    times: by row: seconds since 1970; None = unknown
+    times: by row: microseconds since 1970; None = unknown
     """
     columns = [column_values(table, field.name, field.type, world) for field in event.fields]
     names = [field.name for field in event.fields]

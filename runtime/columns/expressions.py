@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from querylang.plan.exact_times import MICROSECONDS, with_exact_sum
 from querylang.plan.expression import (
     Binary,
     Call,
@@ -144,6 +145,8 @@ def _value(expression: Expression, rows: EventRows) -> Column:
             inner = _value(operand, rows)
             with np.errstate(over="ignore"):
                 return replace(inner, values=~inner.values if operator == "not" else -inner.values)
+        case Binary() if (exact := with_exact_sum(expression)) is not None:
+            return _value(exact, rows)
         case Binary(type=Type.BOOLEAN, operator="and" | "or"):
             return _logical(expression, rows)
         case Binary(operator=operator, left=left, right=right) if left.type in _ARRAYS:
@@ -151,8 +154,8 @@ def _value(expression: Expression, rows: EventRows) -> Column:
         case Binary(operator=operator, left=left, right=right) if left.type == Type.STRING:
             one, two = _value(left, rows), _value(right, rows)
             return _joined(_strings(operator, one.values, two.values), [one, two])
-        case Call(method="getTime", receiver=EventOf()) if (times := rows.times) is not None:
-            return _joined(seconds_of(times), (), times != NO_TIME)
+        case Call(method="getTime" | "microseconds" as method, receiver=EventOf()) if (times := rows.times) is not None:
+            return _joined(times if method == MICROSECONDS else seconds_of(times), (), times != NO_TIME)
         case Call():
             return _call(expression, rows)
         case _:
@@ -213,12 +216,11 @@ def _read(values: Any, valid: Mask | None, rows: EventRows) -> Column:
     return Column(values, valid, ~valid if valid is not None and rows.world.nulls_fail else None)
 
 
-def _times(rows: EventRows) -> Sequence[float | None]:
+def _times(rows: EventRows) -> Sequence[int | None]:
     times = rows.times
     if times is None:
         return [None] * len(rows)
-    known = (times != NO_TIME).tolist()
-    return [time if is_known else None for time, is_known in zip(seconds_of(times).tolist(), known, strict=True)]
+    return [None if time == NO_TIME else time for time in times.tolist()]
 
 
 def _logical(expression: Binary, rows: EventRows) -> Column:

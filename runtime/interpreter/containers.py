@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from querylang.errors import counted
+from querylang.plan.exact_times import MICROSECONDS
 from querylang.plan.value_types import Type
 from runtime.interpreter.strings import join
 from runtime.interpreter.value_text import inner_text, text_of
@@ -25,6 +26,7 @@ from runtime.interpreter.values import (
     limit_parts,
     limit_size,
     order_key,
+    seconds,
 )
 
 Sequence = list[Any]
@@ -191,14 +193,15 @@ def _inside(inner: Location, outer: Location) -> bool:
 LOCATION_METHODS: dict[str, Callable[..., Any]] = {"expand": _expand, "inside": _inside}
 
 
-def _time(event: Event) -> float:
+def _microseconds(event: Event) -> int:
     if event.time is None:
         raise EvaluationError(f"this {event.type.name} has no time: the program made it")
     return event.time
 
 
 EVENT_METHODS: dict[str, Callable[..., Any]] = {
-    "getTime": _time,
+    "getTime": lambda event: seconds(_microseconds(event)),
+    MICROSECONDS: _microseconds,
     "getName": lambda event: event.type.name,
     "getFieldNames": lambda event: [field.name for field in event.type.fields],
     "getFieldTypes": lambda event: [str(field.type) for field in event.type.fields],

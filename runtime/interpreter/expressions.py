@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from querylang.plan.exact_times import with_exact_sum
 from querylang.plan.expression import (
     NODES,
     Aggregate,
@@ -66,6 +67,7 @@ from runtime.interpreter.values import (
     default_value,
     equal,
     limit_parts,
+    seconds,
 )
 from runtime.interpreter.work import NODE, PART, call_bytes, compared_bytes, text_bytes, value_bytes
 
@@ -196,7 +198,13 @@ def _name_of(node: Expression) -> str | None:
 
 
 def _binary(node: Binary, context: Context) -> Value:
-    """`and` and `or` of booleans do not evaluate the right side if the left side decides."""
+    """`and` and `or` of booleans do not evaluate the right side if the left side decides.
+
+    Times are added and compared in microseconds.
+    """
+    exact = with_exact_sum(node)
+    if exact is not None:
+        return evaluate(exact, context)
     left = evaluate(node.left, context)
     is_logical = node.operator in ("and", "or") and node.type.kind is Kind.BOOLEAN
     if is_logical and left is (node.operator == "or"):
@@ -244,7 +252,9 @@ def _prev(node: PrevOf, context: Context) -> Value:
     if event is None:
         raise EvaluationError("there is no event before")
     if not node.field:
-        return _present(event.time, "the event has no time")
+        if event.time is None:
+            raise EvaluationError("the event has no time")
+        return event.time if node.type == Type.INTEGER else seconds(event.time)
     return _unshared(_read(event.values.get(node.field), node, context, f"field '{node.field}'"))
 
 

@@ -66,12 +66,12 @@ class Event:
 
     type: its event type
     values: by field: the value; None = null
-    time: seconds since 1970; None = the program made the event
+    time: microseconds since 1970; None = the program made the event
     """
 
     type: EventType
     values: dict[str, Value]
-    time: float | None = None
+    time: int | None = None
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan.exact_times import with_exact_times
 from querylang.plan.expression import Aggregate, Expression, SelectOf, type_of, walk
 from querylang.plan.model import EventType, Plan, QueryPlan
 from querylang.plan.value_types import Type
@@ -23,7 +24,7 @@ from runtime.columns.known_values import over_columns
 from runtime.interpreter.context import Context, PlanWorld
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action
-from runtime.interpreter.values import EvaluationError, Event, Value, World, seconds
+from runtime.interpreter.values import EvaluationError, Event, Value, World
 
 Integers = NDArray[np.int64]
 
@@ -32,7 +33,8 @@ def aggregates_of(query: QueryPlan) -> tuple[Aggregate, ...]:
     """The different aggregates of a query's `select` and `having`, in text order."""
     if query.every is None:
         return ()
-    expressions = [*(select.value for select in query.every.selects), *query.every.having]
+    written = (*(select.value for select in query.every.selects), *query.every.having)
+    expressions = [with_exact_times(query.every.expanded(item)) for item in written]
     found = [node for expression in expressions for node in walk(expression) if isinstance(node, Aggregate)]
     return tuple(dict.fromkeys(found))
 
@@ -80,10 +82,11 @@ def selected(
         if select.value in row.positions:
             row.positions[own] = row.positions[select.value]
         else:
-            row.columns[own] = row.value(query.every.expanded(select.value))
+            row.columns[own] = row.value(with_exact_times(query.every.expanded(select.value)))
     passed = np.ones(len(latest), np.bool_)
     for condition in query.every.having:
-        passed &= row.value(query.every.expanded(condition)).fill_null(False).to_numpy(zero_copy_only=False)
+        asked = with_exact_times(query.every.expanded(condition))
+        passed &= row.value(asked).fill_null(False).to_numpy(zero_copy_only=False)
     chosen = np.flatnonzero(passed)
     selects = pa.array(chosen)
     values = tuple(column.take(selects) for node, column in row.columns.items() if isinstance(node, SelectOf))
@@ -102,8 +105,7 @@ class _Events:
         """The events of one type at these positions; -1 = none."""
         is_set = positions >= 0
         rows = self.table.take(pa.array(self.order[positions[is_set]].astype(np.int64)))
-        times = [seconds(time) for time in rows.column("_time").to_pylist()]
-        events = iter(row_events(event, rows, world, times))
+        events = iter(row_events(event, rows, world, rows.column("_time").to_pylist()))
         return [next(events) if there else None for there in is_set.tolist()]
 
 

@@ -20,8 +20,6 @@ from runtime.matching.interface import Found, Ordered, Waiting
 from runtime.matching.reference import ReferenceMatcher, Released
 from runtime.matching.run_columns import as_bindings, as_columns
 
-SECOND = 1_000_000
-
 
 class ReferenceOverColumns:
     """A matcher for one query, whatever its conditions; it runs in Python, event by event."""
@@ -110,7 +108,7 @@ class ReferenceOverColumns:
         for number, item in enumerate(self._query.inputs):
             positions = np.flatnonzero(inputs == number if is_asked is None else (inputs == number) & is_asked)
             rows = events.table.take(pa.array(events.row[positions].astype(np.int64)))
-            made = row_events(self._plan.event(item.event), rows, self._world, (times[positions] / SECOND).tolist())
+            made = row_events(self._plan.event(item.event), rows, self._world, times[positions].tolist())
             for position, value in zip(positions.tolist(), made, strict=True):
                 values[position] = value
         superseded = events.superseded.tolist() + [NEVER] * (len(inputs) - len(events.superseded))

@@ -28,7 +28,7 @@ from runtime.columns.cell_values import event_of, from_cell
 from runtime.interpreter.context import Context, Output, PlanWorld
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.statements import run_block as run_statements
-from runtime.interpreter.values import EvaluationError, Event, LimitError, Value, World, seconds
+from runtime.interpreter.values import EvaluationError, Event, LimitError, Value, World
 from runtime.results.json_objects import cells, plain_value
 from runtime.results.no_rows import NO_OUTPUTS, rows_of
 from runtime.results.schemas import OUTPUT_SCHEMA, term_event
@@ -107,7 +107,7 @@ def _events(event: EventType, member: pa.StructArray, world: World) -> list[Even
     """A column of events (`member_struct`) as values."""
     times = pc.cast(member.field("time"), pa.int64()).to_pylist()
     each = zip(member.is_valid().to_pylist(), member.field("fields").to_pylist(), times, strict=True)
-    return [event_of(event, fields, world, seconds(time)) if is_set else None for is_set, fields, time in each]
+    return [event_of(event, fields, world, time) if is_set else None for is_set, fields, time in each]
 
 
 def _selects(plan: Plan, query: QueryPlan, matches: pa.Table, world: World) -> Iterable[Sequence[Value]]:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.plan.exact_times import with_exact_times
 from querylang.plan.expression import Call, EndOf, EventOf, Expression, FieldOf, Fold, terms_of, type_of, walk
 from querylang.plan.model import Select
 from querylang.plan.value_types import Type
@@ -68,7 +69,7 @@ class _Matches:
 
     def column(self, select: Select, problems: dict[int, str]) -> pa.Array:
         """The values of a clause, null where a name is unset; adds the matches that have none."""
-        value, matched = select.value, self.later.matched
+        value, matched = with_exact_times(select.value), self.later.matched
         is_set = np.ones(len(matched), np.bool_)
         for term in sorted(terms_of(value) - self._runs):
             is_set &= self._members(term) >= 0
@@ -113,8 +114,8 @@ class _Matches:
             match node:
                 case FieldOf(type=type_, term=term, field=field):
                     known[node] = self._field(term, field, type_)
-                case Call(method="getTime", receiver=EventOf(term=term)):
-                    known[node] = self._time(term)
+                case Call(method="getTime" | "microseconds", receiver=EventOf(term=term)):
+                    known[node] = self._time(term, node.type)
                     events -= 1
                 case EventOf():
                     events += 1
@@ -130,10 +131,11 @@ class _Matches:
             return pa.nulls(len(rows), arrow_type(type_, self.later.plan))
         return one_chunk(table.column(name)).take(pa.array(rows, mask=rows < 0))
 
-    def _time(self, term: int) -> pa.Array:
+    def _time(self, term: int, type_: Type | None) -> pa.Array:
+        """The events' times: seconds as a float, or microseconds as an integer."""
         unset = self._members(term) < 0
         times = self.later.matched.times[:, self._columns(term).start]
-        return pa.array([seconds(time) for time in times.tolist()], pa.float64(), mask=unset)
+        return pa.array(times if type_ == Type.INTEGER else [seconds(time) for time in times.tolist()], mask=unset)
 
     def _one_by_one(self, value: Expression, matches: Integers) -> list[Value | EvaluationError]:
         """The values of some matches, evaluated in Python; a failure instead of a value."""
@@ -179,8 +181,7 @@ class _Matches:
         """The events in a column of a term, which is set in all of these matches."""
         event = self.later.plan.event(self.later.query.inputs[self.later.query.terms[term].input].event)
         rows = self.later.table.take(pa.array(self.later.matched.members[matches, column]))
-        times = [seconds(time) for time in self.later.matched.times[matches, column].tolist()]
-        return row_events(event, rows, world, times)
+        return row_events(event, rows, world, self.later.matched.times[matches, column].tolist())
 
 
 def _is_null(column: pa.Array) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from querylang.plan.value_types import Type
 from runtime.columns.cell_values import row_events
 from runtime.columns.timestamps import microseconds
 from runtime.engine.engine import Engine, StoredEvents
-from runtime.instants import NO_TIME, SECOND
+from runtime.instants import NO_TIME
 from runtime.interpreter.context import Context, PlanWorld, event_numbers
 from runtime.interpreter.expressions import evaluate
 from runtime.interpreter.statements import run_action
@@ -141,10 +141,7 @@ def _events(plan: Plan, query: QueryPlan, table: pa.Table) -> Iterator[Known]:
     """The rows of a table of stored events."""
     world, numbers = PlanWorld(plan, query), event_numbers(plan)
     times = table.column("_time").to_pylist()
-    values = {
-        numbers[item.event]: row_events(plan.event(item.event), table, world, [time / SECOND for time in times])
-        for item in query.inputs
-    }
+    values = {numbers[item.event]: row_events(plan.event(item.event), table, world, times) for item in query.inputs}
     inputs = {numbers[item.event]: number for number, item in enumerate(query.inputs)}
     names = ("_kind", "_arrival", "_source_time", "_source", "_partition", "_offset")
     columns: list[list[Any]] = [table.column(name).to_pylist() for name in names]

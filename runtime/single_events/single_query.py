@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from querylang.plan.model import Plan, QueryPlan, known
-from runtime.instants import NEVER, NO_TIME, SECOND
+from runtime.instants import NEVER, NO_TIME
 from runtime.interpreter.values import Event
 from runtime.policies.per_input import NO_WAIT
 from runtime.single_events.known import Finding, Key, Known, SingleEvent, UnforeseenError
@@ -51,7 +51,7 @@ class SingleQuery:
             return Brought()
         has_wait = self._lengths.delay[item] != NO_WAIT
         time = source_time if has_wait else event.arrival
-        value = Event(event.type, dict(event.values), time / SECOND)
+        value = Event(event.type, dict(event.values), time)
         new = Known(item, time, value, arrival=event.arrival, source_time=source_time, place=event.place)
         if not self.windows.is_selected(new):
             return Brought()

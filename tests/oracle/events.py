@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 SECOND = 1_000_000
 """Microseconds; all times are microseconds."""
 
-Value = bool | int | float | str | None
-"""None is a null."""
+Value = bool | int | float | str | Fraction | None
+"""A Fraction is a time or a duration, exact. None is a null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Row:
             case "s":
                 return self.s
             case "getTime()":
-                return self.time / SECOND
+                return Fraction(self.time, SECOND)
         raise AssertionError(f"events have no field {name!r}")
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tests.oracle.events import SECOND, Event, Value
 
@@ -185,7 +186,9 @@ def fold(node: Fold, scope: Scope) -> Value:
     each = zip(*runs.values(), strict=True)
     all_values = [value(node.inside, scope.with_events(dict(zip(runs, events, strict=True)))) for events in each]
     values = [item for item in all_values if item is not None]
-    numbers = [item for item in values if isinstance(item, int | float)]
+    numbers = [
+        float(item) if isinstance(item, Fraction) else item for item in values if not isinstance(item, bool | str)
+    ]
     assert len(numbers) == len(values), "folds are over numbers"
     match node.function:
         case "sum":
@@ -224,11 +227,16 @@ def is_float(node: Node) -> bool:
 
 
 def operation(sign: str, left: Value, right: Value) -> Value:
-    """Two values and a sign; raises NoValueError for a division of integers by zero."""
+    """Two values and a sign; raises NoValueError for a division of integers by zero.
+
+    What is calculated with times is exact, and numbers beside them are read as they are written.
+    """
     if sign in {"and", "or"}:
         return decided(left, right, by=sign == "or")
     if left is None or right is None:
         return None
+    if isinstance(left, Fraction) or isinstance(right, Fraction):
+        left, right = exact(left), exact(right)
     if sign in COMPARISONS:
         return compare(sign, left, right)
     match sign, left, right:
@@ -236,8 +244,8 @@ def operation(sign: str, left: Value, right: Value) -> Value:
             return bool(left) != bool(right)
         case "+", str(), str():
             return left + right
-    assert isinstance(left, int | float)
-    assert isinstance(right, int | float)
+    assert isinstance(left, int | float | Fraction)
+    assert isinstance(right, int | float | Fraction)
     match sign:
         case "+":
             return left + right
@@ -257,6 +265,11 @@ def decided(left: Value, right: Value, *, by: bool) -> Value:
     if by in (left, right):
         return by
     return None if left is None or right is None else not by
+
+
+def exact(number: Value) -> Fraction:
+    """0.1 is a tenth."""
+    return number if isinstance(number, Fraction) else Fraction(repr(number))
 
 
 def divided(left: int, right: int) -> int:

@@ -64,13 +64,20 @@ class Conditions:
         elif self._names.folded and self._dice.random() < 0.4:
             sides = [self._fold(), self._number("v")]
         elif field_ == "getTime()":
-            sides = [
-                Operation("-", self._term(field_), self._term(field_)),
-                Constant(self._dice.choice((0.0, 1.0, 2.5))),
-            ]
+            sides = self._apart(self._term(field_), self._term(field_))
         else:
             sides = [self._number(field_), self._number(field_)]
         return Operation(self._dice.choice(SIGNS), *sides)
+
+    def _apart(self, one: Node, two: Node) -> list[Node]:
+        """Two times and a number of seconds, in one of the ways to compare these."""
+        length = Constant(self._dice.choice((0.0, 0.1, 0.6, 1.0, 2.5)))
+        match self._dice.randrange(4):
+            case 0:
+                return [Operation("+", one, length), two]
+            case 1:
+                return [one, Operation("-", two, length)]
+        return [Operation("-", one, two), length]
 
     def _division(self) -> Node:
         """It may be by zero, so that it stands alone: the other side of an `or` need not be evaluated."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tests.oracle.events import SECOND, Row
 
 TYPES = "ABCD"
-STEPS = (0, 0, 0, SECOND, SECOND, SECOND // 2, 2 * SECOND, 5 * SECOND)
+STEPS = (0, 0, 0, SECOND, SECOND, SECOND // 2, SECOND // 10, 2 * SECOND, 5 * SECOND)
 LATE = 100 * SECOND
 """Longer than any stream: with such a `wait` no record is too late."""
 

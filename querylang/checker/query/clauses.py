@@ -9,24 +9,29 @@ from typing import assert_never
 
 from querylang.checker.expressions.inference import Inference, conjuncts
 from querylang.checker.expressions.inference import parts_of as expressions_in
+from querylang.checker.names.repeats import PREV
 from querylang.checker.names.scope import Scope
 from querylang.checker.query.durations import Constants
 from querylang.checker.query.inputs import CheckedInputs
 from querylang.checker.query.patterns import CheckedPattern
 from querylang.checker.query.repeats import NO_REPEAT
 from querylang.errors import Mistake, QueryError, listed
+from querylang.plan.constant_folding import SECOND
 from querylang.plan.expression import (
     Binary,
+    Call,
     EndOf,
     EventOf,
     Expression,
     Fold,
+    Literal,
     PrevOf,
     each_terms_of,
     terms_of,
+    type_of,
     walk,
 )
-from querylang.plan.model import Between, Condition, Gap, Where, Within, Without
+from querylang.plan.model import Between, Condition, Duration, Gap, Where, Within, Without
 from querylang.plan.text import duration_text
 from querylang.plan.value_types import Type
 from querylang.source import Span
@@ -77,7 +82,7 @@ class Clauses:
             return
         for part, condition in found:
             self._refuse_both_sides(list(names_in(part)))
-            self._check_runs(part, condition)
+            self._check_runs(node_span(part), condition)
             yield Where(condition, self._mentions(part))
 
     def _mentions(self, node: ast.Expression) -> tuple[int, ...]:
@@ -92,29 +97,51 @@ class Clauses:
             return True
         return any(terms[term].repeat is not NO_REPEAT for term in terms_of(condition) if term < len(terms))
 
-    def _check_runs(self, node: ast.Expression, condition: Expression) -> None:
+    def _check_runs(self, span: Span, condition: Expression) -> None:
         """Refuse conditions about each event of two runs, warn of a `prev` that does not exist."""
         terms = self.pattern.terms
         each = [terms[index] for index in sorted(each_terms_of(condition)) if index < len(terms)]
         runs = {term.repeat.group: term.name.text for term in each if term.repeat.is_run}
         if len(runs) > 1:
             names = listed(f"'{name}'" for name in runs.values())
-            self._report(Mistake.TWO_RUNS, node_span(node), names=names, hint=f"`max({list(runs.values())[-1]}.field)`")
+            self._report(Mistake.TWO_RUNS, span, names=names, hint=f"`max({list(runs.values())[-1]}.field)`")
         repeats = self.scope.repeats
         for item in walk(condition):
             if isinstance(item, PrevOf) and repeats is not None and repeats.before(item.term) == frozenset():
-                self._warn(Mistake.PREV_NEVER, node_span(node), name=terms[item.term].name.text)
+                self._warn(Mistake.PREV_NEVER, span, name=terms[item.term].name.text)
 
     def _within(self, node: ast.Within) -> Iterator[Condition]:
         duration = self.constants.duration(node.duration, "`within`")
-        between = self._between(node.between)
+        neighbours = _neighbours(node.between)
+        between = None if neighbours is not None else self._between(node.between)
         span = None if node.between is None else frozenset(name.text for name in node.between.names)
         if span in self._ranges:
             self._report(Mistake.TWO_WITHIN, node.span)
         self._ranges.add(span)
-        if duration is not None:
-            self._warn_of_idle(node, duration)
+        if duration is None:
+            return
+        self._warn_of_idle(node, duration)
+        if neighbours is None:
             yield Within(duration, between)
+        else:
+            yield from self._within_neighbours(node.span, neighbours, duration)
+
+    def _within_neighbours(self, span: Span, name: ast.Name, duration: Duration) -> Iterator[Condition]:
+        """`within d between (prev(a) a)` is `where a.getTime() - prev(a).getTime() < d`."""
+        index, repeats = self.pattern.index_of(name.text), self.scope.repeats
+        if index is None:
+            if name.text in self.pattern.wait_names:
+                self._report(Mistake.PREV_NAME, name.span)
+            else:
+                self._report_unknown(name)
+            return
+        event = None if repeats is None else repeats.single.get(name.text)
+        if event is None:
+            return
+        since = Binary(Type.FLOAT, "-", Call(Type.FLOAT, "getTime", event), PrevOf(Type.FLOAT, index, ""))
+        condition = Binary(Type.BOOLEAN, "<", since, _in_seconds(duration))
+        self._check_runs(span, condition)
+        yield Where(condition, (index,))
 
     def _without(self, node: ast.Without) -> Iterator[Condition]:
         index, schema = self.inputs.find(node.event)
@@ -127,7 +154,7 @@ class Clauses:
             self._refuse_both_sides(names)
             condition = _all(Inference(scope, self.constants.namespace).conditions(written))
             if condition is not None:
-                self._check_runs(written, condition)
+                self._check_runs(node_span(written), condition)
             if node.name.text not in {name.text for name in names}:
                 self._warn(Mistake.IDLE_WHERE, node.where.span, name=node.name.text)
         between = self._between(node.between)
@@ -143,6 +170,9 @@ class Clauses:
         terms: list[int] = []
         named: set[str] = set()
         for name in node.names:
+            if isinstance(name, ast.Previous):
+                self._report(Mistake.BETWEEN_PREV, name.span)
+                return None
             index = self.pattern.index_of(name.text)
             if name.text in named:
                 self._report(Mistake.BETWEEN_TWICE, name.span, name=name.text)
@@ -227,6 +257,24 @@ class Clauses:
 
     def _warn(self, mistake: Mistake, span: Span, **facts: str) -> None:
         self.constants.diagnostics.warn(mistake, span, **facts)
+
+
+def _neighbours(node: ast.Between | None) -> ast.Name | None:
+    """The name of `between (prev(a) a)`; None: it is another range."""
+    match None if node is None else node.names:
+        case (ast.Previous(word=word, name=name), ast.Name() as own) | (
+            ast.Name() as own,
+            ast.Previous(word=word, name=name),
+        ):
+            return name if word.text == PREV and name.text == own.text else None
+        case _:
+            return None
+
+
+def _in_seconds(duration: Duration) -> Expression:
+    if isinstance(duration, int):
+        return Literal(Type.FLOAT, duration / SECOND)
+    return duration if type_of(duration) == Type.FLOAT else Call(Type.FLOAT, "toFloat", duration)
 
 
 def node_span(node: ast.Expression) -> Span:

@@ -147,14 +147,19 @@ class PatternRules(Rules):
         p[0] = ast.Between(p[1].span.until(p[4].span), tuple(p[3])) if len(p) == 5 else None
 
     def p_between_names(self, p: Parts) -> None:
-        """between_names : between_names name
+        """between_names : between_names between_name
         |"""
         p[0] = grown(p)
 
     def p_between_names_comma(self, p: Parts) -> None:
-        """between_names : between_names COMMA name"""
+        """between_names : between_names COMMA between_name"""
         self.report(Mistake.BETWEEN_COMMA, p[2].span)
         p[0] = grown(p)
+
+    def p_between_previous(self, p: Parts) -> None:
+        """between_name : name
+        | name LPAREN name RPAREN"""
+        p[0] = p[1] if len(p) == 2 else ast.Previous(p[1].span.until(p[4].span), p[1], p[3])
 
     def p_clause_select(self, p: Parts) -> None:
         """clause : SELECT expression naming"""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from querylang.plan.exact_times import with_exact_times
 from querylang.plan.expression import (
     Binary,
     Call,
@@ -214,7 +215,7 @@ def build_program(parts: Sequence[tuple[Expression, Sequence[str]]]) -> KernelPr
     ends = [0]
     for expression, events in parts:
         builder.events = tuple(events)
-        _emit(builder, expression, STACK)
+        _emit(builder, with_exact_times(expression), STACK)
         ends.append(len(builder.code))
     return KernelProgram(
         code=np.array(builder.code or [(0, 0, 0)], np.int32),

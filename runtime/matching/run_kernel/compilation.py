@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from querylang.plan.exact_times import query_with_exact_times
 from querylang.plan.expression import FieldOf, Fold, Type
 from querylang.plan.model import Between, Condition, Gap, Plan, QueryPlan, Where, Within, Without, known
 from querylang.plan.questions import Question, question_of
@@ -83,6 +84,7 @@ def compile_runs(query: QueryPlan) -> CompiledRuns:
         raise NotForKernel("`find every` with " + ("a `wait` between steps" if query.gaps else "`prev`"))
     if query.finds_all and (is_ambiguous(query) or any(term.sides for term in query.terms)):
         raise NotForKernel("`find all` where one event may serve different names")
+    query = query_with_exact_times(query)
     made = _Tables(query, slots_of(query), window_columns(query))
     made.add_conditions()
     program = build_program(made.parts)

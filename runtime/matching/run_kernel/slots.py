@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from querylang.plan.exact_times import MICROSECONDS
 from querylang.plan.expression import (
     Call,
     EndOf,
@@ -103,7 +104,11 @@ def over_slots(expression: Expression, slots: Slots) -> Expression:
                 slot = slots.prevs[term]
                 if name:
                     return FieldOf(type_, slot, name)
-                return Call(type_, "getTime", EventOf(Type.event(slots.events("")[slot]), slot))
+                return Call(
+                    type_,
+                    MICROSECONDS if type_ == Type.INTEGER else "getTime",
+                    EventOf(Type.event(slots.events("")[slot]), slot),
+                )
             case EndOf(type=type_, function=function, term=term):
                 return EventOf(type_, slots.ends[term, function == "first"])
             case MemberOf(type=type_, receiver=EventOf(term=slot), field=name):

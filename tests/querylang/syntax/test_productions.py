@@ -133,6 +133,7 @@ CLAUSES = {
     "where a.b where c": "[Where(Member(a b)) Where(c)] -",
     "within 10 minutes": "[Within(TimeLiteral([[10 minutes]]) -)] -",
     "within 3 between (a b)": "[Within(3 Between([a b]))] -",
+    "within 3 between (prev(a) a)": "[Within(3 Between([Previous(prev a) a]))] -",
     "without B as b": "[Without(B b - -)] -",
     "without B:b where b.x": "[Without(B b Where(Member(b x)) -)] -",
     "without B as b between (a c)": "[Without(B b - Between([a c]))] -",

@@ -42,7 +42,7 @@ from runtime.interpreter.expressions import evaluate as interpret
 from runtime.interpreter.expressions import holds as interpreted_condition
 from runtime.interpreter.statements import run_action
 from runtime.interpreter.value_text import decimal_text
-from runtime.interpreter.values import EvaluationError, Event, seconds
+from runtime.interpreter.values import EvaluationError, Event
 from runtime.matching.interface import Ordered
 from runtime.matching.kernel.matcher import KernelMatcher
 from runtime.matching.kernel.program import NotForKernel
@@ -176,7 +176,7 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def interpreted(expression: Expression, row: Row, time: int, *, nulls_fail: bool = False) -> str:
-    event = Event(EVENT, dict(row), None if time == NO_TIME else seconds(time))
+    event = Event(EVENT, dict(row), None if time == NO_TIME else time)
     try:
         value = interpret(expression, Context(events=[event], world=WORLDS[nulls_fail], invoke=run_action))
     except EvaluationError:
@@ -346,7 +346,7 @@ TWO_ROWS = st.tuples(ROW, ROW).map(list)
 def test_the_kernel_agrees_with_the_interpreter(
     condition: Expression, rows: list[dict[str, Any]], nulls_fail: bool
 ) -> None:
-    events = [Event(EVENT, dict(row), time) for row, time in zip(rows, [1.5, 2.0], strict=True)]
+    events = [Event(EVENT, dict(row), time) for row, time in zip(rows, [1_500_000, 2_000_000], strict=True)]
     context = Context(events=events, world=WORLDS[nulls_fail], invoke=run_action)
     assume(terms_of(condition))
     assert kernel_finds(condition, rows, nulls_fail=nulls_fail) is interpreted_condition(condition, context)

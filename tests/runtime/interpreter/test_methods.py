@@ -47,7 +47,7 @@ def cases(text: str) -> Iterator[Case]:
 def value(text: str, type_: Type) -> Value:
     read = parse_value(text, type_, WORLD)
     if isinstance(read, Event):
-        read.time = 1.5
+        read.time = 1_500_000
     return read
 
 

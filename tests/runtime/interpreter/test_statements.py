@@ -63,8 +63,8 @@ def compiled(block: str, actions: str = "") -> Plan:
 def pattern_events(plan: Plan) -> list[Event]:
     nested = Event(plan.event("B"), {"m": 3})
     fields = {"i": 7, "x": 2.5, "s": "k", "d": Decimal("1.25"), "xs": [1.0, 2.0], "counts": Dictionary.of([("x", 1)])}
-    first = Event(plan.event("A"), {**fields, "o": None, "nested": nested}, 12.5)
-    return [first, Event(plan.event("B"), {"m": 5}, 12.5)]
+    first = Event(plan.event("A"), {**fields, "o": None, "nested": nested}, 12_500_000)
+    return [first, Event(plan.event("B"), {"m": 5}, 12_500_000)]
 
 
 def outputs(plan: Plan, steps: int = MOST_STEPS) -> list[str]:
