@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from querylang.errors import InputError
 from spark_backend.job.job_folder import JobFolder
-from spark_backend.job.upkeep.backup import back_up, restore
+from spark_backend.job.upkeep.backup import _list_of, back_up, refuse_damage, restore
+from tests.support.mutants import json_mutants
 from tests.support.old_checkpoint import unpacked
 from tests.support.small_disk import small_disk
 
@@ -107,3 +111,66 @@ def test_a_full_disk_leaves_no_half_backup(job: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="No space left on device"):
             back_up(job, tmp_path / "small/copy")
         assert list((tmp_path / "small").iterdir()) == []
+
+
+def test_a_restore_takes_what_the_list_names_and_nothing_else(job: Path) -> None:
+    copy = job.parent / "copy"
+    back_up(job, copy)
+    before = files_of(job.parent / "state")
+    (copy / "checkpoint/ensue/more.json").write_text("{}")
+    with pytest.raises(InputError, match=r"more\.json: is not in the list of the backup"):
+        restore(job, copy, replace=True)
+    (copy / "checkpoint/ensue/more.json").unlink()
+    (copy / "checkpoint/link").symlink_to("/etc")
+    with pytest.raises(InputError, match="is a link, and a checkpoint has none"):
+        restore(job, copy, replace=True)
+    (copy / "checkpoint/link").unlink()
+    own = copy / "checkpoint/ensue.json"
+    own.rename(copy / "elsewhere")
+    own.symlink_to(copy / "elsewhere")
+    with pytest.raises(InputError, match="leads out of"):
+        restore(job, copy, replace=True)
+    assert files_of(job.parent / "state") == before
+
+
+@pytest.mark.parametrize("name", ["../../precious.txt", "/etc/passwd", "", "ensue/../../x"])
+def test_a_list_names_files_of_its_backup_only(job: Path, name: str) -> None:
+    copy = job.parent / "copy"
+    back_up(job, copy)
+    (job.parent / "precious.txt").write_text("")
+    listed = json.loads((copy / "backup.json").read_text())
+    listed["files"][name] = [0, "0" * 64]
+    (copy / "backup.json").write_text(json.dumps(listed))
+    with pytest.raises(InputError, match="is not the name of a file in it"):
+        restore(job, copy, replace=True)
+
+
+def test_a_backup_has_digests_and_one_without_is_read_with_a_line(job: Path, caplog: pytest.LogCaptureFixture) -> None:
+    copy = job.parent / "copy"
+    back_up(job, copy)
+    listed = json.loads((copy / "backup.json").read_text())
+    assert listed["version"] == 2
+    for name, (size, digest) in listed["files"].items():
+        data = (copy / "checkpoint" / name).read_bytes()
+        assert (size, digest) == (len(data), hashlib.sha256(data).hexdigest())
+        listed["files"][name] = [size, zlib.crc32(data)]
+    (copy / "backup.json").write_text(json.dumps(listed | {"version": 1}))
+    assert restore(job, copy, replace=True).files == len(listed["files"])
+    assert "is of an earlier release: its files are compared by CRC-32" in caplog.text
+
+
+def test_a_checkpoint_with_a_link_is_not_backed_up(job: Path) -> None:
+    (job.parent / "state/link").symlink_to("/etc/passwd")
+    with pytest.raises(InputError, match="is a link, and a checkpoint has none"):
+        back_up(job, job.parent / "copy")
+
+
+def test_mutants_of_the_list_are_refused_in_one_line(job: Path) -> None:
+    copy = job.parent / "copy"
+    back_up(job, copy)
+    before = files_of(job.parent / "state")
+    for mutant in json_mutants((copy / "backup.json").read_bytes(), 300):
+        (copy / "backup.json").write_bytes(mutant)
+        with suppress(InputError):
+            refuse_damage(copy, _list_of(copy))
+    assert files_of(job.parent / "state") == before

@@ -27,6 +27,7 @@ from tests.support.stores import BUCKET, StoreServer
 
 IDENTITY = "0123456789ab"
 LARGE = 1 << 20
+NEW = f"{IDENTITY}-00000003-200000.json"
 
 
 def table(batch: int, task: int) -> pa.Table:
@@ -221,6 +222,40 @@ def test_a_plan_whose_files_are_missing_is_refused(tmp_path: Path) -> None:
     plan = {"new": f"{IDENTITY}-00000003-200000.json", "old": [f"{IDENTITY}-00000002-00000.json"]}
     (tmp_path / f".compact-{plan['new']}.plan").write_text(json.dumps(plan))
     with pytest.raises(InputError, match="the file that it names is missing"):
+        compact_sink(sink, compaction())
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"new": NEW, "old": ["../../precious.txt"]},
+        {"new": NEW, "old": ["/etc/passwd"]},
+        {"new": NEW, "old": ["ffffffffffff-00000002-00000.json"]},
+        {"new": NEW, "old": [NEW]},
+        {"new": f"{IDENTITY}-00000004-200000.json", "old": []},
+        {"new": "../x.json", "old": []},
+        {"new": NEW, "old": None},
+        [],
+    ],
+)
+def test_a_plan_names_results_of_its_own_folder_only(tmp_path: Path, plan: object) -> None:
+    folder = tmp_path / "out"
+    sink = Sink("json", folder)
+    folder.mkdir()
+    (tmp_path / "precious.txt").write_text("")
+    (folder / NEW).write_text("")
+    (folder / f".compact-{NEW}.plan").write_text(json.dumps(plan))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=r"\.plan: is damaged: "):
+        compact_sink(sink, compaction())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_draft_that_is_a_link_is_not_published(tmp_path: Path) -> None:
+    sink = Sink("json", tmp_path)
+    (tmp_path / f".compact-{NEW}.plan").write_text(json.dumps({"new": NEW, "old": []}))
+    (tmp_path / f".compact-{NEW}.draft").symlink_to("/etc/passwd")
+    with pytest.raises(InputError, match="is a link, and not a file of results"):
         compact_sink(sink, compaction())
 
 

@@ -1,35 +1,45 @@
 """Back up the checkpoint of a job that does not run, and restore it.
 
-A backup is a folder with a copy of the checkpoint and a list of its files, which is written last.
-So a backup that was interrupted is not taken for a whole one.
+A backup is a list of files with their digests, beside a copy of the checkpoint. The list is written
+last, so a backup that was interrupted is not taken for a whole one. What it does not name is not
+restored.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
 import shutil
 import uuid
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from querylang.errors import InputError, counted
+from querylang.logger import warn
+from runtime.json_reader import read_json
+from runtime.json_shapes import Count
 from spark_backend.durable_files import make_folder, sync, write_durably
 from spark_backend.errors import in_plain_words
-from spark_backend.job.checkpoint_record import LOCK, Record, read_record, refuse_difference
+from spark_backend.job.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
 from spark_backend.job.checks.earlier_results import newest_offset
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.upkeep.opened_checkpoint import kept_record, open_record
+from spark_backend.places.inside import inside
 from spark_backend.places.place import Place, files_below, is_within, local_copy, names_in
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sinks.file_names import FIRST_COMPACTED, RESULT_FILE
 from spark_backend.sinks.formats import sink_format
+from spark_backend.sources.listing.spark_log import RECORD
 
-BACKUP_VERSION = 1
+BACKUP_VERSION = 2
+"""With SHA-256. Version 1 has CRC-32, and is read."""
 
 _LIST = "backup.json"
 _COPY = "checkpoint"
@@ -57,14 +67,20 @@ class BackupReport:
         return asdict(self)
 
 
+_Digest = Annotated[str, re.compile("[0-9a-f]{64}")] | Count
+
+
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """The list of a backup: its files below the checkpoint with size and checksum."""
+    """The list of a backup.
+
+    files: by name below the checkpoint, size and digest: of SHA-256, in older lists of CRC-32
+    """
 
     name: str
-    identity: str
-    batch: int
-    files: dict[str, tuple[int, int]]
+    identity: Annotated[str, IDENTITY]
+    batch: Annotated[int, range(-1, 10**18)]
+    files: dict[str, tuple[Count, _Digest]]
 
 
 def back_up(path: Path | str, target: Place) -> BackupReport:
@@ -104,6 +120,10 @@ def restore(path: Path | str, source: Place, *, replace: bool = False, remove_re
     with in_plain_words(deployment.environment):
         listed = _list_of(source)
         refuse_damage(source, listed)
+        if any(isinstance(digest, int) for _, digest in listed.files.values()):
+            warn(
+                f"{source}: is of an earlier release: its files are compared by CRC-32, which does not tell forged ones"
+            )
         record = read_record(source / _COPY)
         assert record is not None, "a whole backup has a record"
         refuse_difference(source, record, open_record(deployment, record), deployment)
@@ -113,7 +133,7 @@ def restore(path: Path | str, source: Place, *, replace: bool = False, remove_re
         if later and not remove_results:
             raise InputError(_would_double(later, listed.batch))
         before = _put_aside(deployment.checkpoint, may=replace)
-        _place(source / _COPY, deployment.checkpoint)
+        _place(source / _COPY, deployment.checkpoint, listed)
         for place in later:
             place.unlink(missing_ok=True)
         size = sum(size for size, _ in listed.files.values())
@@ -121,44 +141,50 @@ def restore(path: Path | str, source: Place, *, replace: bool = False, remove_re
 
 
 def refuse_damage(source: Place, listed: _Listed) -> None:
-    """Raise InputError for a backup of which a file is missing or has changed."""
-    for name, (size, checksum) in listed.files.items():
-        file = source / _COPY / name
+    """Raise InputError for a backup of which a file is missing, has changed, or is not in its list."""
+    copy = source / _COPY
+    for name, told in listed.files.items():
+        file = inside(copy, name)
         try:
-            found = _checksum(file)
+            _refuse_changed(file, file, told)
         except OSError as error:
             raise InputError(f"{file}: {error.strerror or error}; the backup is not whole") from error
-        if found != (size, checksum):
-            raise InputError(f"{file}: has changed since the backup was made; choose another backup")
+    more = sorted({name for name, _ in _files(copy)} - listed.files.keys())
+    if more:
+        raise InputError(f"{copy / more[0]}: is not in the list of the backup; remove it, or choose another backup")
+
+
+def _refuse_changed(file: Place, shown: Place, told: tuple[int, str | int]) -> None:
+    """Raise InputError for a file that is not the one that was listed."""
+    if _digest(file, told[1]) != told:
+        raise InputError(f"{shown}: has changed since the backup was made; choose another backup")
 
 
 def _list_of(source: Place) -> _Listed:
     file = source / _LIST
     try:
-        data = json.loads(file.read_text("utf-8"))
-        if data["version"] != BACKUP_VERSION:
-            raise InputError(
-                f"{file}: has version {data['version']}; this release reads version {BACKUP_VERSION} of backups"
-            )
-        files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in data["files"].items()}
-        return _Listed(data["name"], data["identity"], int(data["batch"]), files)
+        return read_json(file, _Listed, versions=range(1, BACKUP_VERSION + 1), way_out="Choose another backup")
     except FileNotFoundError as error:
         raise InputError(f"{source}: is not a whole backup: it has no file '{_LIST}'") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file}: is damaged: {error}; choose another backup") from error
 
 
-def _copied(checkpoint: Place, target: Place) -> dict[str, tuple[int, int]]:
-    """Copy all files but the lock; gives sizes and checksums by name below the checkpoint."""
+def _copied(checkpoint: Place, target: Place) -> dict[str, tuple[int, str | int]]:
+    """Copy all files but the lock; gives sizes and digests by name below the checkpoint."""
     found = {}
     for name, file in _files(checkpoint):
         _copy(file, target / name)
-        found[name] = _checksum(target / name)
+        found[name] = _digest(target / name)
     return dict(sorted(found.items()))
 
 
 def _files(folder: Place) -> Iterator[tuple[str, Place]]:
+    """The files of a checkpoint, which has no links: raises InputError for one."""
     start = len(str(folder)) + 1
+    if isinstance(folder, Path):
+        for inner, folders, names in os.walk(folder):
+            for path in (Path(inner, name) for name in (*folders, *names)):
+                if path.is_symlink():
+                    raise InputError(f"{path}: is a link, and a checkpoint has none")
     for file in files_below(folder):
         name = str(file)[start:]
         if name != f"ensue/{LOCK}" and not name.endswith(".draft"):
@@ -175,12 +201,18 @@ def _copy(file: Place, target: Place) -> None:
         sync(target)
 
 
-def _checksum(file: Place) -> tuple[int, int]:
-    size = checksum = 0
-    with local_copy(file) as here, here.open("rb") as stream:
+def _digest(file: Place, like: str | int = "") -> tuple[int, str | int]:
+    """Size and SHA-256 of a file; CRC-32 if the other digest is a number."""
+    size, checksum, sha = 0, 0, hashlib.sha256()
+    with local_copy(file) as here, os.fdopen(os.open(here, _FLAGS), "rb") as stream:
         while block := stream.read(1 << 20):
             size, checksum = size + len(block), zlib.crc32(block, checksum)
-    return size, checksum
+            sha.update(block)
+    return size, checksum if isinstance(like, int) else sha.hexdigest()
+
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Neither a link is followed, nor a pipe waited for."""
 
 
 def _later_results(deployment: Deployment, record: Record, batch: int) -> list[Place]:
@@ -237,14 +269,22 @@ def _put_aside(checkpoint: Place, *, may: bool) -> str | None:
     return str(aside)
 
 
-def _place(copy: Place, checkpoint: Place) -> None:
-    """Copy a checkpoint to its place. A local one appears whole; a store gets the record last."""
+def _place(copy: Place, checkpoint: Place, listed: _Listed) -> None:
+    """Copy what is listed to its place. A local one appears whole; a store gets the record last.
+
+    Each copy is compared once more: a file may have been exchanged since.
+    """
     draft = checkpoint
     if isinstance(checkpoint, Path):
         draft = checkpoint.with_name(f".{checkpoint.name}.{uuid.uuid4().hex[:8]}.draft")
     try:
-        for name, file in sorted(_files(copy), key=lambda item: item[0] == "ensue.json"):
+        for name in sorted(listed.files, key=lambda name: name == RECORD):
+            file = inside(copy, name)
             _copy(file, draft / name)
+            _refuse_changed(draft / name, file, listed.files[name])
+    except InputError:
+        _remove(draft)
+        raise
     except OSError as error:
         _remove(draft)
         raise InputError(f"{checkpoint}: cannot be written: {error.strerror or error}; nothing was restored") from error

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 from querylang.errors import InputError
+from querylang.plan.model import Plan
 from spark_backend.job.changes.taking import kept_program
 from spark_backend.job.checkpoint_record import Record, read_record, refuse_difference
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
@@ -57,10 +58,16 @@ def open_record(deployment: Deployment, kept: Record) -> Record:
 
 
 def _wanted(deployment: Deployment, kept: Record) -> tuple[Program, Record]:
+    """What the files say; by the rule for nulls of earlier releases where the checkpoint has that."""
     compiled = compile_deployment(deployment, kept.types())
-    sources = clock_sources(deployment)
-    program = Program.of(compiled.plan, buckets=deployment.buckets, clock=deployment.clock, sources=sources)
-    return program, Record.of(deployment, program, compiled.schemas)
+    program = _program(compiled.plan, deployment)
+    earlier = _program(compiled.plan.with_failing_nulls(), deployment)
+    chosen = earlier if earlier.fingerprint() == kept.plan else program
+    return chosen, Record.of(deployment, chosen, compiled.schemas)
+
+
+def _program(plan: Plan, deployment: Deployment) -> Program:
+    return Program.of(plan, buckets=deployment.buckets, clock=deployment.clock, sources=clock_sources(deployment))
 
 
 def kept_record(deployment: Deployment) -> Record:

@@ -11,11 +11,15 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypedDict
 
 from querylang.errors import InputError
+from runtime.json_reader import read_json
 from spark_backend.durable_files import AT_ONCE, rename, sync, write_durably
 from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
+from spark_backend.sinks.file_names import RESULT_FILE
 
 _BEGIN = ".compact-"
 """Of hidden names: readers skip them, and so does a job that removes drafts of its own."""
@@ -67,7 +71,7 @@ def interrupted(files: Collection[Place], identity: str) -> Iterator[Replacement
     """The replacements of a checkpoint that were begun and not finished."""
     for file in files:
         if file.name.startswith(f"{_BEGIN}{identity}-") and file.name.endswith(_PLAN):
-            yield _read(file)
+            yield _read(file, identity)
 
 
 def remove_drafts(files: Collection[Place], identity: str) -> None:
@@ -76,12 +80,27 @@ def remove_drafts(files: Collection[Place], identity: str) -> None:
     _remove([file for file in files if file.name.lstrip(".").startswith(begin) and file.name.endswith(_DRAFT)])
 
 
-def _read(file: Place) -> Replacement:
-    try:
-        plan = json.loads(file.read_text("utf-8"))
-        return Replacement(file.parent, str(plan["new"]), tuple(map(str, plan["old"])))
-    except (LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{file}: is damaged: {error}. Restore it from a copy") from error
+_ResultName = Annotated[str, RESULT_FILE]
+
+
+class _Plan(TypedDict):
+    new: _ResultName
+    old: tuple[_ResultName, ...]
+
+
+def _read(file: Place, identity: str) -> Replacement:
+    """What a plan says: it names files of results only, of its folder and of the same checkpoint."""
+    plan = read_json(file, _Plan, way_out=_WAY_OUT)
+    found = Replacement(file.parent, plan["new"], plan["old"])
+    is_own = all(name.startswith(f"{identity}-") for name in (found.new, *found.old))
+    if not is_own or found.new in found.old or file.name != f"{_BEGIN}{found.new}{_PLAN}":
+        raise InputError(f"{file}: is damaged: it does not name results of its checkpoint. {_WAY_OUT}")
+    if isinstance(found.draft, Path) and found.draft.is_symlink():
+        raise InputError(f"{found.draft}: is a link, and not a file of results; remove it")
+    return found
+
+
+_WAY_OUT = "Restore it from a copy"
 
 
 def _remove(files: Sequence[Place]) -> None:
