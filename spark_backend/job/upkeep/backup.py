@@ -141,7 +141,7 @@ def restore(path: Path | str, source: Place, *, replace: bool = False, remove_re
 
 
 def refuse_damage(source: Place, listed: _Listed) -> None:
-    """Raise InputError for a backup of which a file is missing, has changed, or is not in its list."""
+    """Raise InputError for a file that is missing, has changed, or is not in the list."""
     copy = source / _COPY
     for name, told in listed.files.items():
         file = inside(copy, name)

@@ -58,7 +58,7 @@ def open_record(deployment: Deployment, kept: Record) -> Record:
 
 
 def _wanted(deployment: Deployment, kept: Record) -> tuple[Program, Record]:
-    """What the files say; by the rule for nulls of earlier releases where the checkpoint has that."""
+    """What the files say, by the rule for nulls that the checkpoint has."""
     compiled = compile_deployment(deployment, kept.types())
     program = _program(compiled.plan, deployment)
     earlier = _program(compiled.plan.with_failing_nulls(), deployment)

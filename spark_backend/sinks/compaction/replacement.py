@@ -89,7 +89,7 @@ class _Plan(TypedDict):
 
 
 def _read(file: Place, identity: str) -> Replacement:
-    """What a plan says: it names files of results only, of its folder and of the same checkpoint."""
+    """What a plan says: it names results of its checkpoint, in its own folder."""
     plan = read_json(file, _Plan, way_out=_WAY_OUT)
     found = Replacement(file.parent, plan["new"], plan["old"])
     is_own = all(name.startswith(f"{identity}-") for name in (found.new, *found.old))
