@@ -74,6 +74,7 @@ def fitted(queries: Queries, tables: Sequence[Any], columns: ColumnNames) -> Fit
 
     What may surprise is logged. Raises QueryErrors, InputError.
     """
+    columns = queries.columns(columns)
     decided = decide(queries, tables, columns)
     if not queries.open_types:
         return Fitted(queries.template(), decided.columns, {})

@@ -7,8 +7,9 @@ the schemas of each set of tables.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import querylang
 from querylang.checker.checked import Checked
@@ -20,6 +21,9 @@ from querylang.parameters.instances import with_instances
 from querylang.paths import exists
 from querylang.plan.model import Plan, QueryPlan
 from querylang.source import Source
+
+if TYPE_CHECKING:
+    from runtime.reading.column_names import ColumnNames
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,6 +58,10 @@ class Queries:
         read = dict.fromkeys(event for query in self.checked.queries for event in _types_of(query))
         fields = {event.name: event.fields for event in self.checked.events}
         return tuple(event for event in read if not fields.get(event))
+
+    def columns(self, names: ColumnNames) -> ColumnNames:
+        """How tables are read for these queries: with types that nothing defines from the data."""
+        return replace(names, inferred=frozenset(self.open_types))
 
     @property
     def input_types(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class LivePlan:
 
     def __init__(self, queries: Queries, options: DataOptions) -> None:
         self.queries = queries
-        self.columns: ColumnNames = options.columns
+        self.columns: ColumnNames = queries.columns(options.columns)
         self.schemas: Schemas = {}
         self.fields: tuple[str, ...] | None = None
         self._parameters = read_parameters(options.parameters)

@@ -9,7 +9,7 @@ from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from runtime.interpreter.context import PlanWorld
 from runtime.interpreter.value_text import text_of
-from runtime.reading.cell_parser import parse_cell
+from runtime.reading.cell_parser import Cells, parse_cell
 from runtime.replay.stepping import Step
 from runtime.results.json_objects import Plain
 
@@ -54,7 +54,7 @@ def _member(member: Any, plan: Plan) -> str:
 
 def _text(value: Any, type_: Type, plan: Plan) -> str:
     """What `toString()` prints of a value that a match holds as JSON."""
-    return text_of(parse_cell(value, type_, PlanWorld(plan)), type_)
+    return text_of(parse_cell(value, type_, Cells(PlanWorld(plan), may_have_nulls=True)), type_)
 
 
 def _output_text(output: Plain) -> str:

@@ -32,10 +32,12 @@ class BrokenCell:
     """A cell whose text is not UTF-8.
 
     row: from 0
+    column: its name
     reason: for people: the text, the column, and what is wrong
     """
 
     row: int
+    column: str
     reason: str
 
 
@@ -62,7 +64,7 @@ def without_broken_text(
         column = raw.column(name)
         broken = _broken_rows(column)
         rows = np.flatnonzero(broken).tolist()
-        cells += [BrokenCell(row, _reason(raw, name, row, csv)) for row in rows]
+        cells += [BrokenCell(row, name, _reason(raw, name, row, csv)) for row in rows]
         taken = column.take(pa.array(np.arange(len(column)), mask=broken))
         _check(taken, raw.name)
         columns = columns.set_column(position, name, taken)

@@ -6,11 +6,15 @@ A cell holds native lists, pairs and mappings, or text in event syntax.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from querylang.plan.library import LARGEST_INTEGER, LOCATION_FIELDS, SMALLEST_INTEGER
+from querylang.plan.model import EventType, Field
+from querylang.plan.reads import FieldPair
 from querylang.plan.value_types import Kind, Type
 from runtime.instants import SECOND, micros_of
 from runtime.interpreter.decimals import decimal, of_float
@@ -23,37 +27,57 @@ class CellError(ValueError):
     """A cell is not a value of the wanted type."""
 
 
-def parse_cell(cell: Any, type_: Type, world: World) -> Value:
+@dataclass(slots=True)
+class Cells:
+    """How cells are parsed, and what was left out of them.
+
+    world: knows the event types
+    may_have_nulls: lists and dictionaries may have nulls in them, and text may be JSON
+    unread: fields of parts that may be wrong; they are null then
+    left_out: those that were wrong
+    """
+
+    world: World
+    may_have_nulls: bool = False
+    unread: frozenset[FieldPair] = frozenset()
+    left_out: list[FieldPair] = field(default_factory=list)
+
+
+def parse_cell(cell: Any, type_: Type, cells: Cells) -> Value:
     """The cell as a value; None = null. Raises CellError."""
     if cell is None:
         return None
     if type_.kind is Kind.OPTIONAL:
-        return parse_cell(cell, type_.of[0], world)
+        return parse_cell(cell, type_.of[0], cells)
     try:
         if isinstance(cell, str) and type_ != Type.STRING:
-            return _of_text(cell, type_, world)
-        return _of_native(cell, type_, world)
+            return _of_text(cell, type_, cells)
+        return _of_native(cell, type_, cells)
     except (EventTextError, EvaluationError, OverflowError, ValueError) as error:  # ValueError: a signalling NaN
         raise CellError(str(error)) from error
 
 
-def _of_text(text: str, type_: Type, world: World) -> Value:
+def _of_text(text: str, type_: Type, cells: Cells) -> Value:
     """A value in event syntax; an event or location may also be a JSON object of its fields."""
-    if type_.kind in (Kind.EVENT, Kind.LOCATION) and text.lstrip().startswith("{"):
+    is_object = type_.kind in (Kind.EVENT, Kind.LOCATION) and text.lstrip().startswith("{")
+    if is_object or (cells.may_have_nulls and type_.kind in (Kind.SEQUENCE, Kind.DICTIONARY)):
         try:
-            return _of_native(parse_json(text), type_, world)
+            return _of_native(parse_json(text), type_, cells)
         except JsonError as error:
-            raise CellError(str(error)) from error
-    return parse_value(text, type_, world)
+            if is_object:
+                raise CellError(str(error)) from error
+    return parse_value(text, type_, cells.world)
 
 
-def _of_native(cell: Any, type_: Type, world: World) -> Value:
+def _of_native(cell: Any, type_: Type, cells: Cells) -> Value:
     """A value from native lists, pairs and mappings; raises CellError for any other cell."""
     match type_.kind, cell:
         case Kind.BOOLEAN, bool():
             return cell
         case Kind.STRING, str() if is_unicode(cell):
             return cell
+        case Kind.STRING, UUID():
+            return str(cell)
         case _, bool():
             raise CellError(f"a boolean is not a value of {type_}")
         case Kind.INTEGER, int() if SMALLEST_INTEGER <= cell <= LARGEST_INTEGER:
@@ -69,18 +93,17 @@ def _of_native(cell: Any, type_: Type, world: World) -> Value:
         case Kind.DECIMAL, int() | Decimal():
             return decimal(Decimal(cell))
         case Kind.SEQUENCE, list():
-            return [_element(item, type_.of[0], world) for item in cell]
+            return [_element(item, type_.of[0], cells) for item in cell]
         case Kind.DICTIONARY, Mapping():
             present = ((key, item) for key, item in cell.items() if item is not None)
-            return _dictionary(present, type_, world)
+            return _dictionary(present, type_, cells)
         case Kind.DICTIONARY, list():
-            return _dictionary(cell, type_, world)
+            return _dictionary(cell, type_, cells)
         case Kind.LOCATION, Mapping() if cell.keys() == set(LOCATION_FIELDS):
-            return Location(*(_element(cell[name], Type.FLOAT, world) for name in LOCATION_FIELDS))
+            return Location(*(_part(cell[name], Type.FLOAT, cells) for name in LOCATION_FIELDS))
         case Kind.EVENT, Mapping():
-            event = world.event_type(type_.name)
-            values = {field.name: parse_cell(cell.get(field.name), field.type, world) for field in event.fields}
-            return Event(event, values)
+            event = cells.world.event_type(type_.name)
+            return Event(event, {item.name: _field(cell.get(item.name), event, item, cells) for item in event.fields})
     raise CellError(f"{type(cell).__name__} is not a value of {type_}")
 
 
@@ -91,17 +114,33 @@ def _micros(moment: date | time) -> int:
     return micros_of(moment if isinstance(moment, datetime) else datetime.combine(moment, time()))
 
 
-def _dictionary(pairs: Any, type_: Type, world: World) -> Dictionary:
+def _field(cell: Any, event: EventType, item: Field, cells: Cells) -> Value:
+    """A field of an event that is a part of a cell."""
+    try:
+        return parse_cell(cell, item.type, cells)
+    except CellError:
+        if (event.name, item.name) not in cells.unread:
+            raise
+        cells.left_out.append((event.name, item.name))
+        return None
+
+
+def _dictionary(pairs: Any, type_: Type, cells: Cells) -> Dictionary:
     entries = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise CellError("a dictionary consists of pairs")
-        entries.append((_element(pair[0], type_.of[0], world), _element(pair[1], type_.of[1], world)))
+        entries.append((_part(pair[0], type_.of[0], cells), _element(pair[1], type_.of[1], cells)))
     return Dictionary.of(entries)
 
 
-def _element(cell: Any, type_: Type, world: World) -> Any:
+def _element(cell: Any, type_: Type, cells: Cells) -> Any:
+    """An element, or a dictionary's value."""
+    return None if cell is None and cells.may_have_nulls else _part(cell, type_, cells)
+
+
+def _part(cell: Any, type_: Type, cells: Cells) -> Any:
     """A part of a value; only an optional may be null."""
     if cell is None and type_.kind is not Kind.OPTIONAL:
         raise CellError(f"a {type_} is missing")
-    return parse_cell(cell, type_, world)
+    return parse_cell(cell, type_, cells)

@@ -46,6 +46,7 @@ class ColumnNames:
     is_typeless: the column `event` was found to be a field: a row that has an event type in it is
         malformed
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
+    inferred: the event types whose fields come from the data, because nothing defines them
     """
 
     arrival: str | None = None
@@ -59,6 +60,7 @@ class ColumnNames:
     partition: str | None = None
     offset: str | None = None
     is_typeless: bool = False
+    inferred: frozenset[str] = frozenset()
 
     def asked(
         self, few_values: Collection[str] = (), wanted: Collection[str] | None = None, rows: int | None = None

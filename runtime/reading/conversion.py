@@ -23,8 +23,9 @@ from runtime.columns.timestamps import NUMBER, cast_or_null, cast_whole, is_text
 from runtime.instants import NO_TIME, SECOND
 from runtime.interpreter.context import PlanWorld
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
-from runtime.reading.cell_parser import CellError, parse_cell
-from runtime.reading.formats.raw_table import as_text, cell_of
+from runtime.reading.cell_parser import CellError, Cells, parse_cell
+from runtime.reading.formats.raw_table import as_text, cell_of, plain_kind
+from runtime.reading.plan_needs import NONE, Leniency
 
 _FORMS = {
     pa.bool_(): r"(?i)^(true|false|0|1)$",
@@ -52,24 +53,32 @@ class Converted:
 
     values: null where the cell was null or bad
     bad: the cell was neither null nor a value of the type; None = no such cells
+    cut: parts of the cell that no query reads were wrong, and are null; None = no such cells
     """
 
     values: pa.Array
     bad: NDArray[np.bool_] | None = None
+    cut: NDArray[np.bool_] | None = None
 
 
-def convert(column: pa.Array, type_: Type, times: TimeForm | None = None, plan: Plan = NO_PLAN) -> Converted:
+def convert(
+    column: pa.Array, type_: Type, times: TimeForm | None = None, plan: Plan = NO_PLAN, allowed: Leniency = NONE
+) -> Converted:
     """Convert a column to a type.
 
     times: the field is a source time, written in this form; None = it is not one
     plan: defines the event types that the type contains
+    allowed: what parts of a value may be wrong
     """
     if type_.kind is Kind.OPTIONAL:
-        return convert(column, type_.of[0], times, plan)
+        return convert(column, type_.of[0], times, plan, allowed)
     target = arrow_type(type_, plan)
     is_seconds = times is None or times.unit == "s"
+    is_whole = bool(allowed.inferred)
     if column.type == target and is_seconds:
-        return _by_cell(column, type_, plan) if _is_incomplete(column, type_, plan) else Converted(column)
+        if is_whole or not _is_incomplete(column, type_, plan):
+            return Converted(column)
+        return _by_cell(column, type_, plan, allowed)
     if pa.types.is_null(column.type):
         return Converted(pa.nulls(len(column), target))
     if type_ in (Type.FLOAT, Type.INTEGER) and (times is not None or is_time(column.type)):
@@ -84,9 +93,9 @@ def convert(column: pa.Array, type_: Type, times: TimeForm | None = None, plan: 
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             pass  # some cell cannot be cast, or Arrow has no such cast
         else:
-            if not _is_incomplete(values, type_, plan):
+            if is_whole or not _is_incomplete(values, type_, plan):
                 return Converted(values)
-    return _by_cell(column, type_, plan)
+    return _by_cell(column, type_, plan, allowed)
 
 
 def _is_incomplete(column: pa.Array, type_: Type, plan: Plan) -> bool:
@@ -126,17 +135,19 @@ def _is_exact(kind: pa.DataType, type_: Type, plan: Plan) -> bool:
     return "decimal" not in str(arrow_type(type_, plan)) and agrees(kind, type_, plan=plan)
 
 
-def _by_cell(column: pa.Array, type_: Type, plan: Plan) -> Converted:
-    world = PlanWorld(plan)
+def _by_cell(column: pa.Array, type_: Type, plan: Plan, allowed: Leniency) -> Converted:
+    parsing = Cells(PlanWorld(plan), bool(allowed.inferred), allowed.unread)
     cells: list[Any] = []
-    bad = np.zeros(len(column), np.bool_)
+    bad, cut = np.zeros(len(column), np.bool_), np.zeros(len(column), np.bool_)
     for row, cell in enumerate(map(cell_of, column)):
         try:
-            cells.append(to_cell(parse_cell(cell, type_, world)))
+            cells.append(to_cell(parse_cell(cell, type_, parsing)))
         except CellError:
             cells.append(None)
             bad[row] = True
-    return Converted(pa.array(cells, arrow_type(type_, plan)), _some(bad))
+        cut[row] = bool(parsing.left_out)
+        parsing.left_out.clear()
+    return Converted(pa.array(cells, arrow_type(type_, plan)), _some(bad), _some(cut & ~bad))
 
 
 def agrees(kind: pa.DataType, type_: Type, is_source_time: bool = False, plan: Plan = NO_PLAN) -> bool:
@@ -145,8 +156,7 @@ def agrees(kind: pa.DataType, type_: Type, is_source_time: bool = False, plan: P
     Integers may be floats, seconds may be times, and a source time may be text. A dictionary may be
     a struct with one field per key, as in JSON.
     """
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = plain_kind(kind)
     if pa.types.is_null(kind):
         return True
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)

@@ -23,7 +23,7 @@ from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import ARRIVAL, SOURCE_TIME, Roles, did_you_mean
 from runtime.reading.conversion import Converted, agrees, are_blank, convert
 from runtime.reading.formats.raw_table import RawTable
-from runtime.reading.plan_needs import interval_events, needs_source_time, source_time_fields
+from runtime.reading.plan_needs import NONE, Leniency, interval_events, needs_source_time, source_time_fields
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import RowKinds
 from runtime.reading.time_candidates import time_candidates
@@ -107,15 +107,20 @@ def _check_types(raw: RawTable, plan: Plan, kinds: RowKinds) -> None:
             )
 
 
-def read_fields(raw: RawTable, plan: Plan, kinds: RowKinds, form: TimeForm, refusals: Refusals) -> FieldColumns:
-    """The fields of all event types that occur; rows with a wrong value are refused."""
+def read_fields(
+    raw: RawTable, plan: Plan, kinds: RowKinds, form: TimeForm, refusals: Refusals, allowed: Leniency
+) -> FieldColumns:
+    """The fields of all event types that occur; rows with a wrong value are refused.
+
+    allowed: what may be wrong: it is null then, and noted
+    """
     times = source_time_fields(plan)
     uses: dict[str, list[tuple[int, Field, bool]]] = {}
     for index, event in kinds.present:
         for field in event.fields:
             is_time = (event.name, field.name) in times
             uses.setdefault(column_name(field.name, field.type), []).append((index, field, is_time))
-    fields = {name: _read_field(raw, plan, kinds, found, form, refusals) for name, found in uses.items()}
+    fields = {name: _read_field(raw, plan, kinds, found, form, refusals, allowed) for name, found in uses.items()}
     return fields | _from_text(kinds, plan, fields)
 
 
@@ -126,20 +131,29 @@ def _read_field(
     uses: Sequence[tuple[int, Field, bool]],
     form: TimeForm,
     refusals: Refusals,
+    allowed: Leniency,
 ) -> pa.Array:
     """The column of one field.
 
     uses: the event types that have the field, by index; and whether it is their source time
     """
     field = uses[0][1]
+    events = [plan.events[index].name for index, _, _ in uses]
+    if not allowed.inferred.issuperset(events):
+        allowed = NONE
     if field.name not in raw.names:
         return pa.nulls(len(raw), arrow_type(field.type, plan))
     times = form if any(is_time for _, _, is_time in uses) else None
     column = raw.column(field.name)
     if times is None and _is_number(field.type):
         column = raw.with_points(column)
-    converted = _converted(raw, column, field.type, times, plan)
-    if converted.bad is None and not raw.nested.get(field.name) and kinds.are_all_of([index for index, _, _ in uses]):
+    converted = _converted(raw, column, field.type, times, plan, allowed)
+    if (
+        converted.bad is None
+        and converted.cut is None
+        and not raw.nested.get(field.name)
+        and kinds.are_all_of([index for index, _, _ in uses])
+    ):
         return converted.values
     owners = kinds.is_one_of([index for index, _, _ in uses], plan)
     if kinds.written:
@@ -148,18 +162,29 @@ def _read_field(
     if raw.nested.get(field.name) and _is_string(field.type):
         nested = raw.are_nested(field.name)
         bad = nested if bad is None else bad | nested
+    values = converted.values
+    is_unread = all((event, field.name) in allowed.unread for event in events)
     if bad is not None:
         for row in np.flatnonzero(bad & owners).tolist():
-            hint = _hint(raw, field, row)
-            refusals.refuse(row, f"{raw.shown(field.name, row)} is not a value of {field.name!r} ({field.type}){hint}")
-    if owners.all():
-        return converted.values
-    return pc.if_else(pa.array(owners), converted.values, pa.nulls(len(raw), converted.values.type))
+            reason = f"{raw.shown(field.name, row)} is not a value of {field.name!r} ({field.type})"
+            if is_unread:
+                refusals.note(field.name, row, reason)
+            else:
+                refusals.refuse(row, f"{reason}{_hint(raw, field, row)}")
+        owners &= ~bad
+    if converted.cut is not None:
+        for row in np.flatnonzero(converted.cut & owners).tolist():
+            refusals.note(
+                field.name, row, f"a part of {raw.shown(field.name, row)} is not of its type in {field.name!r}"
+            )
+    return values if owners.all() else pc.if_else(pa.array(owners), values, pa.nulls(len(raw), values.type))
 
 
-def _converted(raw: RawTable, column: pa.Array, type_: Type, times: TimeForm | None, plan: Plan) -> Converted:
+def _converted(
+    raw: RawTable, column: pa.Array, type_: Type, times: TimeForm | None, plan: Plan, allowed: Leniency
+) -> Converted:
     """A column as values. In CSV a cell without text is null, except as a string."""
-    converted = convert(column, type_, times, plan)
+    converted = convert(column, type_, times, plan, allowed)
     if converted.bad is None or raw.has_types or not is_text(column.type):
         return converted
     bad = converted.bad & ~pc.fill_null(are_blank(column), False).to_numpy(zero_copy_only=False)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from querylang.plan.expression import FieldOf, MemberOf
 from querylang.plan.model import Plan, plain_field
+from querylang.plan.reads import FieldPair, events_within, unread_fields
 from runtime.policies.per_input import uses_source_time
 
 
@@ -66,3 +68,38 @@ def _fields_in(part: Any, events: frozenset[str]) -> Iterator[str]:
     elif isinstance(part, tuple | list):
         for value in part:
             yield from _fields_in(value, events)
+
+
+@dataclass(frozen=True, slots=True)
+class Leniency:
+    """What of a row may be wrong without the row being so. A definition allows nothing.
+
+    inferred: event types whose fields come from the data: lists and dictionaries in them may have
+        nulls
+    unread: fields of these that no query reads: what is not a value of one is null
+    """
+
+    inferred: frozenset[str] = frozenset()
+    unread: frozenset[FieldPair] = frozenset()
+
+
+NONE = Leniency()
+
+_KNOWN: list[tuple[Plan, frozenset[str], Leniency]] = []
+"""What was found last: a plan of thousands of queries reads many parts of tables."""
+
+_MOST_KNOWN = 8
+
+
+def leniency(plan: Plan, inferred: frozenset[str]) -> Leniency:
+    """What may be wrong in rows for a plan; `inferred`: as of `ColumnNames`."""
+    if not inferred:
+        return NONE
+    for known, events, found in _KNOWN:
+        if known is plan and events == inferred:
+            return found
+    names = sorted(inferred)
+    made = Leniency(events_within(plan, names), unread_fields(plan, names))
+    _KNOWN.insert(0, (plan, inferred, made))
+    del _KNOWN[_MOST_KNOWN:]
+    return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from querylang.errors import counted
 from runtime.policies.time_forms import UNIT_NAMES, TimeForm, patterns_of, time_format_options, unit_of
 from runtime.reading.formats.raw_table import RawTable
 
@@ -17,6 +18,20 @@ class Refusals:
     def __init__(self, raw: RawTable) -> None:
         self._raw = raw
         self._reasons: dict[int, str] = {}
+        self._notes: dict[str, dict[int, str]] = {}
+
+    def note(self, field: str, row: int, reason: str) -> None:
+        """Note a row (from 0) in which a field, or a part of it, is null, because it is wrong."""
+        self._notes.setdefault(field, {}).setdefault(row, reason)
+
+    def notes(self) -> Iterator[str]:
+        """The fields that were noted, a line each, for people; rows that are refused do not count."""
+        for reasons in self._notes.values():
+            rows = sorted(row for row in reasons if row not in self._reasons)
+            if rows:
+                place, _ = self._raw.describe(int(self._raw.numbers[rows[0]]))
+                more = f", and {counted(len(rows) - 1, 'row')} more" if len(rows) > 1 else ""
+                yield f"{self._raw.name}: {place}: {reasons[rows[0]]}{more}; it is null there, as no query reads it"
 
     def refuse(self, row: int, reason: str) -> None:
         """Refuse a row (from 0); an earlier reason is kept."""

@@ -14,7 +14,7 @@ says where and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,14 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
-from runtime.reading.broken_text import without_broken_text
+from runtime.reading.broken_text import BrokenCell, without_broken_text
 from runtime.reading.column_names import SOURCE, STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
 from runtime.reading.field_columns import check_columns, read_fields, without_unreadable
 from runtime.reading.files import FORMATS, Progress, iter_raw, read_raw
 from runtime.reading.formats.asked import Asked
 from runtime.reading.formats.raw_table import RawTable, numbered_from
 from runtime.reading.formats.unfolding import kind_of
-from runtime.reading.plan_needs import interval_events, timed_events
+from runtime.reading.plan_needs import Leniency, interval_events, leniency, timed_events
 from runtime.reading.plausibility import warning_of
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import read_kinds, refuse_types
@@ -57,6 +57,7 @@ class TableRecords:
     is_history: the table has no arrival times; records arrive at their source time, sorted by it
     warning: implausible times, for people; None = all is plausible
     has_offsets: a column says the offsets: they order records that arrive together
+    notes: values that are null because they are wrong, and no query reads them, a line a field
     """
 
     arrivals: Arrivals
@@ -64,6 +65,12 @@ class TableRecords:
     is_history: bool
     warning: str | None = None
     has_offsets: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All that people should know, a line each."""
+        return self.notes if self.warning is None else (*self.notes, self.warning)
 
 
 def read_arrivals(table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None) -> Arrivals:
@@ -150,9 +157,8 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     raw, broken = without_broken_text(
         names.as_written(with_names(raw, needed)), needed, texts_of_roles(names), names.csv
     )
-    refusals = Refusals(raw)
-    for cell in broken:
-        refusals.refuse(cell.row, cell.reason)
+    refusals, allowed = Refusals(raw), leniency(plan, names.inferred)
+    _refuse_broken(broken, plan, allowed, refusals)
     roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
     if names.is_typeless:
         refuse_types(raw, plan, refusals)
@@ -160,10 +166,20 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     if names.is_mixed:
         kinds = without_unreadable(raw, plan, roles, kinds, refusals)
     check_columns(raw, plan, roles, kinds)
-    fields = read_fields(raw, plan, kinds, names.times, refusals)
+    fields = read_fields(raw, plan, kinds, names.times, refusals, allowed)
     times = read_times(raw, plan, roles, kinds, fields, names.times, refusals)
     timed = kinds.is_event_of(timed_events(plan), plan)
     warning = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
     records = assemble(raw, plan, roles, kinds, fields, times, refusals, place)
     arrivals, numbers = in_order_of_arrival(records, before)
-    return TableRecords(arrivals, numbers, roles.is_history, warning, records.has_offsets)
+    return TableRecords(arrivals, numbers, roles.is_history, warning, records.has_offsets, tuple(refusals.notes()))
+
+
+def _refuse_broken(cells: Sequence[BrokenCell], plan: Plan, allowed: Leniency, refusals: Refusals) -> None:
+    """Refuse the rows with text that is not UTF-8, unless no query reads it."""
+    for cell in cells:
+        uses = [(event.name, field) for event in plan.events for field in event.fields if field.name == cell.column]
+        if uses and all((event, field.name) in allowed.unread for event, field in uses):
+            refusals.note(cell.column, cell.row, cell.reason)
+        else:
+            refusals.refuse(cell.row, cell.reason)

@@ -103,9 +103,9 @@ class Reading:
         """The parts of a file as they are read; each one is in order of arrival."""
         is_told, places = False, TablePlaces(file.place)
         for part in iter_table(file.path, file.plan, file.columns, file.name, rows=self._most):
-            if part.warning is not None and not is_told:
+            if part.warnings and not is_told:
                 is_told = True
-                self.warnings.append(part.warning)
+                self.warnings += part.warnings
             if (part.arrivals.system("offset") != part.numbers).any():
                 self._rows |= _rows_by_place(part)
             table = places.of(part).table

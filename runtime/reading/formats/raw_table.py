@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -107,13 +108,36 @@ class RawTable:
 
 
 def plain_array(column: pa.Array) -> pa.Array:
-    """The same values in the usual form of their type."""
+    """The same values in the usual form of their type, as of `plain_kind`."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return plain_array(pc.cast(column, kind.value_type))
+        is_simple = not pa.types.is_nested(kind.value_type) and not isinstance(kind.value_type, pa.BaseExtensionType)
+        return plain_array(pc.cast(column, kind.value_type) if is_simple else column.dictionary.take(column.indices))
     if pa.types.is_run_end_encoded(kind):
         return plain_array(pc.run_end_decode(column))
+    if isinstance(kind, pa.BaseExtensionType) and plain_kind(kind) != kind:
+        return _of_extension(column, plain_kind(kind))
     return column
+
+
+def plain_kind(kind: pa.DataType) -> pa.DataType:
+    """The usual type of the same values: those of a dictionary, of runs, of a known extension."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_kind(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _OF_EXTENSIONS.get(kind.extension_name, kind)
+    return kind
+
+
+_OF_EXTENSIONS = {"arrow.uuid": pa.string(), "arrow.bool8": pa.bool_(), "arrow.json": pa.string()}
+"""By name of an extension of Arrow that has a usual type: that type. Others have none."""
+
+
+def _of_extension(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    stored = column.storage
+    if pa.types.is_fixed_size_binary(stored.type):
+        return pa.array([None if cell is None else str(UUID(bytes=cell)) for cell in stored.to_pylist()], kind)
+    return pc.cast(stored, kind)
 
 
 def cell_of(cell: pa.Scalar) -> Any:

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from querylang.errors import InputError
 from querylang.plan.library import DECIMAL_PLACES
-from querylang.plan.value_types import Kind, Type
+from querylang.plan.value_types import SIMPLE, Kind, Type
 from runtime.arrow_types import arrow_type
 from runtime.columns.timestamps import is_text
 from runtime.reading.conversion import NO_PLAN, is_time
+from runtime.reading.formats.raw_table import plain_kind
 
 Fields = Mapping[str, Type]
 """The fields of an event type, in order."""
@@ -35,11 +36,10 @@ class EventsOfStructs:
 
         name: of the event type, if it becomes one. Decimals with more digits than ours are floats.
         """
-        if pa.types.is_dictionary(kind):
-            return self.type_of(kind.value_type, name)
+        kind = plain_kind(kind)
         if pa.types.is_map(kind):
             key, value = self.type_of(kind.key_type, name), self.type_of(kind.item_type, name)
-            return None if key is None or value is None else Type.dictionary(key, value)
+            return None if key is None or value is None or key not in SIMPLE else Type.dictionary(key, value)
         if is_list(kind):
             element = self.type_of(kind.value_type, name)
             return None if element is None else Type.sequence(element)
@@ -61,9 +61,8 @@ def parts_without_type(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.D
 
     path: of the column. The type of what has no value is null.
     """
-    if pa.types.is_dictionary(kind):
-        yield from parts_without_type(kind.value_type, path)
-    elif pa.types.is_struct(kind) and kind.num_fields:
+    kind = plain_kind(kind)
+    if pa.types.is_struct(kind) and kind.num_fields:
         for part in kind:
             yield from parts_without_type(part.type, f"{path}.{part.name}")
     elif is_list(kind):
@@ -71,7 +70,9 @@ def parts_without_type(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.D
             yield inner, kind if inner == path and not pa.types.is_null(own) else own
     elif pa.types.is_map(kind):
         parts = [*parts_without_type(kind.key_type, path), *parts_without_type(kind.item_type, path)]
-        if parts:
+        if pa.types.is_nested(plain_kind(kind.key_type)):
+            yield path, kind
+        elif parts:
             yield path, pa.null() if all(pa.types.is_null(own) for _, own in parts) else kind
     elif _scalar(kind) is None:
         yield path, pa.null() if pa.types.is_struct(kind) else kind
