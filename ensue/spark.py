@@ -67,8 +67,8 @@ def _bounded(
     loaded = load_and_warn(queries)
     plan = _plan_for_frames(loaded, frames, options)
     source = "table" if isinstance(frames, DataFrame) else None
-    columns = options.columns
-    reading = None if columns == ColumnNames() else Reading.of_columns(columns, source)
+    columns, is_usual = loaded.columns(options.columns), options.columns == ColumnNames()
+    reading = Reading(inferred=loaded.open_types) if is_usual else Reading.of_columns(columns, source)
     named = _by_name(frames)
 
     def infer(text: str) -> Schemas:
@@ -143,8 +143,10 @@ def _streaming(
     """The tagged rows of streaming DataFrames."""
     given = _idle(how.clock, how.idle)
     _refuse_kind(frames, is_stream=True)
-    plan = _plan_for_frames(load_and_warn(queries), frames, options)
-    reading = {name: Reading.of_columns(options.columns, name) for name in _by_name(frames)}
+    loaded = load_and_warn(queries)
+    plan = _plan_for_frames(loaded, frames, options)
+    columns = loaded.columns(options.columns)
+    reading = {name: Reading.of_columns(columns, name) for name in _by_name(frames)}
     return streaming.stream(
         frames,
         plan,

@@ -47,6 +47,7 @@ class ColumnNames:
         malformed
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
     inferred: the event types whose fields come from the data, because nothing defines them
+    unread: the fields of these that no query reads; None = the plan of the reader says it
     """
 
     arrival: str | None = None
@@ -61,6 +62,7 @@ class ColumnNames:
     offset: str | None = None
     is_typeless: bool = False
     inferred: frozenset[str] = frozenset()
+    unread: frozenset[tuple[str, str]] | None = None
 
     def asked(
         self, few_values: Collection[str] = (), wanted: Collection[str] | None = None, rows: int | None = None

@@ -91,10 +91,12 @@ _KNOWN: list[tuple[Plan, frozenset[str], Leniency]] = []
 _MOST_KNOWN = 8
 
 
-def leniency(plan: Plan, inferred: frozenset[str]) -> Leniency:
-    """What may be wrong in rows for a plan; `inferred`: as of `ColumnNames`."""
+def leniency(plan: Plan, inferred: frozenset[str], unread: frozenset[FieldPair] | None = None) -> Leniency:
+    """What may be wrong in rows for a plan; `inferred`, `unread`: as of `ColumnNames`."""
     if not inferred:
         return NONE
+    if unread is not None:
+        return Leniency(events_within(plan, sorted(inferred)), unread)
     for known, events, found in _KNOWN:
         if known is plan and events == inferred:
             return found

@@ -25,7 +25,7 @@ class Refusals:
         self._notes.setdefault(field, {}).setdefault(row, reason)
 
     def notes(self) -> Iterator[str]:
-        """The fields that were noted, a line each, for people; rows that are refused do not count."""
+        """The fields that were noted, a line each; rows that are refused do not count."""
         for reasons in self._notes.values():
             rows = sorted(row for row in reasons if row not in self._reasons)
             if rows:

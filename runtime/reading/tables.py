@@ -157,7 +157,7 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     raw, broken = without_broken_text(
         names.as_written(with_names(raw, needed)), needed, texts_of_roles(names), names.csv
     )
-    refusals, allowed = Refusals(raw), leniency(plan, names.inferred)
+    refusals, allowed = Refusals(raw), leniency(plan, names.inferred, names.unread)
     _refuse_broken(broken, plan, allowed, refusals)
     roles = find_roles(raw, names, has_intervals=bool(interval_events(plan)))
     if names.is_typeless:

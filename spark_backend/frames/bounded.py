@@ -78,8 +78,10 @@ def _readings(
     frames: DataFrame | Mapping[str, DataFrame], reading: Reading | None
 ) -> dict[str, tuple[DataFrame, Reading]]:
     named = {"table": frames} if isinstance(frames, DataFrame) else dict(frames)
+    own = reading or Reading()
+    is_usual = own == Reading(inferred=own.inferred)  # then a DataFrame's name is that of its source
     return {
-        name: (named[name], replace(reading or Reading(source=name), place=place_of(rank)))
+        name: (named[name], replace(own, place=place_of(rank), source=name if is_usual else own.source))
         for rank, name in enumerate(sorted(named))
     }
 

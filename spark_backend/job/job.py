@@ -343,7 +343,10 @@ def _query(job: Job, report: OnBatch, kind: _Kind, program: Program, deployment:
     has_signal = has_timeouts or bool(program.notices) or program.seeds is not None
     run_settings = kind.settings(deployment.checkpoint, has_signal=has_signal)
     rows = new_folder(session)
-    packed = packed_sources(session, deployment, program, run_settings, accepts_loss=kind.accepts_loss, folder=rows)
+    inferred, accepts_loss = job.checked.record.schemas, kind.accepts_loss
+    packed = packed_sources(
+        session, deployment, program, run_settings, inferred=inferred, accepts_loss=accepts_loss, folder=rows
+    )
     identity = job.checked.record.identity
     sinks = with_drafts(deployment.sinks, rows)
     begin_topics(identity, sinks, deployment.checkpoint)

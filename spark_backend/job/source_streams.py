@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,25 +23,31 @@ def packed_sources(
     program: Program,
     run: RunSettings,
     *,
+    inferred: Iterable[str] = (),
     accepts_loss: bool = False,
     folder: Path | None = None,
 ) -> DataFrame:
     """Events, control events and signals as one source of Spark.
 
+    inferred: as in `Reading`
     accepts_loss: as in `packed_stream`
     folder: where tasks put rows for each other; None = they pass through Spark
     """
     sources = listed_sources(all_sources(deployment), deployment.control)
     kafka = [source.kafka for source in all_sources(deployment) if source.kafka is not None]
     delta = [source.delta for source in all_sources(deployment) if source.delta is not None]
-    readings = source_readings(deployment)
+    readings = source_readings(deployment, inferred)
     return packed_stream(
         session, sources, readings, program, run, kafka=kafka, delta=delta, accepts_loss=accepts_loss, folder=folder
     )
 
 
-def source_readings(deployment: Deployment) -> dict[str, Reading]:
-    """How each source is read, by its name; ranks are by name, the control stream last."""
+def source_readings(deployment: Deployment, inferred: Iterable[str] = ()) -> dict[str, Reading]:
+    """How each source is read, by its name; ranks are by name, the control stream last.
+
+    inferred: as in `Reading`
+    """
+    types = tuple(sorted(inferred))
     prefixes = file_prefixes(deployment.sources)
     return {
         source.name: Reading(
@@ -63,6 +69,7 @@ def source_readings(deployment: Deployment) -> dict[str, Reading]:
             partition=source.partition,
             offset=source.offset,
             is_typeless=source.is_typeless,
+            inferred=types,
         )
         for rank, source in enumerate(all_sources(deployment))
     }

@@ -22,6 +22,7 @@ from runtime.json_reader import json_of_text
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
 from runtime.reading.column_names import NONE, STANDARD, ColumnNames
 from runtime.reading.formats.csv_form import POINT, UTF_8, CsvForm
+from runtime.reading.plan_needs import leniency
 from runtime.reading.tables import iter_arrivals
 from spark_backend.wire.packed_rows import pack_arrivals, pack_reports
 from spark_backend.wire.program import Program
@@ -48,6 +49,7 @@ class Reading:
     time_unit, time_format: how times are written, as in `TimeForm`
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
     source_column, partition, offset, is_typeless: as in `ColumnNames`
+    inferred: the event types whose fields come from the data, because nothing defines them
     since: records that arrived before this, µs, are left out; None = none are
     """
 
@@ -73,6 +75,7 @@ class Reading:
     offset: str | None = None
     is_typeless: bool = False
     since: int | None = None
+    inferred: tuple[str, ...] = ()
 
     @staticmethod
     def of_columns(columns: ColumnNames, source: str | None) -> Reading:
@@ -92,6 +95,7 @@ class Reading:
             source_column=columns.source,
             partition=columns.partition,
             offset=columns.offset,
+            inferred=tuple(sorted(columns.inferred)),
         )
 
     @staticmethod
@@ -119,6 +123,7 @@ class Reading:
             self.partition,
             self.offset,
             self.is_typeless and not has_one_type,
+            frozenset(self.inferred),
         )
 
     def arrivals(self, table: object, plan: Plan) -> Iterator[Arrivals]:
@@ -128,11 +133,18 @@ class Reading:
             parts = map(_arrived_since(self.since), parts)
         return map(_as_controls, parts) if self.is_control else parts
 
+    def _columns_for(self, plan: Plan) -> ColumnNames:
+        """As `columns`, with the fields that no query of the whole plan reads."""
+        columns = self.columns
+        if not columns.inferred or self.event is None:
+            return columns
+        return replace(columns, unread=leniency(plan, columns.inferred).unread)
+
     def _read(self, table: object, plan: Plan) -> Iterator[Arrivals]:
         return iter_arrivals(
             table,
             plan if self.event is None else plan_for_event(plan, self.event),
-            self.columns,
+            self._columns_for(plan),
             source=self.source,
             place=self.place,
         )

@@ -12,7 +12,7 @@ from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.instants import NEVER, NO_TIME
 from spark_backend.job.changes.journal import Journal
-from spark_backend.job.checkpoint_record import all_sources
+from spark_backend.job.checkpoint_record import all_sources, read_record
 from spark_backend.job.history.history_command import HistoryCommand, Mark, read_mark, write_mark
 from spark_backend.job.history.history_folders import histories
 from spark_backend.job.history.pieces import Piece
@@ -140,9 +140,10 @@ class Reading:
 
     def _options(self, *, is_archived: bool) -> Mapping[str, str]:
         deployment, sources = self.deployment, all_sources(self.deployment)
-        listed = listed_sources(sources, deployment.control)
+        listed, record = listed_sources(sources, deployment.control), read_record(deployment.checkpoint)
         readings = {
-            name: replace(reading, since=self.command.since) for name, reading in source_readings(deployment).items()
+            name: replace(reading, since=self.command.since)
+            for name, reading in source_readings(deployment, () if record is None else record.schemas).items()
         }
         return reading_options(
             archived_sources(listed) if is_archived else listed,
