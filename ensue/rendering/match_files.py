@@ -24,7 +24,7 @@ from runtime.replay.order import matches_in_order
 from runtime.results.json_objects import RowOf, plain_matches
 from runtime.results.parquet_layout import parquet_settings
 from runtime.results.schemas import Results, match_schema
-from runtime.results.spread import public
+from runtime.results.spread import public, without_empty_structs
 from runtime.threads import thread_count
 
 
@@ -39,17 +39,22 @@ class MatchFile(Protocol):
 
 
 class _Parquet:
-    """The matches as the engine has them: a struct for the key and for each event."""
+    """The matches as the engine has them: a struct for the key and for each event.
+
+    Parquet has no structs without fields: a query without keys has no `key`, one without names no
+    `members`, and an event without fields no `fields`.
+    """
 
     def __init__(self, file: BinaryIO, plan: Plan, _row_of: RowOf) -> None:
-        self._schema = public(match_schema(plan, plan.queries[0]).empty_table()).schema
+        nothing = public(match_schema(plan, plan.queries[0]).empty_table())
+        self._schema = without_empty_structs(nothing).schema
         self._writer = pa.parquet.ParquetWriter(file, self._schema, **parquet_settings(self._schema))
         self._plan = plan
 
     def write(self, results: Results) -> None:
         table = _in_one(self._plan, results)
         if table is not None:
-            self._writer.write_table(table)
+            self._writer.write_table(without_empty_structs(table))
 
     def close(self) -> None:
         self._writer.close()

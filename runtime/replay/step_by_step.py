@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from querylang.plan.model import Plan
+from querylang.plan.model import Plan, QueryPlan
 from runtime.admission.outcomes import Outcome
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
@@ -96,15 +96,21 @@ class StepByStep(Stepping):
 
     def _timer_steps(self, due: int, results: Results) -> Iterator[Step]:
         matches, outputs = self._matches(results), self._outputs(results)
+        # The texts that a query has while one hands over to the next share a step: to users they
+        # are one query.
+        together: dict[tuple[str, tuple[str, ...], Key], list[QueryPlan]] = {}
         for place, key in sorted({*self._release(), *self._matched(results)}):
             query = self.plan.queries[place]
-            named = dict(zip(query.key_names, cells_of(key), strict=True))
+            together.setdefault((query.public_title, query.key_names, key), []).append(query)
+        for (_, names, key), queries in together.items():
+            query, named = queries[0], dict(zip(names, cells_of(key), strict=True))
+            known = [self.engine.definitive(item.title, cells_of(key)) for item in queries]
             own: Plain = {"query": query.name, "instance": query.instance, "key": plain_value(named)}
             its = [match for match in matches if {name: match[name] for name in own} == own]
             yield Step(
                 at=due,
                 key=own["key"],
-                definitive=self.engine.definitive(query.title, cells_of(key)),
+                definitive=min((moment for moment in known if moment is not None), default=None),
                 matches=its,
                 outputs=[output for output in outputs if {name: output[name] for name in own} == own],
             )

@@ -221,3 +221,18 @@ def test_a_case_may_change_the_queries(tmp_path: Path) -> None:
     for outcome in run_embedded(case):
         found = [text for line in outcome.observed for text in line.out]
         assert found == ["3.0"], outcome.what
+
+
+WAITING = """
+using com.apama.queries.*;
+@OutOfOrder() event A { string k; float v; float ts; } event Beat { string k; float ts; }
+query Held { inputs { A() key k within 4.0 time from ts wait 1.5 or Beat; } find A as a where a.v > LEAST }
+"""
+
+
+def test_steps_list_each_match_once_while_a_text_hands_over() -> None:
+    change = json.dumps({"ReplaceQuery": [WAITING.replace("LEAST", "0.5")]})
+    result = replay(WAITING.replace("LEAST", "0.0"), 1, 2, change, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+    listed = [match["match_id"] for step in result.steps for match in step["matches"]]
+    assert listed == [match["match_id"] for match in result.match_objects()]
+    assert len(set(listed)) == len(listed) > 10

@@ -58,6 +58,31 @@ def test_parquet_has_the_nested_matches(ensue: Run) -> None:
     assert [key["card"] for key in found["key"].to_pylist()] == ["b", "a", "b"]
 
 
+@pytest.mark.parametrize("file", ["found.parquet", "found.csv", "found.jsonl"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "inputs { W() within 9.0; Empty() within 9.0; } find W as w -> Empty as e;",
+        "inputs { Empty() within 9.0; } find Empty as e {1,3};",
+        "inputs { W() key card within 9.0; } find every W as w select count() as n;",
+        "inputs { W() within 9.0; } find every W as w select sum(w.v) as total having count() > 1;",
+        "inputs { Empty() within 9.0; } find every Empty as e select last(e) as newest;",
+        "inputs { Empty() within 9.0; } find every Empty as e having count() > 1;",
+    ],
+    ids=["no key", "no fields", "every by key", "every without a key", "every selects an event", "every having"],
+)
+def test_what_has_no_fields_is_no_column_of_parquet(ensue: Run, query: str, file: str) -> None:
+    Path("q.query").write_text(f"event W {{ string card; float v; }} event Empty {{ }} query Q {{ {query} }}", "utf-8")
+    rows = [{"at": at, "event": "W", "card": "b", "v": 1.0} for at in range(3)]
+    rows += [{"at": at, "event": "Empty"} for at in range(3, 6)]
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    done = ensue("replay", "q.query", "rows.jsonl", "--out", file)
+    assert done.returncode == 0, done.stderr
+    written = pq.read_table(file).num_rows if file.endswith("parquet") else len(Path(file).read_text().splitlines())
+    printed = ensue("replay", "q.query", "rows.jsonl", "--format", "matches").stdout.splitlines()
+    assert written - file.endswith("csv") == len(printed) >= 1
+
+
 def test_csv_has_a_column_for_each_field(ensue: Run) -> None:
     ensue("replay", "q.query", "rows.jsonl", "--out", "found.csv")
     found = pd.read_csv("found.csv")
