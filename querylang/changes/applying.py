@@ -16,6 +16,7 @@ from querylang.errors import InputError, did_you_mean, listed
 from querylang.parameters.binding import InstanceError
 from querylang.parameters.instances import INSTANCE_NAME, needed
 from querylang.plan.changes import (
+    UNCHANGED,
     Change,
     DeployQuery,
     Outcome,
@@ -145,15 +146,24 @@ def _own(query: RunningQuery) -> list[str]:
 
 def _deployed(change: DeployQuery, running: Running, infer: Infer) -> Applied:
     plan, events = compiled(change.text, running.events, infer)
-    taken = [query.name for query in plan.queries if query.name in running.queries]
+    runs = [query for query in plan.queries if query.name in running.queries]
+    taken = [query.name for query in runs if len(runs) == len(plan.queries) or _is_other_text(query, running)]
     if taken:
         names = listed(f"'{name}'" for name in taken)
         raise ChangeError(f"{names} {'runs' if len(taken) == 1 else 'run'} already; replace or undeploy first")
     applied = Applied(replace(running, events=events), ())
     for query in plan.queries:
+        if query.name in running.queries:
+            applied = _unchanged(applied, query.name)
+            continue
         instances: dict[str, Mapping[str, Any]] = {} if needed(query) else {"": {}}
         applied = deployed(applied, RunningQuery((Version(query),), instances, LIVE, dict.fromkeys(instances, LIVE)))
     return applied
+
+
+def _is_other_text(query: QueryPlan, running: Running) -> bool:
+    """Whether the query of this name has another text."""
+    return not is_same_text(query, running.queries[query.name].current.template)
 
 
 def deployed(before: Applied, query: RunningQuery) -> Applied:
@@ -174,9 +184,16 @@ def _replaced(change: ReplaceQuery, running: Running, moment: Moment, infer: Inf
     for template in plan.queries:
         old = _known(template.name, running)
         if is_same_text(template, old.current.template):
-            raise ChangeError(f"'{template.name}' has this text already")
+            applied = _unchanged(applied, template.name)
+            continue
         applied = replaced(applied, replace(old, origin=LIVE), template, moment, now=change.now)
     return applied
+
+
+def _unchanged(before: Applied, name: str) -> Applied:
+    """A query that has the text already: a file is sent whole, whatever of it has changed."""
+    outcome = Outcome(UNCHANGED, name, "", f"'{name}' has this text already")
+    return replace(before, outcomes=(*before.outcomes, outcome))
 
 
 def is_same_text(one: QueryPlan, other: QueryPlan) -> bool:

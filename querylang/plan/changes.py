@@ -61,7 +61,10 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
 """By control event that changes the queries, the names of its arguments."""
 
 
-DONE = ("deployed", "replaced", "handed_over", "undeployed", "set", "removed")
+UNCHANGED = "unchanged"
+"""The kind of outcome of a query that has the text already."""
+
+DONE = ("deployed", "replaced", "handed_over", "undeployed", "set", "removed", UNCHANGED)
 """The kinds of outcomes of changes that are done; another one is an `error`."""
 
 

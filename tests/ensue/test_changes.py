@@ -168,7 +168,6 @@ def test_what_an_undeployed_query_holds_is_counted() -> None:
     ("change", "reason"),
     [
         (json.dumps({"DeployQuery": [HIGH]}), "'High' runs already; replace or undeploy first"),
-        (json.dumps({"ReplaceQuery": [HIGH]}), "'High' has this text already"),
         (json.dumps({"ReplaceQuery": [RISING]}), "there is no query 'Rising'"),
         (json.dumps({"DeployQuery": ["query Q { inputs { A() key k; } find A:a }"]}), "line 1: "),
         (json.dumps({"DeployQuery": ["event A { string k; }"]}), "the text has no query"),
@@ -236,3 +235,26 @@ def test_steps_list_each_match_once_while_a_text_hands_over() -> None:
     listed = [match["match_id"] for step in result.steps for match in step["matches"]]
     assert listed == [match["match_id"] for match in result.match_objects()]
     assert len(set(listed)) == len(listed) > 10
+
+
+def test_of_a_file_with_several_queries_those_that_have_not_changed_are_said_and_left_alone() -> None:
+    whole = HIGH + RISING.removeprefix(EVENT)
+    other = whole.replace("b.v > a.v", "b.v >= a.v")
+    result = replay(whole, 3, json.dumps({"ReplaceQuery": [other, "now"]}), 1, 1, 3)
+    assert told(result) == [
+        ("unchanged", "High", "'High' has this text already"),
+        ("replaced", "Rising", "'Rising' is replaced"),
+    ]
+    assert found(result) == [("High", 0), ("Rising", 3), ("High", 4), ("Rising", 4)]
+
+
+def test_a_replacement_with_the_same_text_changes_nothing() -> None:
+    result = replay(RISING, 1, json.dumps({"ReplaceQuery": [RISING]}), 2)
+    assert told(result) == [("unchanged", "Rising", "'Rising' has this text already")]
+    assert found(result) == [("Rising", 2)]
+
+
+def test_of_a_file_that_is_deployed_what_runs_already_may_be_there_unchanged() -> None:
+    result = replay(HIGH, 3, json.dumps({"DeployQuery": [HIGH + RISING.removeprefix(EVENT)]}), 1, 3)
+    assert [(kind, query) for kind, query, _ in told(result)] == [("unchanged", "High"), ("deployed", "Rising")]
+    assert found(result) == [("High", 0), ("High", 3), ("Rising", 3)]

@@ -68,7 +68,6 @@ def test_changes_are_done_in_order_and_answered(ready: Checked) -> None:
     ("change", "message"),
     [
         (("DeployQuery", RISING), "'Rising' runs already; replace or undeploy first"),
-        (("ReplaceQuery", RISING), "'Rising' has this text already"),
         (("DeployQuery", "query Q { inputs { Reading() within 1 s; } }"), "line 1"),
         (
             ("DeployQuery", "query Q { inputs { Other() within 1 seconds; } find Other:a -> Other:b }"),
@@ -89,6 +88,16 @@ def test_wrong_changes_change_nothing_and_say_why(ready: Checked, change: tuple[
     assert outcome is not None
     assert [message in error for error in outcome.errors] == [True], outcome.errors
     assert [item.kind for notice in program.notices for item in notice.outcomes] == ["error"]
+
+
+def test_a_text_that_runs_already_is_said_to_be_unchanged(ready: Checked) -> None:
+    number = send(ready, "ReplaceQuery", RISING)
+    assert queries(changed_program(ready)) == ["Rising"]
+    outcome = folder(ready).outcome(number)
+    assert outcome is not None
+    assert [(answer.kind, answer.text) for answer in outcome.answers.values()] == [
+        ("unchanged", "'Rising' has this text already")
+    ]
 
 
 def test_a_job_may_be_left_without_queries(ready: Checked) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from querylang.errors import InputError
+from querylang.plan.changes import UNCHANGED, Outcome
 from querylang.plan.model import Plan
 from runtime.json_reader import DamagedJson
 from spark_backend.job.changes.finishing import finished
@@ -150,5 +152,11 @@ def _answer(folder: CommandFolder, journal: Journal) -> None:
     for item in journal.taken:
         if item.command in pending:
             text = "; ".join(outcome.text for outcome in item.notice.outcomes)
-            kind = ERROR if item.errors else item.notice.outcomes[0].kind if item.notice.outcomes else "replaced"
+            kind = ERROR if item.errors else _what_is_done(item.notice.outcomes)
             folder.add(max(item.batch, 0), [Answer(item.command, "job", 1, kind, item.place, text, 1)])
+
+
+def _what_is_done(outcomes: Sequence[Outcome]) -> str:
+    """The kind of a change: that of the first query that it has changed."""
+    kinds = [outcome.kind for outcome in outcomes] or ["replaced"]
+    return next((kind for kind in kinds if kind != UNCHANGED), kinds[0])
