@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ensue.answer import Answer
-from ensue.rendering.account import left_text
+from ensue.rendering.account import flushed_text, left_text
 from ensue.rendering.match_tables import matches_of
 from ensue.rendering.noteworthy import noteworthy
 from ensue.rendering.replay_table import match_steps, steps_table
@@ -135,12 +136,24 @@ class Replay(Answer):
 
     def account(self) -> str:
         """As of every answer; with what is left where the replay ends before all timers."""
-        return "\n".join([super().account(), *self.left()])
+        return "\n".join([super().account(), *self.left(), *flushed_text(self.flushed)])
 
     def left(self) -> list[str]:
         """Matches that wait and events that are held at the end of the replay, a line each."""
         waiting, next_due = self.waiting
         return [] if self._has_ended else left_text(waiting, next_due, self.results.ledger)
+
+    @cached_property
+    def flushed(self) -> int:
+        """How many matches came only because the end advanced time past the last row.
+
+        Not counted where control events change the queries.
+        """
+        if self.until is not None or not self.flush or self.script is not None:
+            return 0
+        last = self.records.last_arrival
+        emitted = [table.column("emitted").cast(pa.int64()) for table in self.results.matches.values() if len(table)]
+        return sum(int(pc.sum(pc.greater(column, last)).as_py() or 0) for column in emitted)
 
     @cached_property
     def waiting(self) -> tuple[int, int | None]:

@@ -5,8 +5,9 @@ The queries are compiled for the columns of DataFrames or files; `spark_backend.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from pyspark.errors import PySparkTypeError
@@ -28,10 +29,12 @@ from runtime.columns.arrivals import Arrivals
 from runtime.policies.durations import parse_duration
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
-from runtime.reading.column_names import ColumnNames
+from runtime.reading.column_names import ARRIVAL, ColumnNames
+from runtime.reading.files import iter_raw
 from runtime.reading.inference.remarks import truncating_divisions
 from runtime.reading.inference.schema import is_field, not_fields, rounded_column, unread_column
 from runtime.reading.inference.types import EventsOfStructs, Fields, joined_fields, nested_name
+from runtime.reading.plan_needs import unused_source_time
 from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend.connect import refuse_connect
 from spark_backend.frames import bounded, streaming
@@ -205,6 +208,8 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
         return with_forget_keys(plan_for_files(paths, own, columns, orderings), forget_keys)
 
     plan = finish(compiled)
+    named = (part.names for path in paths[:1] if path.is_file() for part in islice(iter_raw(path), 1))
+    _warn_of_unused_time(plan, options.columns, named)
     session, readings = get_session("ensue match"), [Reading.of_columns(own, None) for own in columns]
     source = bounded.file_source(session, paths, readings)
     changing = _changing(ready.template, plan, [source], InferredTypes(paths, columns).of_text, finish)
@@ -224,7 +229,16 @@ def _plan_for_frames(queries: Queries, frames: Frames, options: DataOptions) -> 
     compiled = queries.plan(schemas, parameters)
     for remark in truncating_divisions(compiled, schemas):
         warn(remark)
-    return _finished(compiled, named, options)
+    plan = _finished(compiled, named, options)
+    _warn_of_unused_time(plan, options.columns, (frame.columns for frame in named.values()))
+    return plan
+
+
+def _warn_of_unused_time(plan: Plan, columns: ColumnNames, tables: Iterable[Sequence[str]]) -> None:
+    """Tell of a column of source times that does nothing; `tables`: the names of their columns."""
+    warning = unused_source_time(plan, columns.source_time)
+    if warning is not None and any((columns.arrival or ARRIVAL) in names for names in tables):
+        warn(warning)
 
 
 def _finished(plan: Plan, named: Mapping[str, DataFrame], options: DataOptions) -> Plan:

@@ -172,7 +172,7 @@ def _check_deployment(path: Path) -> list[EnsueError]:
     from spark_backend.errors import in_plain_words
     from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
     from spark_backend.job.checks.name_conflicts import refuse_name_conflicts
-    from spark_backend.job.checks.open_waits import open_waits
+    from spark_backend.job.checks.open_waits import open_waits, unused_source_times
     from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
     from spark_backend.job.source_orderings import with_source_orderings
     from spark_backend.settings.deployment_file import load_deployment
@@ -183,10 +183,13 @@ def _check_deployment(path: Path) -> list[EnsueError]:
         plan = compile_checked(checked)
         instances = with_instances(plan, deployment.parameters, is_check=True)
         refuse_name_conflicts(path, instances)
-        with_source_orderings(plan, deployment, unseen=[event.name for event in plan.events if not event.fields])
+        unseen = [event.name for event in plan.events if not event.fields]
+        with_source_orderings(plan, deployment, unseen=unseen)
+        ordered = with_source_orderings(instances, deployment, unseen=unseen)
     written = written_by(instances, checked.written)
     told = [
         *open_waits(instances, deployment),
+        *unused_source_times(ordered, deployment),
         *lost_outputs(written, deployment),
         *silent_channels(written, deployment),
         *lost_routes(written, taken_events(instances)),

@@ -118,6 +118,14 @@ def left_text(waiting: int, next_due: int | None, ledger: pa.Table) -> list[str]
     return lines
 
 
+def flushed_text(count: int) -> list[str]:
+    """A line about the matches that came only because a replay advanced time at its end."""
+    if not count:
+        return []
+    came = counted(count, "match came", "matches came")
+    return [f"{came} only because the end advanced time past the last row: `--no-flush` leaves out what waits"]
+
+
 def waiting_object(waiting: int, next_due: int | None) -> dict[str, Any]:
     """For programs: how many matches wait, and when the next is due, or null."""
     return {"waiting": waiting, "next_due": None if next_due is None else format_time(next_due)}

@@ -43,6 +43,19 @@ def timed_events(plan: Plan) -> set[str]:
     return heartbeats | {item.event for item in inputs if uses_source_time(item)}
 
 
+def unused_source_time(plan: Plan, column: str | None) -> str | None:
+    """A warning that a column does nothing in tables with arrival times; None = it does something.
+
+    column: that users name for source times; None = they name none
+    """
+    if column is None or not plan.queries or timed_events(plan):
+        return None
+    return (
+        f"source_time '{column}' does nothing: no input has a 'wait' and there is no ordering policy, so events are taken"
+        " in order of arrival"
+    )
+
+
 def interval_events(plan: Plan) -> set[str]:
     """The event types whose events may be intervals for some query."""
     inputs = [item for query in plan.queries for item in query.inputs]

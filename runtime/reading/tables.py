@@ -33,7 +33,7 @@ from runtime.reading.files import FORMATS, Progress, iter_raw, read_raw
 from runtime.reading.formats.asked import Asked
 from runtime.reading.formats.raw_table import RawTable, numbered_from
 from runtime.reading.formats.unfolding import kind_of
-from runtime.reading.plan_needs import Leniency, interval_events, leniency, timed_events
+from runtime.reading.plan_needs import Leniency, interval_events, leniency, timed_events, unused_source_time
 from runtime.reading.plausibility import warning_of
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import read_kinds, refuse_types
@@ -55,7 +55,8 @@ class TableRecords:
     arrivals: the records
     numbers: by record: its number in the table, from 1
     is_history: the table has no arrival times; records arrive at their source time, sorted by it
-    warning: implausible times, for people; None = all is plausible
+    warning: implausible times, or a column of times that does nothing, for people; None = all is
+        plausible
     has_offsets: a column says the offsets: they order records that arrive together
     notes: values that are null because they are wrong, and no query reads them, a line a field
     """
@@ -170,6 +171,8 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     times = read_times(raw, plan, roles, kinds, fields, names.times, refusals)
     timed = kinds.is_event_of(timed_events(plan), plan)
     warning = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
+    if warning is None and not roles.is_history:
+        warning = unused_source_time(plan, names.source_time)
     records = assemble(raw, plan, roles, kinds, fields, times, refusals, place)
     arrivals, numbers = in_order_of_arrival(records, before)
     return TableRecords(arrivals, numbers, roles.is_history, warning, records.has_offsets, tuple(refusals.notes()))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from querylang.errors import InputError
 from runtime.columns.arrivals import Arrivals
+from runtime.instants import NO_TIME
 from runtime.reading.row_counts import about_rows
 from runtime.replay.pieces import FileToRead, NotSortedError, Reading
 from runtime.replay.records import Records, are_malformed, are_without_events
@@ -38,6 +39,7 @@ class FileRecords:
         self._all: Records | None = None
         self._reading: Reading | None = None
         self._count = 0
+        self._last = NO_TIME
         self._are_malformed = self._are_without_events = True
 
     def pieces(self) -> Iterator[pa.Table] | None:
@@ -55,6 +57,8 @@ class FileRecords:
             count += len(piece)
             self._are_malformed = self._are_malformed and are_malformed(piece)
             self._are_without_events = self._are_without_events and are_without_events(piece)
+            if len(piece):
+                self._last = piece.column("_arrival")[-1].as_py()
             yield piece
         self._reading, self._count = reading, count
 
@@ -71,6 +75,11 @@ class FileRecords:
     def arrivals(self) -> Arrivals:
         """As of `Records`."""
         return self.whole().arrivals
+
+    @property
+    def last_arrival(self) -> int:
+        """As of `Records`."""
+        return self._last if self._all is None and self._reading is not None else self.whole().last_arrival
 
     @property
     def rows(self) -> NDArray[Any]:

@@ -105,7 +105,7 @@ class Reading:
         for part in iter_table(file.path, file.plan, file.columns, file.name, rows=self._most):
             if part.warnings and not is_told:
                 is_told = True
-                self.warnings += part.warnings
+                self.warnings += [line for line in part.warnings if line not in self.warnings]
             if (part.arrivals.system("offset") != part.numbers).any():
                 self._rows |= _rows_by_place(part)
             table = places.of(part).table

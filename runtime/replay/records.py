@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
+from runtime.instants import NO_TIME
 from runtime.reading.tables import TableRecords
 from runtime.results.json_objects import RowOf, row_is_offset
 
@@ -46,6 +47,11 @@ class Records:
         is_unknown = table.column("_kind").to_numpy() == RecordKind.UNKNOWN_TYPE
         names: Sequence[str] = pc.unique(table.column("_text").filter(pa.array(is_unknown))).to_pylist()
         return names
+
+    @property
+    def last_arrival(self) -> int:
+        """The arrival of the last record, µs; NO_TIME = there is none."""
+        return int(self.arrivals.system("arrival")[-1]) if len(self.rows) else NO_TIME
 
     def until(self, moment: int | None) -> Records:
         """The records that have arrived by a time (µs); None = all."""

@@ -90,7 +90,7 @@ def read_all(
     merged = Arrivals.concat([Arrivals.empty(plan), *given]).table.unify_dictionaries()
     rows = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
     ordered = in_arrival_order(merged.append_column("_row", pa.array(rows))).combine_chunks()
-    warnings = tuple(line for part in parts for line in part.warnings)
+    warnings = tuple(dict.fromkeys(line for part in parts for line in part.warnings))
     return Records(Arrivals(ordered.drop_columns("_row")), ordered.column("_row").to_numpy(), names, warnings)
 
 

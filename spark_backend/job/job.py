@@ -38,7 +38,7 @@ from spark_backend.job.checks.catalog_tables import find_tables
 from spark_backend.job.checks.job_session import job_session, keep_tasks, tasks_of
 from spark_backend.job.checks.lost_outputs import lost_outputs, silent_channels
 from spark_backend.job.checks.missing_places import empty_sources
-from spark_backend.job.checks.open_waits import open_waits
+from spark_backend.job.checks.open_waits import open_waits, unused_source_times
 from spark_backend.job.checks.topic_notes import topic_notes
 from spark_backend.job.checks.unused_history import unused_history
 from spark_backend.job.checks.writing_statements import lost_routes, taken_events, written_by
@@ -291,6 +291,7 @@ def _start(job: Job, report: OnBatch, kind: _Kind) -> Handle:
         *silent_channels(written, deployment),
         *lost_routes(written, taken_events(plan)),
         *(() if kind.is_bounded else open_waits(plan, deployment)),
+        *unused_source_times(plan, deployment),
         *unused_history(deployment, is_new=job.checked.is_new),
     ):
         warn(warning)

@@ -60,6 +60,27 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, moment: str, made
     assert not list((tmp_path / "out").rglob("*.draft"))
 
 
+def machines(folder: Path) -> Path:
+    """One file for each of six machines, all of the same time; a micro-batch reads two."""
+    path = project(folder, files=2)
+    rows = table()
+    for number in range(6):
+        add_files(folder, rows[rows["sensor"].str[1:].astype(int) % 6 == number], 1, first=number)
+    return path
+
+
+def test_a_killed_run_over_files_of_the_same_time_gives_what_all_of_them_give(tmp_path: Path) -> None:
+    path = machines(tmp_path)
+    process = start(path)
+    kill_when(process, (tmp_path / "state" / "ensue" / "ledger" / "0000000001.json").exists)
+    again = start(path)
+    output, _ = again.communicate(timeout=240)
+    assert again.returncode == 0
+    assert streamed(tmp_path) == expected(tmp_path)
+    account = totals({tuple(row[:3]): row[3] for row in json.loads(output.strip().split("\n")[-1])}, "Rise")
+    assert account == {"received": len(table()), "used": account["used"], "late": account["late"]}
+
+
 def written_ledger(folder: Path) -> dict[str, int]:
     """The changes of all micro-batches for the query Rise, added up: the sink has them by file."""
     rows = pd.read_parquet(folder / "out" / "ledger")

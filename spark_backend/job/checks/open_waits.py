@@ -36,6 +36,23 @@ def open_waits(plan: Plan, deployment: Deployment) -> Iterator[str]:
             yield f"query {query.title}: its last wait ends only when a later record arrives; set 'idle'"
 
 
+def unused_source_times(plan: Plan, deployment: Deployment) -> Iterator[str]:
+    """A warning for each source whose column of source times does nothing.
+
+    plan: with the ordering policies of the sources
+    """
+    named = [source for source in deployment.sources if source.source_time is not None]
+    if not named:
+        return
+    from runtime.reading.plan_needs import unused_source_time  # it loads NumPy
+
+    for source in named:
+        has_arrival = source.arrival is not None or source.kafka is not None
+        warning = unused_source_time(plan, source.source_time) if has_arrival else None
+        if warning is not None:
+            yield f"source {source.name}: {warning}"
+
+
 def _has_heartbeats(query: QueryPlan) -> bool:
     return any(item.heartbeat is not None for item in query.inputs)
 
