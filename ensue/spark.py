@@ -5,9 +5,8 @@ The queries are compiled for the columns of DataFrames or files; `spark_backend.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from pyspark.errors import PySparkTypeError
@@ -30,11 +29,11 @@ from runtime.policies.durations import parse_duration
 from runtime.policies.forget_keys import parse_forget_keys, with_forget_keys
 from runtime.policies.plan_policies import SourceOrdering, parse_orderings, policy_of, with_ordering
 from runtime.reading.column_names import ARRIVAL, ColumnNames
-from runtime.reading.files import iter_raw
 from runtime.reading.inference.remarks import truncating_divisions
 from runtime.reading.inference.schema import is_field, not_fields, rounded_column, unread_column
 from runtime.reading.inference.types import EventsOfStructs, Fields, joined_fields, nested_name
 from runtime.reading.plan_needs import unused_source_time
+from runtime.reading.tables import column_names
 from runtime.replay.loading import plan_for_files, refuse_unknown
 from spark_backend.connect import refuse_connect
 from spark_backend.frames import bounded, streaming
@@ -208,7 +207,7 @@ def match_files(queries: Queries, paths: Sequence[Path], options: DataOptions) -
         return with_forget_keys(plan_for_files(paths, own, columns, orderings), forget_keys)
 
     plan = finish(compiled)
-    named = (part.names for path in paths[:1] if path.is_file() for part in islice(iter_raw(path), 1))
+    named = (column_names(path) for path in paths[:1] if path.is_file())
     _warn_of_unused_time(plan, options.columns, named)
     session, readings = get_session("ensue match"), [Reading.of_columns(own, None) for own in columns]
     source = bounded.file_source(session, paths, readings)
@@ -234,7 +233,7 @@ def _plan_for_frames(queries: Queries, frames: Frames, options: DataOptions) -> 
     return plan
 
 
-def _warn_of_unused_time(plan: Plan, columns: ColumnNames, tables: Iterable[Sequence[str]]) -> None:
+def _warn_of_unused_time(plan: Plan, columns: ColumnNames, tables: Iterable[Collection[str]]) -> None:
     """Tell of a column of source times that does nothing; `tables`: the names of their columns."""
     warning = unused_source_time(plan, columns.source_time)
     if warning is not None and any((columns.arrival or ARRIVAL) in names for names in tables):

@@ -123,7 +123,7 @@ def flushed_text(count: int) -> list[str]:
     if not count:
         return []
     came = counted(count, "match came", "matches came")
-    return [f"{came} only because the end advanced time past the last row: `--no-flush` leaves out what waits"]
+    return [f"{came} only because time advanced at the end: `--no-flush` stops at the last row"]
 
 
 def waiting_object(waiting: int, next_due: int | None) -> dict[str, Any]:

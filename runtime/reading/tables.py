@@ -14,7 +14,7 @@ says where and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,11 @@ def iter_table(
         if len(read.arrivals):
             before = int(read.arrivals.system("arrival")[np.argmax(read.numbers)])
         yield read
+
+
+def column_names(path: Path) -> Collection[str]:
+    """The names of the columns that a file begins with; raises InputError."""
+    return next((part.names for part in iter_raw(path)), ())
 
 
 def _asked(plan: Plan, names: ColumnNames, rows: int | None = None) -> Asked:

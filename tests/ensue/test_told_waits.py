@@ -58,8 +58,7 @@ def test_check_tells_it_of_a_source(tmp_path: Path, text: str, source: dict[str,
 def test_the_account_tells_how_many_matches_only_the_end_brought() -> None:
     rows = [{"at": 0.0, "id": "a"}, {"at": 1000.0, "id": "b"}]
     assert ensue.replay(SILENCE, rows).account() == (
-        "2 received = 2 used\n"
-        "1 match came only because the end advanced time past the last row: `--no-flush` leaves out what waits"
+        "2 received = 2 used\n1 match came only because time advanced at the end: `--no-flush` stops at the last row"
     )
     assert "only because" not in ensue.replay(SILENCE, rows, flush=False).account()
     assert "only because" not in ensue.replay(PLAIN, ROWS).account()
