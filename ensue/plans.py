@@ -119,12 +119,13 @@ def _of_data(
     for remark in inferred.remarks:
         warn(remark)
     schemas: Schemas = with_nested(inferred.schemas, queries.open_types)
-    plan = _compiled(queries, schemas, inferred)
+    plan, schemas = _compiled(queries, schemas, inferred)
     if not named:
         return _told(plan, schemas), schemas, set()
     read = {name.casefold() for name in fields_read(plan, queries.open_types)}
     whole, schemas = schemas, without_unread(schemas, queries.open_types, read, named, columns)
-    plan = plan if schemas == whole else _compiled(queries, schemas, inferred)
+    if schemas != whole:
+        plan, schemas = _compiled(queries, schemas, inferred)
     return _told(plan, schemas), schemas, read
 
 
@@ -135,15 +136,30 @@ def _told(plan: Plan, schemas: Schemas) -> Plan:
     return plan
 
 
-def _compiled(queries: Queries, schemas: Schemas, inferred: Inferred) -> Plan:
+def _compiled(queries: Queries, schemas: Schemas, inferred: Inferred) -> tuple[Plan, Schemas]:
+    """The plan, and the schemas that it is for: numbers where a query needs them and most are."""
     try:
-        return queries.template(schemas)
+        return queries.template(schemas), schemas
     except QueryErrors:
+        most = inferred.with_most(schemas)
+        if most != schemas:
+            with suppress(QueryErrors):
+                plan = queries.template(most)
+                for remark in _read_as_numbers(schemas, most):
+                    warn(remark)
+                return plan, most
         for remark in inferred.without_values:
             warn(remark)
         if schemas:
             warn(f"by what the data shows: {definitions(inferred.schemas)}")
         raise
+
+
+def _read_as_numbers(schemas: Schemas, most: Schemas) -> Iterator[str]:
+    for event, fields in most.items():
+        for name, type_ in fields.items():
+            if type_ != schemas[event][name]:
+                yield f"{name} of {event} is read as {type_}, as most rows have it; rows with other text are malformed"
 
 
 def _without_types(

@@ -121,3 +121,60 @@ def test_text_that_is_not_utf_8_in_an_unread_field_is_null(tmp_path: Path) -> No
     assert (len(result.matches), len(result.discarded), len(result.warnings)) == (2, 0, 1)
     assert "line 3: '\\xff' in 'x' is not UTF-8 text" in result.warnings[0]
     assert len(ensue.replay(printing("b.x"), tmp_path / "e.csv").discarded) == 1
+
+
+def odd_among(count: int, good: Any, odd: Any, folder: Path) -> Path:
+    """Lines of JSON, of which the sixth has another value."""
+    rows = [{"at": n, "n": n, "x": odd if n == 5 else good} for n in range(count)]
+    (folder / "e.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder / "e.jsonl"
+
+
+USER = {"id": "u", "age": 3}
+
+
+@pytest.mark.parametrize(
+    ("good", "odd", "read", "shown"),
+    [
+        (USER, "gone", "b.x.age.toString()", "3"),
+        (USER, [USER], "b.x.age.toString()", "3"),
+        (USER, {"id": "u", "age": "old"}, "b.x.age.toString()", "3"),
+        ({"u": USER}, {"u": "gone"}, "b.x.u.id", "u"),
+        ([1, 2], [1, "two"], "b.x[1].toString()", "2"),
+        ([{"p": 1}], [{"p": "one"}], "b.x[0].p.toString()", "1"),
+        (5, "n/a", "(b.x + 1).toString()", "6"),
+        (2.5, "n/a", "(b.x * 2.0).toString()", "5.0"),
+        (5, {"v": 5}, "(b.x + 1).toString()", "6"),
+    ],
+)
+def test_what_is_mixed_is_what_most_rows_are(good: Any, odd: Any, read: str, shown: str, tmp_path: Path) -> None:
+    table = odd_among(1_000, good, odd, tmp_path)
+    result = ensue.replay(NEXT, table)
+    assert (len(result.matches), len(result.discarded)) == (999, 0)
+    result = ensue.replay(printing(read), table)
+    assert (len(result.matches), result.discarded["offset"].tolist()) == (997, [6])
+    assert set(result.outputs["text"]) == {shown}
+
+
+def test_an_odd_part_that_is_not_read_loses_no_row(tmp_path: Path) -> None:
+    table = odd_among(1_000, USER, {"id": "u", "age": "old"}, tmp_path)
+    result = ensue.replay(printing("b.x.id"), table)
+    assert (len(result.matches), len(result.discarded), len(result.warnings)) == (999, 0, 1)
+    assert result.warnings[0].startswith("e.jsonl: line 6: ")
+
+
+def test_text_that_a_query_takes_as_text_remains_it(tmp_path: Path) -> None:
+    result = ensue.replay(printing("b.x"), odd_among(9, 5, "n/a", tmp_path))
+    assert result.outputs["text"].tolist() == ["5"] * 4 + ["n/a"] + ["5"] * 3
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_a_row_without_an_arrival_decides_no_type(suffix: str, tmp_path: Path) -> None:
+    table = tmp_path / f"e{suffix}"
+    if suffix == ".csv":
+        table.write_text("at,n,x\n" + "".join(f"{n},{n},{n}\n" for n in range(9)) + "TOTAL,,many\n")
+    else:
+        rows = [{"at": n, "n": n, "x": n} for n in range(9)] + [{"at": "TOTAL", "n": None, "x": "many"}]
+        table.write_text("\n".join(map(json.dumps, rows)))
+    result = ensue.replay(printing("(b.x + 1).toString()"), table)
+    assert (len(result.matches), len(result.discarded)) == (8, 1)

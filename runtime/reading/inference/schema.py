@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 
 from querylang.plan.library import LARGEST_INTEGER
 from querylang.plan.value_types import NUMBERS, Type
+from runtime.columns.given_times import given_times
 from runtime.columns.timestamps import is_text
+from runtime.instants import NO_TIME
 from runtime.reading.broken_text import without_broken_text
 from runtime.reading.column_names import ARRIVAL, STANDARD, STANDARD_NAMES, TYPE, ColumnNames, with_names
 from runtime.reading.files import read_raw
 from runtime.reading.formats.raw_table import RawTable, text_column
-from runtime.reading.inference.shown_types import Shown, joined_type
+from runtime.reading.inference.mixed import type_of_mixed
+from runtime.reading.inference.shown_types import Shown, joined_type, mostly_number
 from runtime.reading.inference.text_types import TOO_LARGE, TextType, has_padded, type_of_text
 from runtime.reading.inference.types import EventsOfStructs, Fields, nested_name, parts_without_type
 
@@ -31,11 +34,17 @@ class Inferred:
     schemas: by event type: its fields; those of structs follow
     remarks: what is not plain, a line each: why a column is text, and which columns are not read
     without_values: columns that say nothing of their type, a line each
+    mostly: by event type: the fields that are text, though most of their cells are numbers
     """
 
     schemas: Mapping[str, Fields]
     remarks: tuple[str, ...] = ()
     without_values: tuple[str, ...] = ()
+    mostly: Mapping[str, Fields] = field(default_factory=dict)
+
+    def with_most(self, schemas: Mapping[str, Fields]) -> Mapping[str, Fields]:
+        """These of the schemas, with the numbers that most cells are."""
+        return {event: {**fields, **self.mostly.get(event, {})} for event, fields in schemas.items()}
 
 
 def infer_schemas(
@@ -72,13 +81,14 @@ def infer(
             continue
         if not raw.has_types and types in raw.names:
             found.padded = {name for name in raw.names if has_padded(raw.column(name))}
+        timed = _have_times(raw, own)
         for name, rows in _rows_by_type(raw, types, event):
-            found.add(raw, name, rows)
+            found.add(raw, name, rows if timed is None else rows & timed)
         found.padded = set()
     shown = found.fields()
     schemas = {**found.structs.found, **shown}
     ordered = {name: schemas[name] for name in [*shown, *found.structs.found]}
-    return Inferred(ordered, tuple(found.remarks), tuple(found.without_values))
+    return Inferred(ordered, tuple(found.remarks), tuple(found.without_values), found.mostly())
 
 
 def without_unread(
@@ -112,6 +122,22 @@ def _rows_by_type(raw: RawTable, column: str | None, event: str) -> Iterator[tup
     for name in pc.unique(names).to_pylist():
         if name and "(" not in name:
             yield name, pc.fill_null(pc.equal(names, name), False).to_numpy(zero_copy_only=False)
+
+
+def _have_times(raw: RawTable, names: ColumnNames) -> NDArray[np.bool_] | None:
+    """By row: whether it has an arrival, where there are arrivals; other rows decide no type.
+
+    None = all have, or types do not depend on values.
+    """
+    arrival = names.of(ARRIVAL)
+    if arrival not in raw.names or (raw.has_types and not any(_is_by_value(raw, name) for name in raw.names)):
+        return None
+    timed = given_times(raw.column(arrival), names.times).micros != NO_TIME
+    return None if timed.all() or not timed.any() else timed
+
+
+def _is_by_value(raw: RawTable, name: str) -> bool:
+    return name not in raw.declared and (is_text(raw.columns.schema.field(name).type) or name in raw.nested)
 
 
 def not_fields(names: ColumnNames) -> set[str]:
@@ -169,19 +195,27 @@ class _Found:
             if _is_too_large(column):
                 self._tell_too_large(raw, name, column, raw.numbers[rows])
                 continue
-            type_ = self._type_of(raw, name, column, nested_name(event, name), raw.numbers[rows])
+            type_, mostly = self._type_of(raw, name, column, nested_name(event, name), rows)
             if type_ is None and pa.types.is_null(column.type) and not len(column):
                 type_ = Type.STRING  # as in a CSV file without rows
             self._tell_parts(raw, name, column)
             if type_ is None:
                 continue
             has_values = raw.has_types or column.null_count < len(column)
-            found = Shown(type_, raw.name, name not in raw.declared, has_values)
+            found = Shown(type_, raw.name, name not in raw.declared, has_values, mostly)
             shown.setdefault(name, []).append(found)
 
     def fields(self) -> dict[str, Fields]:
         """By event type: the fields that all tables together show. Raises InputError."""
         return {event: self._fields_of(event) for event in self.shown}
+
+    def mostly(self) -> dict[str, Fields]:
+        """As of `Inferred`."""
+        found = {
+            event: {name: type_ for name, shown in fields.items() if (type_ := mostly_number(shown)) is not None}
+            for event, fields in self.shown.items()
+        }
+        return {event: fields for event, fields in found.items() if fields}
 
     def _fields_of(self, event: str) -> Fields:
         fields = {}
@@ -192,23 +226,33 @@ class _Found:
         return fields
 
     def _type_of(
-        self, raw: RawTable, name: str, column: pa.Array, nested: str, numbers: NDArray[np.int64]
-    ) -> Type | None:
-        """The narrowest type that holds all cells; None = no type does.
+        self, raw: RawTable, name: str, column: pa.Array, nested: str, rows: NDArray[np.bool_]
+    ) -> tuple[Type | None, Type | None]:
+        """The narrowest type that holds all cells; None = no type does. And `mostly` of `Shown`.
+
+        Where objects or lists are mixed with others, it is the type of most.
 
         nested: the name of the event type that a struct becomes
-        numbers: of the column's rows
+        rows: of the column
         """
         if is_text(column.type) and name not in raw.declared:
+            if raw.nested.get(name):
+                objects = column.filter(pa.array(raw.are_nested(name)[rows]))
+                if 2 * len(objects) > len(column) - column.null_count:
+                    return type_of_mixed(objects, nested, self.structs), None
             found = type_of_text(raw.with_points(column))
             if not raw.has_types or found.is_doubtful:
-                self._tell_reason(raw, name, column, found, numbers)
+                self._tell_reason(raw, name, column, found, raw.numbers[rows])
             if not raw.has_types:
-                return Type.STRING if name in self.padded and found.type in NUMBERS else found.type
+                is_padded = name in self.padded and found.type in NUMBERS
+                return Type.STRING if is_padded else found.type, None if name in self.padded else found.mostly
+            if found.type in NUMBERS and not rows.all():  # rows that are discarded made it text
+                found = type_of_text(raw.column(name))
+            return Type.STRING, found.mostly
         type_ = self.structs.type_of(column.type, nested)
         if type_ == Type.FLOAT and pa.types.is_decimal(column.type):
             self.remarks[rounded_column(raw.name, name, str(column.type))] = None
-        return type_
+        return type_, None
 
     def _tell_reason(
         self, raw: RawTable, name: str, column: pa.Array, found: TextType, numbers: NDArray[np.int64]

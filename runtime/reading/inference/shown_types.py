@@ -15,12 +15,14 @@ class Shown(NamedTuple):
     table: its name
     is_by_value: the type comes from the values, not from a schema: text can be read in its place
     has_values: some cell has a value; otherwise the type says nothing
+    mostly: as of `TextType`
     """
 
     type: Type
     table: str
     is_by_value: bool
     has_values: bool
+    mostly: Type | None = None
 
 
 def joined_type(event: str, field: str, shown: Sequence[Shown]) -> tuple[Type, str | None]:
@@ -46,3 +48,11 @@ def joined_type(event: str, field: str, shown: Sequence[Shown]) -> tuple[Type, s
             told = f"{item.table}: {field} is {item.type} here and text before; it is read as text everywhere"
         can_be_text = can_be_text and item.is_by_value
     return type_, told
+
+
+def mostly_number(shown: Sequence[Shown]) -> Type | None:
+    """The type of numbers that most cells are in all tables; None = they are not, or all are."""
+    types = {item.mostly or item.type for item in shown if item.has_values}
+    if not any(item.mostly for item in shown) or not types <= {Type.INTEGER, Type.FLOAT}:
+        return None
+    return Type.INTEGER if types == {Type.INTEGER} else Type.FLOAT

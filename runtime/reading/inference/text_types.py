@@ -32,11 +32,13 @@ class TextType(NamedTuple):
 
     row: of the cell that made it so, from 0; None = it is plain
     reason: what is special about this cell, to be written behind it
+    mostly: the type of most cells, if these are numbers beside others
     """
 
     type: Type
     row: int | None = None
     reason: str = ""
+    mostly: Type | None = None
 
     @property
     def is_doubtful(self) -> bool:
@@ -62,8 +64,12 @@ def type_of_text(column: pa.Array) -> TextType:
         return TextType(Type.BOOLEAN)
     if not (bad & ~_are(filled, _WITH_COMMA)).any():
         return TextType(Type.STRING, int(np.argmax(bad)), "; with commas in decimals: `--csv decimal=,`")
-    are_mostly_numbers = 2 * int(bad.sum()) <= len(filled) - filled.null_count
-    return TextType(Type.STRING, int(np.argmax(bad)) if are_mostly_numbers else None)
+    if 2 * int(bad.sum()) > len(filled) - filled.null_count:
+        return TextType(Type.STRING)
+    number = _number(filled.filter(pa.array(~bad))).type
+    are_whole = _all(filled.filter(pa.array(~bad)), _PLAIN_WHOLE)
+    mostly = Type.INTEGER if are_whole else number if number == Type.FLOAT else None
+    return TextType(Type.STRING, int(np.argmax(bad)), mostly=mostly)
 
 
 def has_padded(column: pa.Array) -> bool:

@@ -49,7 +49,10 @@ class EventsOfStructs:
 
     def _event(self, kind: pa.StructType, name: str) -> Type | None:
         types = ((part.name, self.type_of(part.type, nested_name(name, part.name))) for part in kind)
-        fields = {part: type_ for part, type_ in types if type_ is not None}
+        return self.event_of({part: type_ for part, type_ in types if type_ is not None}, name)
+
+    def event_of(self, fields: Fields, name: str) -> Type | None:
+        """The event type with these fields, and others that were found; None = there are none."""
         if not fields:
             return None
         self.found[name] = joined_fields(self.found.get(name, {}), fields, name)
