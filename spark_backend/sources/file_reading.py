@@ -20,6 +20,8 @@ from spark_backend.errors import failed
 from spark_backend.places.place import Place, local_copy
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.command_reading import packed_commands
+from spark_backend.sources.crash_marks import CRASHES, CrashMarks
+from spark_backend.sources.deadly_files import without_deadly_lines
 from spark_backend.sources.delta.delta_source import DELTA, delta_of_text
 from spark_backend.sources.delta.unit_reading import UnitReader
 from spark_backend.sources.kafka.kafka_source import KAFKA, kafka_of_text
@@ -62,10 +64,11 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
         yield from packed_commands(task.commands, program, len(readings))
     sources = {source.name: source for source in sources_of_text(options["sources"])}
     accepts_loss = options["accept_loss"] == "true"
+    marks = CrashMarks(Path(options[CRASHES]) if options.get(CRASHES) else None)
     for file in task.files:
-        reader = _FileReader(program, sources[file.source], readings[file.source], accepts_loss)
+        files = _FileReader(program, sources[file.source], readings[file.source], accepts_loss, marks)
         with _stopped_by_stores():
-            yield from reader.packed(file, task)
+            yield from files.packed(file, task)
     if task.advances:
         yield pack_progress(program.buckets, [progress_of(item, readings[item.source]) for item in task.advances])
     if task.unread:
@@ -73,10 +76,11 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
     tables = {source.name: source for source in delta_of_text(options[DELTA])} if task.units else {}
     for unit in task.units:
         with _stopped_by_stores():
-            yield from UnitReader(program, tables[unit.source], readings[unit.source], accepts_loss).packed(unit)
+            reader = UnitReader(program, tables[unit.source], readings[unit.source], accepts_loss, marks)
+            yield from reader.packed(unit)
     kafka = {source.name: source for source in kafka_of_text(options[KAFKA])} if task.ranges else {}
     for wanted in task.ranges:
-        messages = RangeReader(program, kafka[wanted.source], readings[wanted.source], accepts_loss)
+        messages = RangeReader(program, kafka[wanted.source], readings[wanted.source], accepts_loss, marks)
         yield from messages.packed(wanted)
 
 
@@ -102,6 +106,7 @@ class _FileReader:
     source: ListedSource
     reading: Reading
     accepts_loss: bool
+    marks: CrashMarks
 
     def packed(self, file: TakenFile, task: FileTask) -> Iterator[pa.RecordBatch]:
         path = self.source.file(file.path)
@@ -119,8 +124,14 @@ class _FileReader:
             return
         _refuse_unopened(path)
         try:
-            with readable(path) as local:
-                yield from self._records(file, local)
+            with (
+                self.marks.reading(f"source '{self.source.name}': {shown(file.path)}") as is_suspect,
+                readable(path) as local,
+                without_deadly_lines(
+                    local, self._name(file), self.marks, lambda table: self._count(file, table), is_suspect=is_suspect
+                ) as harmless,
+            ):
+                yield from self._records(file, harmless)
         except InputError as error:
             reason = str(error).removeprefix(f"{one_line(shown(path))}: ")
             reason = reason.removeprefix(f"{one_line(self._name(file))}: ")
@@ -133,6 +144,9 @@ class _FileReader:
         named = replace(self.reading, source=self._name(file), place=place_of(self.reading.rank, file.number))
         arrivals = named.arrivals(local, self.program.plan())
         yield from pack_parts(arrivals, self.program, named, by_partition=True)
+
+    def _count(self, file: TakenFile, local: str) -> int:
+        return sum(1 for _ in self._records(file, local))
 
     def _is_proven(self, file: TakenFile, task: FileTask) -> bool:
         """Whether the source has brought a record before this file."""

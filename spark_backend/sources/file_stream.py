@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, InputPartition
 
 from spark_backend.places.place import place_of
+from spark_backend.sources.crash_marks import CRASHES, crashes_folder
 from spark_backend.sources.delta.commit_planner import CommitPlanner
 from spark_backend.sources.delta.delta_source import DELTA, DeltaSource, delta_of_text, delta_to_text
 from spark_backend.sources.delta.snapshot import UnreadableTable
@@ -71,6 +72,7 @@ def packed_stream(
         "run": run.to_text(),
         "tasks": str(max(session.sparkContext.defaultParallelism, program.tasks or 1)),
         "folder": "" if folder is None else str(folder),
+        CRASHES: crashes_folder(run.checkpoint),
     }
     register(session)
     return session.readStream.format(_FORMAT).options(**options).load()

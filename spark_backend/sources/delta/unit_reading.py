@@ -16,10 +16,11 @@ from runtime.reading.column_names import needed_names
 from runtime.reading.formats.parquet_files import open_parquet
 from spark_backend.delta.data_files import data_file
 from spark_backend.places.place import Place, local_copy
+from spark_backend.sources.crash_marks import NO_MARKS, WHOLE, CrashMarks, Deadly, death_of
 from spark_backend.sources.delta.delta_source import DeltaSource
 from spark_backend.sources.delta.table_units import TableFile, TableUnit
 from spark_backend.sources.reading import Reading, pack_parts
-from spark_backend.wire.packed_rows import pack_lost, pack_reports
+from spark_backend.wire.packed_rows import RefusedFile, pack_lost, pack_refused, pack_reports
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import Report
 
@@ -47,6 +48,7 @@ class UnitReader:
     source: DeltaSource
     reading: Reading
     accepts_loss: bool
+    marks: CrashMarks = NO_MARKS
 
     def packed(self, unit: TableUnit) -> Iterator[pa.RecordBatch]:
         """The packed rows of a unit, all of it together: files of a commit have no order."""
@@ -56,10 +58,30 @@ class UnitReader:
             if not path.is_file():
                 yield from self._lost(file, path)
                 continue
-            parts += self._arrivals(unit, file, number, path)
+            name = self.reading.prefix + file.path
+            with self.marks.reading(str(path)) as is_suspect:
+                death = self._death(unit, file, number, path, is_suspect=is_suspect)
+                if death is None:
+                    parts += self._arrivals(unit, file, number, path)
+                    continue
+            yield pack_refused(RefusedFile(name, death), [query.title for query in self.program.plan().queries])
+            yield pack_reports([Report("malformed_file", self.source.name, 0, f"{file.path}: {death}")])
         if parts:
             together = Arrivals.concat(parts)
             yield from pack_parts(iter([together]), self.program, self.reading, by_partition=True)
+
+    def _death(self, unit: TableUnit, file: TableFile, number: int, path: Place, *, is_suspect: bool) -> str | None:
+        """Why a file ends the process that reads it; None = it does not."""
+        name = self.reading.prefix + file.path
+        known = self.marks.skipped(name).get(WHOLE)
+        if known is not None or not is_suspect:
+            return known
+        death = death_of(lambda: self._arrivals(unit, file, number, path))
+        if death is None:
+            return None
+        reason = f"reading it ends the process with {death}"
+        self.marks.skip(Deadly(name, 0, WHOLE, reason))
+        return reason
 
     def _place(self, file: TableFile) -> Place:
         """Where a data file is: in its table's folder, or elsewhere where that is allowed."""

@@ -20,6 +20,7 @@ from runtime.reading.column_names import NONE, SOURCE_TIME
 from runtime.reading.formats.messages import ARRIVAL_COLUMN, EVENT_COLUMN, Decode, Messages
 from spark_backend.errors import Unreachable
 from spark_backend.retrying import patience_of
+from spark_backend.sources.crash_marks import NO_MARKS, CrashMarks, Deadly, Part, living_parts, without_skipped
 from spark_backend.sources.kafka.consuming import Chunk, GoneMessages, consumed
 from spark_backend.sources.kafka.kafka_source import KafkaSource
 from spark_backend.sources.kafka.listing import BrokerError
@@ -49,12 +50,18 @@ class RangeReader:
     source: KafkaSource
     reading: Reading
     accepts_loss: bool
+    marks: CrashMarks = NO_MARKS
 
     def packed(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The packed rows of a range; raises InputError for messages that no longer exist."""
         if wanted.is_lost:
             yield from self._lost(wanted)
             return
+        what = f"{wanted.topic}/{wanted.partition}, offsets {wanted.start} to {wanted.until - 1}"
+        with self.marks.reading(f"source '{self.source.name}': {what}") as is_suspect:
+            yield from self._packed_range(wanted, is_suspect=is_suspect)
+
+    def _packed_range(self, wanted: OffsetRange, *, is_suspect: bool) -> Iterator[pa.RecordBatch]:
         highest = NO_TIME
         while len(wanted):
             reached = wanted.start
@@ -62,7 +69,7 @@ class RangeReader:
                 for chunk in consumed(self.source.client, wanted, patience_of(self.source.retry)):
                     arrivals = _running_maximum(chunk, highest, wanted.latest)
                     highest, reached = int(arrivals[-1]), int(chunk.offsets[-1]) + 1
-                    yield from self._packed(wanted, chunk, arrivals)
+                    yield from self._packed(wanted, chunk, arrivals, is_suspect=is_suspect)
                 wanted = replace(wanted, start=wanted.until)
             except GoneMessages as gone:
                 if not self.accepts_loss:
@@ -77,7 +84,9 @@ class RangeReader:
             except BrokerError as error:
                 raise (Unreachable if error.is_passing else InputError)(str(error)) from error
 
-    def _packed(self, wanted: OffsetRange, chunk: Chunk, arrivals: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def _packed(
+        self, wanted: OffsetRange, chunk: Chunk, arrivals: NDArray[np.int64], *, is_suspect: bool
+    ) -> Iterator[pa.RecordBatch]:
         reading = replace(
             self.reading,
             source=self._name(wanted),
@@ -99,7 +108,8 @@ class RangeReader:
             self.reading.event,
             decode=self._decode(),
         )
-        parts = self._read(messages, reading)
+        divided = self._divided(messages, reading, is_suspect=is_suspect)
+        parts = (part for piece in divided for part in self._read(piece, reading))
         if wanted.latest is None:
             yield from pack_parts(parts, self.program, reading, by_partition=True)
             return
@@ -107,6 +117,28 @@ class RangeReader:
             near, far = _divided(part, chunk, wanted.latest)
             yield from pack_parts(iter([near]), self.program, reading, by_partition=True)
             yield from pack_refused_records(far, self.program, reading, wanted.latest)
+
+    def _divided(self, messages: Messages, reading: Reading, *, is_suspect: bool) -> list[Messages]:
+        """The messages in parts that end no process; what does is a part with a problem."""
+        source = reading.source or ""
+        skipped = self.marks.skipped(source, messages.partition)
+
+        def attempt(first: int, last: int) -> None:
+            for piece in without_skipped([Part(first, last)], problems):
+                for _ in self._read(messages.part(piece.first, piece.last, piece.problem), reading):
+                    pass
+
+        rows = np.searchsorted(messages.offsets, list(skipped)).tolist()
+        found = zip(rows, skipped.items(), strict=True)
+        problems = {row: why for row, (offset, why) in found if offset in messages.offsets[row : row + 1]}
+        parts = living_parts(len(messages), attempt) if is_suspect and len(messages) else [Part(0, len(messages))]
+        for part in parts:
+            if part.problem is not None:
+                offset = int(messages.offsets[part.first])
+                self.marks.skip(Deadly(source, messages.partition, offset, part.problem))
+        if len(parts) == 1 and not problems and parts[0].problem is None:
+            return [messages]
+        return [messages.part(part.first, part.last, part.problem) for part in without_skipped(parts, problems)]
 
     def _read(self, messages: Messages, reading: Reading) -> Iterator[Arrivals]:
         """The records of messages; what cannot be read makes only itself malformed."""
