@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -16,6 +17,9 @@ _NOT_STARTED = "Python worker failed to connect back"
 _NO_MEMORY = "java.lang.OutOfMemoryError"
 _JAVA_ENDED = ("Py4JNetworkError", "ConnectionRefusedError")
 _CRASHED = "Python worker exited unexpectedly"
+_FATAL = re.compile(r"Fatal Python error: ([^\n]+)")
+_EXIT_BY_MEMORY = re.compile(r"exit(?:ed with)? (?:code|status):? ?137|OOMKilled")
+_OUT_OF_MEMORY = re.compile(r"^(?:pyarrow\.lib\.Arrow)?MemoryError\b", re.MULTILINE)
 _NOTHING = re.compile(r"terminated with exception:\s+SQLSTATE")
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _FULL_PLACE = re.compile(r"\[Errno \d+\] (?:No space left on device|Disk quota exceeded): '([^'\n]+)'")
@@ -40,6 +44,10 @@ class Unreachable(InputError):
     exit_code = 4
 
 
+class WorkerDied(InputError):
+    """A process that reads or searches ended, or had too little memory: a record may be why."""
+
+
 def plain_error(error: Exception) -> Exception:
     """An InputError in plain words if the mistake is known, else the error itself."""
     text = str(error)
@@ -60,10 +68,9 @@ def plain_error(error: Exception) -> Exception:
     if type(error).__name__ in _JAVA_ENDED:
         return InputError(f"Java ended before the job did; the system may have killed it for memory. {MORE_MEMORY}")
     if _CRASHED in text or (_NOTHING.search(text) and "java.io.EOFException" in getattr(error, "_stackTrace", "")):
-        return InputError(
-            "a Python process of Spark ended without an answer; the system may have killed it for memory."
-            " Run the job again: it continues where it stopped"
-        )
+        return WorkerDied(f"a Python process of Spark ended {_death(text)}")
+    if _OUT_OF_MEMORY.search(text):
+        return WorkerDied("a Python process of Spark had too little memory")
     if FULL.search(text):
         place = _FULL_PLACE.search(text)
         return disk_full("a disk that the job writes to" if place is None else place[1])
@@ -72,6 +79,18 @@ def plain_error(error: Exception) -> Exception:
     if isinstance(error, OSError) and error.filename is not None:
         return failed(error, f"{error.filename}: {error.strerror}")
     return error
+
+
+def _death(text: str) -> str:
+    """How a process ended, as far as the error of Spark says it."""
+    if _EXIT_BY_MEMORY.search(text):
+        return "with exit code 137: the system killed it, as it does for memory"
+    fatal = _FATAL.search(text)
+    if fatal is None:
+        return "without a word, as one does that is killed"
+    numbers = {signal.strsignal(number): int(number) for number in signal.Signals}
+    number = numbers.get(fatal[1].strip())
+    return f"with {fatal[1].strip()}" if number is None else f"with signal {number} ({fatal[1].strip()})"
 
 
 def _unreadable_state(text: str) -> InputError:
@@ -153,4 +172,5 @@ def _without_values(error: Exception, environment: Mapping[str, str]) -> Excepti
     if isinstance(error, FileErrors):
         found = [(line, without_values(message, environment)) for line, message in error.found]
         return FileErrors(without_values(error.path, environment), found)
-    return Unreachable(text) if isinstance(error, Unreachable) else InputError(text)
+    kinds = [kind for kind in (Unreachable, WorkerDied) if isinstance(error, kind)]
+    return kinds[0](text) if kinds else InputError(text)

@@ -46,13 +46,21 @@ def run(
     apply: Annotated[
         bool, typer.Option("--apply", help="Take over what has changed in the files of queries and values.")
     ] = False,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--skip",
+            metavar="SOURCE/PARTITION/OFFSET",
+            help="Leave out a message of a topic from now on; it counts as malformed. May be repeated.",
+        ),
+    ] = None,
     log: Annotated[
         LogForm | None, typer.Option("--log", help="Write the log as lines of text or as JSON objects, a line each.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the Spark streaming job of a deployment file."""
-    settings = _Settings(once=once, flush=flush, accept_loss=accept_loss, apply=apply, as_json=as_json)
+    settings = _Settings(once, flush, accept_loss, apply, tuple(skip or ()), as_json)
     if log is LogForm.JSON:
         _run_with_json_log(file, settings)
         return
@@ -73,6 +81,7 @@ class _Settings:
     flush: bool
     accept_loss: bool
     apply: bool
+    skip: tuple[str, ...]
     as_json: bool
 
 
@@ -148,6 +157,7 @@ def _run(file: Path, deployment: Deployment, settings: _Settings, progress: OnBa
         flush=settings.flush,
         progress=tell,
         accept_loss=settings.accept_loss,
+        skip=settings.skip,
         apply=settings.apply,
     )
     archive_classes_for_next_time()

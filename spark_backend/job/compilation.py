@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from runtime.reading.column_names import (
     TYPE,
     ColumnNames,
 )
+from runtime.reading.files import iter_raw
+from runtime.reading.formats.asked import Asked
 from runtime.reading.inference.looks import Decided
 from runtime.reading.inference.own_meanings import decide_meanings
 from runtime.reading.inference.own_places import decide_places
@@ -44,9 +47,13 @@ from spark_backend.job.checkpoint_record import Schemas
 from spark_backend.job.listed_sources import listed_source
 from spark_backend.job.source_orderings import with_source_orderings
 from spark_backend.settings.deployment import Deployment, Source
+from spark_backend.sources.crash_marks import living_parts
 from spark_backend.sources.delta.snapshot import position_at
 from spark_backend.sources.delta.unit_reading import TYPES
 from spark_backend.sources.formats import source_format
+
+_TRIED = 4
+"""So many parts of a file are read before a job reads it itself; smaller files than 64 MB are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +180,7 @@ class Sample:
             own = [_empty_table(position_at(source.delta, None, is_read=False).columns)]
             sources = [source.name]
         else:
-            tables = source_format(source.format).sample(listed_source(source))
+            tables = _living(source_format(source.format).sample(listed_source(source)), names)
             own = [table for table in tables if isinstance(table, Path)]
             sources = [f"{source.name}: {table.name}" for table in own]
         if len(own) < len(tables) or not own:
@@ -183,6 +190,19 @@ class Sample:
         meanings = decide_meanings(own, sources, names, list(types), have_own_times=has_own_times)
         decided = decide_places(own, sources, meanings.columns, plan)
         return Sample(source, tables, replace(decided, remarks=(*meanings.remarks, *decided.remarks)))
+
+
+def _living(tables: Sequence[Any], names: ColumnNames) -> Sequence[Any]:
+    """The tables whose reading does not end a process: tried in a child, since this one is the job."""
+
+    def attempt(first: int, last: int) -> None:
+        for table in tables[first:last]:
+            if isinstance(table, Path):
+                for _ in islice(iter_raw(table, asked=Asked(max_record=names.max_record, csv=names.csv)), _TRIED):
+                    pass
+
+    parts = living_parts(len(tables), attempt) if tables else []
+    return [table for part in parts if part.problem is None for table in tables[part.first : part.last]]
 
 
 def _empty_table(columns: Mapping[str, str]) -> pa.Table:

@@ -29,6 +29,7 @@ from spark_backend.job.sink_topics import end_topics
 from spark_backend.job.spark_checkpoint import remove_old_files
 from spark_backend.job.status import Status, read_status
 from spark_backend.job.store_lock import StoreLock
+from spark_backend.job.watching.tries import told_deaths
 from spark_backend.job.watching.watch import Watch
 from spark_backend.sources.listing.command_folder import Outcome
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
@@ -107,7 +108,8 @@ class Handle:
         """
         limit = None if seconds is None else time.monotonic() + seconds
         try:
-            with as_job_errors(), in_plain_words(self._job.checked.deployment.environment):
+            deployment = self._job.checked.deployment
+            with as_job_errors(), told_deaths(deployment.checkpoint), in_plain_words(deployment.environment):
                 while not self._waited(LOOK if limit is None else limit - time.monotonic()):
                     if limit is not None and time.monotonic() >= limit:
                         return False

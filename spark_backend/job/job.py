@@ -8,7 +8,7 @@ continue with another deployment.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from querylang.plan.model import Plan
 from spark_backend.bounded_end import stop_at_end
 from spark_backend.durable_files import make_folder
 from spark_backend.early_start import EarlyStart
-from spark_backend.errors import JobError, as_job_errors, in_plain_words
+from spark_backend.errors import JobError, WorkerDied, as_job_errors, in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
 from spark_backend.job.changes.file_changes import take_files
 from spark_backend.job.changes.interrupted_batch import (
@@ -52,6 +52,7 @@ from spark_backend.job.sink_topics import begin_topics, with_drafts
 from spark_backend.job.source_streams import packed_sources
 from spark_backend.job.spark_checkpoint import place_for_spark, reach_store, remove_old_files
 from spark_backend.job.store_lock import StoreLock
+from spark_backend.job.watching.tries import CONTINUES, MOST_TRIES, failed_tries, skip_records, told_deaths
 from spark_backend.job.watching.wall_clock import WallClock
 from spark_backend.job.watching.watch import Watch, open_watch
 from spark_backend.operator.spark_operator import start_workers
@@ -108,6 +109,7 @@ def run(
     progress: OnBatch | None = None,
     accept_loss: bool = False,
     apply: bool = False,
+    skip: Sequence[str] = (),
 ) -> RunReport:
     """Run a deployment here and now, until Ctrl-C or SIGTERM. An interrupted run is continued.
 
@@ -116,12 +118,20 @@ def run(
     progress: called after each micro-batch
     accept_loss: continue without files that an interrupted micro-batch read and that have changed
     apply: take over what has changed in the files of queries and values
+    skip: messages that are left out from now on, each as `SOURCE/PARTITION/OFFSET`
 
     Raises InputError or QueryErrors.
     """
     if flush and not once:
         raise InputError("time can only be flushed at the end of input: --flush needs --once")
     job = _prepare(path, apply=apply)
+    try:
+        deployment = job.checked.deployment
+        has_topics = any(source.kafka is not None for source in deployment.sources)
+        skip_records(deployment.checkpoint, list(skip), has_topics=has_topics)
+    except BaseException:
+        job.close()
+        raise
     total = RunTotal()
 
     def report(batch: BatchReport) -> None:
@@ -132,7 +142,7 @@ def run(
     try:
         with StopRequest() as stop, in_plain_words(job.checked.deployment.environment):
             kind, clock = _Kind(is_bounded=once, flush=flush, accepts_loss=accept_loss), WallClock()
-            while not _await(_start(job, report, kind), stop, clock):
+            while not _has_ended(job, report, kind, stop, clock):
                 job = _prepare(path)
         seconds = time.monotonic() - started
         running = kept_program(job.checked.program, job.checked.deployment).running()
@@ -142,6 +152,25 @@ def run(
         return replace(report_, waiting=left.waiting, next_due=left.next_due)
     finally:
         job.close()
+
+
+def _has_ended(job: Job, report: OnBatch, kind: _Kind, stop: StopRequest, clock: WallClock) -> bool:
+    """Whether a run has reached its end; False = it has to be started again.
+
+    A worker that died did so perhaps for a record: when its micro-batch is tried again, readers
+    find which one.
+    """
+    deployment = job.checked.deployment
+    try:
+        with told_deaths(deployment.checkpoint), in_plain_words(deployment.environment):
+            handle = _start(job, report, kind)
+        return _await(handle, stop, clock)
+    except WorkerDied as error:
+        if stop.is_requested or not 0 < failed_tries(deployment.checkpoint) < MOST_TRIES:
+            raise WorkerDied(f"{error}. {CONTINUES}") from error
+        warn(f"{error}: it is tried again")
+        job.close()
+        return False
 
 
 def _ignore(_: BatchReport) -> None:

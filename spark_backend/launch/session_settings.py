@@ -21,6 +21,8 @@ AT_RUN_TIME = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # One task per file: opening a file is taken to cost as much as reading a whole partition.
     "spark.sql.files.openCostInBytes": str(128 << 20),
+    # A worker that a signal ends tells which one.
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
@@ -34,6 +36,7 @@ AT_START = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.python.worker.reuse": "true",
+    "spark.python.worker.faulthandler.enabled": "true",
     # Packed numbers do not get much smaller, and the shuffle of one machine passes no network.
     "spark.shuffle.compress": "false",
     "spark.driver.memory": "2g",

@@ -62,7 +62,7 @@ def _deadly_lines(path: Path, copy: Path, read: Callable[[str], object]) -> dict
 
 
 def _with_words(path: Path, skipped: dict[int, str]) -> bytes:
-    """The content with a text in place of lines, which is no record: so they keep their numbers."""
+    """The content with a text, which is not a record, in place of lines: all keep their numbers."""
     lines = path.read_bytes().split(b"\n")
     for number, reason in skipped.items():
         lines[number] = json.dumps(reason).encode()

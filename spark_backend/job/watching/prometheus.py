@@ -49,13 +49,21 @@ class Metrics:
     name: of the job
     figures: as of its beginning
     backlog: finds what is not processed
+    tries: finds how many tries of the open micro-batch have failed
     """
 
-    def __init__(self, name: str, figures: Figures, backlog: Callable[[], Sequence[SourceBacklog]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        figures: Figures,
+        backlog: Callable[[], Sequence[SourceBacklog]],
+        tries: Callable[[], int] = lambda: 0,
+    ) -> None:
         package = client()
         self.figures = figures
         self._name = name
         self._backlog = Kept(backlog)
+        self._tries = Kept(tries)
         self._memory = Kept(lambda: memory_of(os.getpid()))
         self.registry: CollectorRegistry = package.CollectorRegistry()
         self.registry.register(_Collector(self))
@@ -82,6 +90,8 @@ class Metrics:
         if memory is not None:
             yield _gauge("memory_bytes", "Memory of the job's processes on the driver's machine.", [], memory.bytes)
         yield _counter("micro_batches", "Micro-batches of this run.", [], figures.batches)
+        help_ = "Tries of the micro-batch that is open in which a worker died."
+        yield _gauge("micro_batch_failed_tries", help_, [], self._tries())
         yield _counter("kernel_seconds", "Time in steps of buckets, added up, of this run.", [], figures.kernel_seconds)
         if figures.moment is not None:
             help_ = "When the results of the last micro-batch were written, in Unix time."

@@ -21,6 +21,7 @@ from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.watching.backlog import backlog_of
 from spark_backend.job.watching.figures import Observed, Pulse, figures_at_start
 from spark_backend.job.watching.prometheus import Metrics
+from spark_backend.job.watching.tries import failed_tries
 from spark_backend.settings.deployment import Deployment
 from spark_backend.settings.watching_settings import Address
 
@@ -52,7 +53,10 @@ def open_watch(deployment: Deployment, plan: Plan) -> Watch | None:
         return None
     titles = [query.title for query in plan.queries]
     figures = figures_at_start(JobFolder(deployment.checkpoint), titles, [it.name for it in deployment.sources])
-    return Watch(deployment.metrics, Metrics(deployment.name, figures, lambda: backlog_of(deployment)))
+    metrics = Metrics(
+        deployment.name, figures, lambda: backlog_of(deployment), lambda: failed_tries(deployment.checkpoint)
+    )
+    return Watch(deployment.metrics, metrics)
 
 
 class Watch:

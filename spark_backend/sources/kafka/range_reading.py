@@ -121,7 +121,10 @@ class RangeReader:
     def _divided(self, messages: Messages, reading: Reading, *, is_suspect: bool) -> list[Messages]:
         """The messages in parts that end no process; what does is a part with a problem."""
         source = reading.source or ""
-        skipped = self.marks.skipped(source, messages.partition)
+        skipped = {
+            **self.marks.skipped(self.source.name, messages.partition),
+            **self.marks.skipped(source, messages.partition),
+        }
 
         def attempt(first: int, last: int) -> None:
             for piece in without_skipped([Part(first, last)], problems):

@@ -1,0 +1,92 @@
+"""How often a micro-batch was tried in which a worker died, and what it read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from querylang.errors import InputError
+from runtime.json_reader import DamagedJson, read_json
+from runtime.json_shapes import Count
+from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.errors import WorkerDied
+from spark_backend.places.place import Place
+from spark_backend.sources.crash_marks import CrashMarks, Deadly, crashes_folder
+from spark_backend.sources.listing.spark_log import open_batch
+
+MOST_TRIES = 4
+"""So often a run tries a micro-batch: two deaths mark its ranges, and the next try divides them."""
+
+_SHOWN = 3
+_WORDS = ("first", "second", "third", "fourth", "fifth")
+
+CONTINUES = "Run the job again: it continues where it stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """How many tries of a micro-batch have failed."""
+
+    batch: Count
+    tries: Count
+
+
+def marks_of(checkpoint: Place) -> CrashMarks:
+    """The marks of a job; none in a store."""
+    folder = crashes_folder(str(checkpoint.resolve()))
+    return CrashMarks(Path(folder) if folder else None)
+
+
+def failed_tries(checkpoint: Place) -> int:
+    """How many tries have failed of the micro-batch that is open; 0 = none, or none is open."""
+    folder, batch = marks_of(checkpoint).folder, open_batch(checkpoint)
+    if folder is None or batch is None:
+        return 0
+    try:
+        found = read_json(folder / "tries.json", _Failed, way_out="")
+    except (FileNotFoundError, DamagedJson):
+        return 0
+    return found.tries if found.batch == batch else 0
+
+
+@contextmanager
+def told_deaths(checkpoint: Place) -> Iterator[None]:
+    """Say what a worker read that died, in which micro-batch, and how often that was tried."""
+    try:
+        yield
+    except WorkerDied as error:
+        raise WorkerDied(f"{error}{_where(checkpoint)}") from error
+
+
+def _where(checkpoint: Place) -> str:
+    marks, batch = marks_of(checkpoint), open_batch(checkpoint)
+    ranges = [mark.range for mark in marks.marked()]
+    more = f" and {len(ranges) - _SHOWN} more" if len(ranges) > _SHOWN else ""
+    reading = f" while it read {'; '.join(ranges[:_SHOWN])}{more}" if ranges else ""
+    if batch is None or marks.folder is None:
+        return reading
+    tries = failed_tries(checkpoint) + 1
+    make_folder(marks.folder)
+    write_durably(marks.folder / "tries.json", json.dumps(asdict(_Failed(batch, tries))))
+    word = _WORDS[tries - 1] if tries <= len(_WORDS) else f"{tries}th"
+    return f"{reading} (micro-batch {batch}, {word} try)"
+
+
+def skip_records(checkpoint: Place, places: list[str], *, has_topics: bool) -> None:
+    """Leave out messages from now on; raises InputError. A place is `SOURCE/PARTITION/OFFSET`."""
+    marks = marks_of(checkpoint)
+    for place in places:
+        source, *numbers = place.rsplit("/", 2)
+        if len(numbers) < 2 or not source or not all(number.isdecimal() for number in numbers):
+            raise InputError(f"--skip {place}: must be SOURCE/PARTITION/OFFSET, such as `cards/0/1234`")
+        if not has_topics:
+            raise InputError(
+                f"--skip {place}: leaves out a message, and no source of the job is a topic."
+                " What ends the process in a file is left out without it"
+            )
+        if marks.folder is None:
+            raise InputError(f"--skip {place}: needs a checkpoint in a file system, not in a store")
+        marks.skip(Deadly(source, int(numbers[0]), int(numbers[1]), "left out by --skip"))

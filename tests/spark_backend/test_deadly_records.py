@@ -1,0 +1,60 @@
+"""A job meets records that end the worker which reads them: it leaves them out, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[2]
+
+QUERY = "event A { integer n; }\nquery Q { inputs { A() retain 1; } find A as a }\n"
+
+DEPLOYMENT = """\
+name: numbers
+queries: [q.query]
+sources:
+  numbers: {format: json, path: data, event: A}
+sinks:
+  matches:   {format: csv, path: out/matches}
+  discarded: {format: csv, path: out/discarded}
+checkpoint: state
+"""
+
+
+def test_a_job_leaves_out_a_line_that_ends_its_workers(tmp_path: Path) -> None:
+    (tmp_path / "q.query").write_text(QUERY)
+    (tmp_path / "job.yaml").write_text(DEPLOYMENT)
+    (tmp_path / "data").mkdir()
+    lines = [json.dumps({"at": number, "n": number}) for number in range(20)]
+    (tmp_path / "data" / "a.jsonl").write_text("\n".join(lines))
+    lines[4], lines[13] = '{"at": 4, "n": "deadly"}', "null"
+    (tmp_path / "data" / "b.jsonl").write_text("\n".join(lines))
+    path = f"{ROOT / 'tests' / 'support' / 'deadly_reader'}:{ROOT}"
+    done = subprocess.run(
+        [sys.executable, "-m", "ensue", "run", "--once", "job.yaml"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if "signal 11" in line]
+    assert [line.partition("(micro-batch ")[2] for line in told] == [
+        "0, first try): it is tried again",
+        "0, second try): it is tried again",
+    ]
+    assert all("signal 11 (Segmentation fault) while it read source 'numbers': b.jsonl (" in line for line in told)
+    matches = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "matches").rglob("*.csv")])
+    discarded = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "discarded").rglob("*.csv")])
+    assert len(matches) == 38
+    assert sorted(zip(discarded["source"], discarded["offset"], discarded["reason"], strict=True)) == [
+        ("b.jsonl", 5, "malformed"),
+        ("b.jsonl", 14, "malformed"),
+    ]
