@@ -53,7 +53,7 @@ from spark_backend.sources.delta.unit_reading import TYPES
 from spark_backend.sources.formats import source_format
 
 _TRIED = 4
-"""So many parts of a file are read before a job reads it itself; smaller files than 64 MB are one."""
+"""So many parts of a file are tried before the job reads it; a file below 64 MB is one part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Sample:
 
 
 def _living(tables: Sequence[Any], names: ColumnNames) -> Sequence[Any]:
-    """The tables whose reading does not end a process: tried in a child, since this one is the job."""
+    """The tables that end no process which reads them: a child tries, since this one is the job."""
 
     def attempt(first: int, last: int) -> None:
         for table in tables[first:last]:

@@ -167,8 +167,8 @@ def _has_ended(job: Job, report: OnBatch, kind: _Kind, stop: StopRequest, clock:
         return _await(handle, stop, clock)
     except WorkerDied as error:
         if stop.is_requested or not 0 < failed_tries(deployment.checkpoint) < MOST_TRIES:
-            raise WorkerDied(f"{error}. {CONTINUES}") from error
-        warn(f"{error}: it is tried again")
+            raise
+        warn(f"{str(error).removesuffix(CONTINUES)}It is tried again")
         job.close()
         return False
 

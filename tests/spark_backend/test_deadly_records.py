@@ -47,8 +47,8 @@ def test_a_job_leaves_out_a_line_that_ends_its_workers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = [line for line in done.stderr.splitlines() if "signal 11" in line]
     assert [line.partition("(micro-batch ")[2] for line in told] == [
-        "0, first try): it is tried again",
-        "0, second try): it is tried again",
+        "0, first try). It is tried again",
+        "0, second try). It is tried again",
     ]
     assert all("signal 11 (Segmentation fault) while it read source 'numbers': b.jsonl (" in line for line in told)
     matches = pd.concat([pd.read_csv(file) for file in (tmp_path / "out" / "matches").rglob("*.csv")])

@@ -10,7 +10,7 @@ import pytest
 
 from ensue.commands.findings import check_files
 from querylang.errors import FileErrors, InputError
-from spark_backend.errors import in_plain_words, plain_error
+from spark_backend.errors import WorkerDied, in_plain_words, plain_error
 from spark_backend.job.checks.damaged_logs import refuse_damaged_logs
 from spark_backend.job.preflight import checked
 from spark_backend.settings.deployment_file import load_deployment
@@ -47,6 +47,29 @@ def test_a_worker_that_did_not_start_in_time_says_so() -> None:
     error = plain_error(RuntimeError(text))
     assert isinstance(error, InputError)
     assert str(error).startswith("a Python worker of Spark did not start in time: the machine is overloaded. Run")
+
+
+CRASHED = "SparkException: Python worker exited unexpectedly (crashed)"
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        (f"{CRASHED}: Fatal Python error: Segmentation fault\n\nThread", "with signal 11 (Segmentation fault)"),
+        (f"{CRASHED} - Fatal Python error: Aborted\n", "with signal 6 (Aborted)"),
+        (CRASHED, "without a word, as one does that is killed"),
+        (f"{CRASHED}, exit code 137", "with exit code 137: the system killed it, as it does for memory"),
+    ],
+)
+def test_a_worker_that_ended_says_how_and_memory_only_where_it_was(text: str, how: str) -> None:
+    error = plain_error(RuntimeError(text))
+    assert isinstance(error, WorkerDied)
+    assert str(error) == f"a Python process of Spark ended {how}"
+
+
+def test_a_worker_without_memory_says_so() -> None:
+    error = plain_error(RuntimeError("Traceback ...\npyarrow.lib.ArrowMemoryError: malloc of size 9 failed\n"))
+    assert str(error) == "a Python process of Spark had too little memory"
 
 
 def test_damaged_state_of_spark_is_reported_in_one_line() -> None:
@@ -143,9 +166,7 @@ _Captured = type("_Captured", (RuntimeError,), _END)
     ids=["task", "planner"],
 )
 def test_python_that_was_killed_is_no_failure_of_ensue(error: Exception) -> None:
-    found = str(plain_error(error))
-    assert found.startswith("a Python process of Spark ended without an answer; the system may have killed it")
-    assert found.endswith(" for memory. Run the job again: it continues where it stopped")
+    assert str(plain_error(error)) == "a Python process of Spark ended without a word, as one does that is killed"
 
 
 def test_nothing_is_said_of_an_error_that_is_not_known() -> None:

@@ -58,7 +58,7 @@ def told_deaths(checkpoint: Place) -> Iterator[None]:
     try:
         yield
     except WorkerDied as error:
-        raise WorkerDied(f"{error}{_where(checkpoint)}") from error
+        raise WorkerDied(f"{error}{_where(checkpoint)}. {CONTINUES}") from error
 
 
 def _where(checkpoint: Place) -> str:
