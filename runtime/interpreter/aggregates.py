@@ -3,8 +3,8 @@
 A candidate without a value for an argument is left out of that aggregate. Without any values a
 count is 0 and all other aggregates have no value. Integers wrap, a decimal out of range has no
 value. Sums of floats are exact and rounded once, in means and deviations too, so no result depends
-on the order of candidates. `percentile` interpolates linearly. `min`, `max` and `percentile` ignore
-NaN.
+on the order of candidates. Means of integers and decimals are rounded once. `percentile`
+interpolates linearly. `min`, `max` and `percentile` ignore NaN.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from runtime.interpreter.decimals import total
@@ -83,8 +84,16 @@ def _sum_of_units(terms: Sequence[float]) -> float:
         return math.inf if units > 0 else -math.inf
 
 
-def _mean(values: Values) -> float:
-    return exact_sum(map(float, values)) / len(values)
+def mean(values: Values) -> float:
+    """The mean; of integers and decimals the float that is nearest to it.
+
+    The sum of floats is rounded before it is divided.
+    """
+    if isinstance(values[0], float):
+        return exact_sum(values) / len(values)
+    if isinstance(values[0], Decimal):
+        return float(sum(map(Fraction, values), Fraction()) / len(values))
+    return float(sum(values) / len(values))
 
 
 def _least(values: Values) -> Any:
@@ -121,7 +130,7 @@ def _percentile(values: Values, shares: Values) -> float | None:
 def _deviation(values: Values, less: int) -> float:
     if len(values) <= less:
         return math.nan
-    middle = _mean(values)
+    middle = mean(values)
     if not math.isfinite(middle):
         return math.nan
     distances = [float(value) - middle for value in values]
@@ -143,8 +152,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "count": _count,
     "countUnique": _different,
     "sum": _sum,
-    "avg": _mean,
-    "mean": _mean,
+    "avg": mean,
+    "mean": mean,
     "min": _least,
     "max": _greatest,
     "first": lambda values: values[0],

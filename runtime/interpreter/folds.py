@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from querylang.plan.value_types import Kind
-from runtime.interpreter.aggregates import aggregate
+from runtime.interpreter.aggregates import aggregate, mean
 from runtime.interpreter.decimals import total
 from runtime.interpreter.numbers import wrap
 
@@ -30,8 +30,7 @@ def folded(function: str, values: Sequence[Any], kind: Kind) -> Any:
 
 
 def _mean(values: Sequence[Any], kind: Kind) -> float:
-    added = sum(values) if kind is Kind.INTEGER else float(_sum(values, kind))
-    return float(added) / len(values)
+    return float(_sum(values, kind)) / len(values) if kind is Kind.FLOAT else mean(values)
 
 
 def _sum(values: Sequence[Any], kind: Kind) -> Any:

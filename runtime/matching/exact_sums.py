@@ -1,4 +1,4 @@
-"""Exact sums of floats, rounded once, when they are read.
+"""Exact sums of floats and means of integers, rounded once, when they are read.
 
 A sum is one long integer, in units of the least float. So it depends neither on the order of the
 values nor on what was added and removed before. `runtime.interpreter.aggregates.exact_sum` defines
@@ -152,4 +152,41 @@ def rounded_sum(sums: ExactSums, number: int) -> float:
     result = math.inf
     if shift < GREATEST_SHIFT or (shift == GREATEST_SHIFT and whole < 9007199254740992):
         result = math.ldexp(float(whole), shift + UNIT)
+    return -result if is_negative else result
+
+
+@borrowing
+def mean_of_integers(high: int, low: int, count: int) -> float:
+    """The float that is nearest to a sum of integers divided by their number, of two the even one.
+
+    high, low: the sum is `high * 2 ** 32 + low`
+    count: 1 to 2 ** 31 - 1
+    """
+    high, low = high + (low >> CHUNK_BITS), low & LOW_BITS
+    if -2097152 < high < 2097151:  # the sum has 53 bits at most, so one division rounds it
+        return float((high << CHUNK_BITS) + low) / float(count)
+    # 1. The absolute value, and its quotient digit by digit, each of 32 bits.
+    is_negative = high < 0
+    if is_negative:
+        high, low = ~high + (1 if low == 0 else 0), (LOW_BITS + 1 - low) & LOW_BITS
+    rest = ((high >> CHUNK_BITS) % count << CHUNK_BITS) + (high & LOW_BITS)
+    upper, rest = rest // count, (rest % count << CHUNK_BITS) + low
+    lower, rest = rest // count, rest % count
+    if upper >> 31:  # the mean of least integers only
+        return -9223372036854775808.0
+    whole, exponent = (upper << CHUNK_BITS) + lower, 0
+    # 2. At least 55 bits; what is left over decides how to round.
+    while whole < 36028797018963968:
+        rest <<= 1
+        whole, exponent = (whole << 1) + (1 if rest >= count else 0), exponent - 1
+        if rest >= count:
+            rest -= count
+    extra = 0
+    while whole >> extra >= 9007199254740992:
+        extra += 1
+    left, half = whole & ((1 << extra) - 1), 1 << (extra - 1)
+    whole >>= extra
+    if left > half or (left == half and (rest > 0 or whole & 1 == 1)):
+        whole += 1
+    result = math.ldexp(float(whole), exponent + extra)
     return -result if is_negative else result

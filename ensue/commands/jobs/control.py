@@ -65,7 +65,7 @@ def print_sent(sent: Sent, *, as_json: bool) -> None:
 def _sentence(sent: Sent, place: str | None) -> str:
     outcome = sent.outcome
     if outcome is None and sent.is_running:
-        return f"sent as command {sent.command.number}"
+        return f"sent as command {sent.command.number}; it waits for the next micro-batch of the job"
     if outcome is None:
         return f"the job does not run: stored as command {sent.command.number} for its next start"
     done = [item.text for item in outcome.answers.values() if item.part == JOB and item.text]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
-from runtime.matching.exact_sums import ExactSums, add_to_sum, clear_sum, rounded_sum
+from runtime.matching.exact_sums import ExactSums, add_to_sum, clear_sum, mean_of_integers, rounded_sum
 from runtime.matching.kernel.evaluator import KNOWN, LoadedProgram, state_of
 from runtime.matching.kernel.steps import is_more_recent
 from runtime.matching.kernel.workspace import Workspace
@@ -69,7 +69,8 @@ class Running(NamedTuple):
     size: how many values there were
     integers, floats: sum of integers, least, greatest, first or last value; one of the two, by the
         aggregate's type
-    sums: of floats, and of the values of a mean
+    low: of a mean of integers the sum of their lower 32 bits; that of the others is in `integers`
+    sums: of floats
     best: by (aggregate, term), the candidate of the first or last value; used in ambiguous patterns
         only
     """
@@ -77,6 +78,7 @@ class Running(NamedTuple):
     size: Integers
     integers: Integers
     floats: NDArray[np.float64]
+    low: Integers
     sums: ExactSums
     best: Integers
 
@@ -94,7 +96,7 @@ class Aggregation(NamedTuple):
 def clear(running: Running) -> None:
     """Begins all aggregates again."""
     for index in range(len(running.size)):
-        running.size[index] = running.integers[index] = 0
+        running.size[index] = running.integers[index] = running.low[index] = 0
         clear_sum(running.sums, index)
 
 
@@ -172,13 +174,14 @@ def _add_float(function: int, running: Running, index: int, value: float, is_fir
 
 @inlined
 def _add_integer(function: int, running: Running, index: int, value: int, is_first: bool, replaces: bool) -> None:
-    """Adds an integer or a boolean; a mean is computed in floats."""
+    """Adds an integer or a boolean."""
     best = running.integers[index]
     running.size[index] += 1
     if function == Function.COUNT_TRUE or function == Function.SUM:  # noqa: PLR1714
         running.integers[index] = value if is_first else best + value
     elif function == Function.MEAN:
-        add_to_sum(running.sums, index, np.float64(value), 1)
+        running.integers[index] = best + (value >> 32)
+        running.low[index] += value & 0xFFFFFFFF
     elif function == Function.MIN:
         running.integers[index] = value if is_first else min(best, value)
     elif function == Function.MAX:
@@ -204,6 +207,10 @@ def finish_match(aggregation: Aggregation, candidates: int, match: int) -> None:
         elif function == Function.COUNT_NUMBERS:
             results.integers[index, match] = size
         elif function == Function.MEAN and size > 0:
-            results.floats[index, match] = rounded_sum(running.sums, index) / size
+            if arguments.is_float[index]:
+                results.floats[index, match] = rounded_sum(running.sums, index) / size
+            else:
+                high, low = running.integers[index], running.low[index]
+                results.floats[index, match] = mean_of_integers(high, low, size)
         elif function == Function.SUM and arguments.is_float[index] and size > 0:
             results.floats[index, match] = rounded_sum(running.sums, index)

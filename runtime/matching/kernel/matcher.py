@@ -73,7 +73,9 @@ class KernelMatcher:
         results = Aggregated(np.zeros(shape, np.int64), np.zeros(shape, np.float64), np.zeros(shape, np.bool_))
         best = np.full((count, self._terms), -1, np.int64)
         integers, floats = np.zeros(count, np.int64), np.zeros(count, np.float64)
-        running = Running(np.zeros(count, np.int64), integers, floats, new_exact_sums(count), best)
+        running = Running(
+            np.zeros(count, np.int64), integers, floats, np.zeros(count, np.int64), new_exact_sums(count), best
+        )
         return Aggregation(self._is_every, self._compiled.arguments, running, results)
 
     def outlives(self, events: Ordered, waiting: Waiting) -> NDArray[np.bool_]:

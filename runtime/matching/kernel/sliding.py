@@ -162,8 +162,12 @@ def _count(aggregation: Aggregation, program: LoadedProgram, index: int, event: 
     arguments, running = aggregation.arguments, aggregation.running
     function, is_float = arguments.function[index], arguments.is_float[index]
     running.size[index] += 0 if function == Function.COUNT_NUMBERS and np.isnan(value) else times
-    if function == Function.MEAN or (function == Function.SUM and is_float):
+    if is_float and (function == Function.MEAN or function == Function.SUM):  # noqa: PLR1714
         add_to_sum(running.sums, index, value, times)
+    elif function == Function.MEAN:
+        own = program.integer_columns[arguments.operand[index], event]
+        running.integers[index] += times * (own >> 32)
+        running.low[index] += times * (own & 0xFFFFFFFF)
     elif function == Function.SUM or function == Function.COUNT_TRUE:  # noqa: PLR1714
         running.integers[index] += times * program.integer_columns[arguments.operand[index], event]
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.compiling.compiled import borrowing, inlined
 from runtime.instants import NEVER
+from runtime.matching.exact_sums import mean_of_integers
 from runtime.matching.kernel.evaluator import (
     FAILED,
     KNOWN,
@@ -302,7 +303,7 @@ def _fold(tables: Tables, program: LoadedProgram, bound: Bound, path: Integers, 
             if size == 0 and function != FoldFunction.SUM:
                 state = FAILED if folds[fold].none_fails == 1 else NULL
             elif function == FoldFunction.MEAN:
-                real = (real if is_float else np.float64(high) * 4294967296.0 + np.float64(low)) / size
+                real = real / size if is_float else mean_of_integers(int(high), int(low), size)
             elif is_float and function != FoldFunction.SUM and not is_number:
                 real = np.nan
         for index in range(folds[fold].first_constant, folds[fold].stop_constant):

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from querylang.errors import InputError
+from querylang.logger import warn
 from spark_backend.job.checkpoint_record import read_record
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.command_folder import EVENT, Command, CommandKind, Outcome
+from spark_backend.sources.listing.spark_log import last_batch, open_batch
 
 LOOK = 0.25
 """Seconds between two looks for an outcome."""
@@ -65,6 +67,7 @@ def _outcome(folder: JobFolder, command: Command, runs: Callable[[], bool], seco
     """What became of a command; None = nothing in that time."""
     limit = None if seconds is None else time.monotonic() + seconds
     next_question = time.monotonic() + 2
+    said = ""
     while (found := folder.commands.outcome(command.number)) is None:
         now = time.monotonic()
         if limit is not None and now > limit:
@@ -75,5 +78,22 @@ def _outcome(folder: JobFolder, command: Command, runs: Callable[[], bool], seco
                 raise InputError(
                     f"{folder.checkpoint}: the job ended before it took the command, which is kept for its next start"
                 )
+            reason = what_it_waits_for(folder, command)
+            if reason != said:
+                said = reason
+                warn(f"command {command.number} waits for {reason}")
         time.sleep(LOOK)
     return found
+
+
+def what_it_waits_for(folder: JobFolder, command: Command) -> str:
+    """What has to happen before a job takes a command."""
+    earlier = [number for number in folder.commands.pending() if number < command.number]
+    if earlier:
+        return f"command {earlier[0]}, which was sent before it"
+    interrupted = open_batch(folder.checkpoint)
+    if interrupted is not None:
+        return f"the end of micro-batch {interrupted}, which is being processed"
+    if last_batch(folder.checkpoint) < 0:
+        return "the first micro-batch: the job has begun and has not read anything yet"
+    return "the next micro-batch; the job's `trigger` and its sources decide when it begins"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 import struct
+from fractions import Fraction
 
 import pytest
 
 from runtime.interpreter.aggregates import exact_sum
-from runtime.matching.exact_sums import add_to_sum, new_exact_sums, rounded_sum
+from runtime.matching.exact_sums import add_to_sum, mean_of_integers, new_exact_sums, rounded_sum
 
 GREATEST, LEAST = 1.7976931348623157e308, 5e-324
 
@@ -68,3 +69,34 @@ def test_kernels_and_interpreter_sum_alike() -> None:
 def _any_float(chooser: random.Random) -> float:
     value: float = struct.unpack("d", struct.pack("Q", chooser.getrandbits(64)))[0]
     return value
+
+
+WHOLE = {
+    "small": [1, 2, 4],
+    "the greatest": [2**63 - 1] * 3,
+    "the least": [-(2**63)] * 7,
+    "beyond 53 bits": [2**53 + 1, 2**53 + 1],
+    "halfway between two floats": [2**53 + 1, 2**53 + 1, 2**53 + 1],
+    "just above halfway": [2**53 + 1, 2**53 + 1, 2**53 + 2],
+    "of both signs": [2**63 - 1, -(2**63), -1],
+    "negative, whole digits": [-(2**62), -(2**32)],
+}
+
+
+def mean(values: list[int]) -> float:
+    return mean_of_integers(
+        sum(value >> 32 for value in values), sum(value & 0xFFFFFFFF for value in values), len(values)
+    )
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_mean_of_integers_is_rounded_once(name: str) -> None:
+    assert mean(WHOLE[name]) == float(Fraction(sum(WHOLE[name]), len(WHOLE[name])))
+
+
+def test_random_means_of_integers_are_rounded_once() -> None:
+    dice = random.Random(3)
+    for _ in range(3000):
+        size = 2 ** dice.randint(1, 63)
+        values = [dice.randint(-size, size - 1) for _ in range(dice.randint(1, 12))]
+        assert mean(values) == float(Fraction(sum(values), len(values)))
