@@ -14,7 +14,7 @@ from querylang.errors import counted
 from querylang.printable import one_line
 from runtime.results.ledger import Account, ledger_table
 from spark_backend.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
-from spark_backend.operator.job_clock import place_name
+from spark_backend.operator.job_clock import FILE, place_name
 
 SECOND = 1_000_000
 
@@ -73,9 +73,13 @@ def _waiting(status: Status) -> Iterator[str]:
     """What pending events and held records wait for, and what lets time advance without it."""
     waiting = [query for query in status.queries if query.waits_for and (query.is_behind or query.pending)]
     names = sorted({name for query in waiting for name in query.waits_for})
-    if names:
+    partitions = [name for name in names if FILE not in name]
+    if partitions:
         queries = ", ".join(query.query for query in waiting)
-        yield f"{queries}: time advances with the next record of {', '.join(names)}; `idle` lets it advance without"
+        yield f"{queries}: time advances with the next record of {', '.join(partitions)}; `idle` lets it advance without"
+    for name in names:
+        if FILE in name:
+            yield f"{name} holds time back: it is listed, and is read in one of the next micro-batches"
 
 
 def _time_format(status: Status) -> TimeFormat:

@@ -131,6 +131,10 @@ def _settled(item: SourceWatermark, before: int, unread: UnreadFiles | None) -> 
     return replace(item, reached=None if reached >= item.arrival else reached)
 
 
+FILE = ": "
+"""Between the name of a source and that of a file, in the text for people."""
+
+
 def place_name(source: str, partition: int | None) -> str:
     """A source partition for people; a source with one partition only goes by its name."""
     return f"{source}/{partition_text(partition)}" if partition else source
@@ -138,7 +142,7 @@ def place_name(source: str, partition: int | None) -> str:
 
 def file_name(source: str, path: str) -> str:
     """A file that is still to be read, for people."""
-    return f"{source}: {path}"
+    return f"{source}{FILE}{path}"
 
 
 def _sorted(items: Iterable[SourceWatermark]) -> tuple[SourceWatermark, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from spark_backend.job.changes import taking
 from spark_backend.job.changes.taking import changed_program
 from spark_backend.job.checkpoint_record import write_record
 from spark_backend.job.commands.control import send_change
-from spark_backend.job.history import sending
+from spark_backend.job.history import read_again, sending
 from spark_backend.job.history.running import write_history
 from spark_backend.job.history.sending import send_with_history
 from spark_backend.job.job_folder import JobFolder
@@ -28,6 +29,7 @@ from spark_backend.operator.step import run_step
 from spark_backend.settings.deployment_file import load_deployment
 from spark_backend.sources.file_reading import read_task
 from spark_backend.sources.file_stream import reading_options
+from spark_backend.sources.first_arrivals import first_arrivals
 from spark_backend.sources.listing.file_tasks import tasks_of
 from spark_backend.sources.listing.input_planner import InputPlanner, RunSettings
 from spark_backend.wire.program import Program
@@ -45,12 +47,16 @@ FALLING = EVENT + (
 class JobWithoutSpark:
     """A job on two folders whose micro-batches are run here, and logged as Spark does."""
 
-    def __init__(self, path: Path, text: str = RISING, history: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, path: Path, text: str = RISING, history: dict[str, str] | None = None, limit: int | None = None
+    ) -> None:
         self.path = path
         for name in ("slow", "swift"):
             (path / name).mkdir()
         (path / "q.query").write_text(text, "utf-8")
-        source = {"format": "csv", "event": "Reading", "arrival": "at", "source_time": "ts"}
+        source: dict[str, object] = {"format": "csv", "event": "Reading", "arrival": "at", "source_time": "ts"}
+        if limit is not None:
+            source["options"] = {"maxFilesPerTrigger": limit}
         deployment = {
             "name": "readings",
             "queries": "q.query",
@@ -84,9 +90,10 @@ class JobWithoutSpark:
         """A micro-batch of what there is."""
         self.batch += 1
         sources = listed_sources(self.deployment.sources, None)
-        planner = InputPlanner(sources, RunSettings(str(self.deployment.checkpoint)))
-        manifest = planner.read(planner.latest(self.batch))
         options = reading_options(sources, source_readings(self.deployment), self.program)
+        run, firsts = RunSettings(str(self.deployment.checkpoint)), partial(first_arrivals, options)
+        planner = InputPlanner(sources, run, firsts=firsts)
+        manifest = planner.read(planner.latest(self.batch))
         packed = [
             part for task in tasks_of(manifest, 1, (), is_repeated=False) for part in read_task(options, task.to_text())
         ]
@@ -210,6 +217,37 @@ def test_a_killed_start_does_it_once(
 
 def _killed(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def overlapping(path: Path, text: str = RISING) -> JobWithoutSpark:
+    """It has read some of the files of the same time, and others are listed."""
+    path.mkdir()
+    job = JobWithoutSpark(path, text, limit=2)
+    for number in range(1, 6):
+        job.bring("slow", number, range(9 + number, 100, 5))
+        job.bring("swift", number, range(10 + 7 * number, 110, 4 + number))
+    for _ in range(2):
+        job.run()
+    return job
+
+
+def test_files_of_the_same_time_are_history_up_to_those_that_are_still_to_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_again, "MOST_FILES", 1)
+    whole = overlapping(tmp_path / "whole", RISING + FALLING.removeprefix(EVENT))
+    job = overlapping(tmp_path / "job")
+    send_with_history(job.deployment, FALLING, "start")
+    job.start()
+    place = job.folder.last_progress().furthest
+    assert place is not None
+    for each in (whole, job):
+        each.run()
+        each.bring("slow", 6, range(102, 240, 2))
+        each.bring("swift", 6, range(110, 240, 3))
+        each.run()
+    assert job.found("Falling") == [row for row in whole.found("Falling") if row[1].timestamp() > place / 1e6]
+    assert len(job.found("Falling")) > 10
 
 
 def test_a_gap_is_refused_with_its_bounds(job: JobWithoutSpark) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from querylang.errors import InputError, counted, listed
 from runtime.columns.timestamps import format_time
+from runtime.instants import NO_TIME
 from spark_backend.job.checkpoint_record import all_sources
 from spark_backend.job.history.history_command import Mark
 from spark_backend.job.history.messages_again import message_pieces
@@ -16,9 +17,9 @@ from spark_backend.job.history.tables_again import table_pieces
 from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.listing.file_tasks import FileTask
-from spark_backend.sources.listing.input_planner import inputs_folder
+from spark_backend.sources.listing.input_planner import FirstArrivals, inputs_folder, unread_of
 from spark_backend.sources.listing.listed_source import ListedSource
-from spark_backend.sources.listing.manifests import DamagedManifest, ManifestFolder, TakenFile
+from spark_backend.sources.listing.manifests import DamagedManifest, ManifestFolder, TakenFile, WaitingFile
 from spark_backend.sources.listing.read_files import ReadFile, ReadFiles, load_read_files
 from spark_backend.sources.listing.spark_log import committed_manifest
 
@@ -50,30 +51,37 @@ def pieces_between(
     *,
     accepts_gap: bool,
     table: TableEnd | None = None,
+    firsts: FirstArrivals | None = None,
 ) -> list[list[Piece]]:
     """What is read in each step, in order.
 
     before: what has been read again already; None = nothing
     since: as of `HistoryCommand`
     table: what a history table has of it; None = there is none
+    firsts: tells when the records of files arrive; None = their order says nothing
 
     Raises InputError if something that was read is no longer there.
     """
-    found, gaps = _found(deployment, before, read, since, table)
+    found, gaps = _found(deployment, before, read, since, table, firsts)
     if gaps and not accepts_gap:
         raise InputError(f"the history has a gap: {'; '.join(gaps)}. `--accept-gap` deploys without what is missing")
     return in_proportion(found)
 
 
 def _found(
-    deployment: Deployment, before: Mark | None, read: ReadFiles, since: int | None, table: TableEnd | None
+    deployment: Deployment,
+    before: Mark | None,
+    read: ReadFiles,
+    since: int | None,
+    table: TableEnd | None,
+    firsts: FirstArrivals | None,
 ) -> tuple[dict[str, list[Piece]], list[str]]:
     """The pieces of each source, and what is missing."""
     found: dict[str, list[Piece]] = {}
     gaps: list[str] = []
     for source in listed_sources(all_sources(deployment), deployment.control):
         known = frozenset() if before is None else before.files.get(source.name, frozenset())
-        found[source.name], gap = _file_pieces(source, known, read, table)
+        found[source.name], gap = _file_pieces(source, known, read, table, firsts)
         gaps += gap
     for own in all_sources(deployment):
         name = own.name
@@ -92,11 +100,16 @@ def _found(
 
 
 def _file_pieces(
-    source: ListedSource, known: frozenset[str], read: ReadFiles, table: TableEnd | None
+    source: ListedSource,
+    known: frozenset[str],
+    read: ReadFiles,
+    table: TableEnd | None,
+    firsts: FirstArrivals | None,
 ) -> tuple[list[Piece], list[str]]:
     """The pieces of a source of files, and what is missing."""
     files = read.of(source.name)
-    count = read.counts[source.name].files if source.name in read.counts else len(files)
+    waiting = [item.item for item in read.waiting_of(source.name).values()]
+    count = read.counts[source.name].files - len(waiting) if source.name in read.counts else len(files)
     first = count - len(files) + 1  # those that the list has forgotten were the first ones, or so
     dropped = max(0, first - 1) if not known else 0
     missing: list[tuple[str, ReadFile]] = []
@@ -109,9 +122,41 @@ def _file_pieces(
             # what came before it the table has: arrival does not go back along a source; if it
             # begins too late, that is a gap by itself
             missing, dropped = [], 0
-        taken = TakenFile(source.name, number, path, file.stamp)
+        taken = TakenFile(source.name, file.number or number, path, file.stamp)
         there.append((taken, where == "archive")) if where else missing.append((path, file))
-    return list(_grouped(source.name, there)), _gap(source, missing, dropped)
+    if firsts is None or not source.has_clock or (not waiting and len(list(_grouped(source.name, there))) < 2):
+        return list(_grouped(source.name, there)), _gap(source, missing, dropped)
+    ordered = _by_arrival(source, there, read, firsts)
+    pieces = _grouped(source.name, [(item.file, is_archived) for item, is_archived in ordered])
+    return _with_unread(pieces, [item for item, _ in ordered], waiting), _gap(source, missing, dropped)
+
+
+def _by_arrival(
+    source: ListedSource, there: Sequence[tuple[TakenFile, bool]], read: ReadFiles, firsts: FirstArrivals
+) -> list[tuple[WaitingFile, bool]]:
+    """The files in the order of their first records: all of them are there, as for a replay."""
+    found: list[tuple[WaitingFile, bool]] = []
+    (archived,) = archived_sources([source])
+    before = NO_TIME
+    for file, is_archived in there:
+        waited = read.of(source.name)[file.path].waited
+        (first,) = firsts(archived if is_archived else source, [file]) if waited is None else (waited.item.first,)
+        before = before if first is None else first
+        found.append((WaitingFile(file, before), is_archived))
+    return sorted(found, key=lambda item: item[0].order)
+
+
+def _with_unread(
+    pieces: Iterable[Piece], ordered: Sequence[WaitingFile], waiting: Sequence[WaitingFile]
+) -> list[Piece]:
+    """The pieces, each with what is left behind it; `waiting`: files that the job has not read."""
+    found: list[Piece] = []
+    done = 0
+    for piece in pieces:
+        done += len(piece.task.files)
+        left = unread_of(sorted((*ordered[done:], *waiting), key=lambda item: item.order))
+        found.append(replace(piece, task=replace(piece.task, unread={piece.source: left})))
+    return found
 
 
 def _where(source: ListedSource, path: str, file: ReadFile) -> str | None:

@@ -27,7 +27,11 @@ from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
 from spark_backend.sources.file_reading import read_task
 from spark_backend.sources.file_stream import reading_options
+from spark_backend.sources.first_arrivals import first_arrivals
+from spark_backend.sources.listing.listed_source import ListedSource
+from spark_backend.sources.listing.manifests import TakenFile
 from spark_backend.sources.listing.read_files import ReadFiles
+from spark_backend.wire.clock import Clock
 from spark_backend.wire.packed_rows import Signal, pack_progress
 from spark_backend.wire.plan_text import load_plan
 from spark_backend.wire.program import Program
@@ -128,10 +132,16 @@ class Reading:
 
     def _take(self, run: HistoryRun, before: Mark | None, read: ReadFiles, table: TableEnd | None = None) -> int:
         accepts_gap = self.command.accepts_gap
-        steps = pieces_between(self.deployment, before, read, self.command.since, accepts_gap=accepts_gap, table=table)
+        firsts = None if self.program.clock is Clock.PROCESSING else self._firsts
+        steps = pieces_between(
+            self.deployment, before, read, self.command.since, accepts_gap=accepts_gap, table=table, firsts=firsts
+        )
         for step in steps:
             run.step(self.packed(step), _now())
         return len(steps)
+
+    def _firsts(self, source: ListedSource, files: Sequence[TakenFile]) -> Sequence[int | None]:
+        return first_arrivals(self._options(is_archived=False), source, files)
 
     def packed(self, step: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """The packed rows of pieces."""

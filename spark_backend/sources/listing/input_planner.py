@@ -337,14 +337,14 @@ class InputPlanner:
             return _Taken(self._numbered(source, first_ones(source, ordered, pending), counts))
         old = [item.item for item in waiting.values()]
         new = self._looked_up(source, self._numbered(source, ordered, counts), old)
-        listed = sorted((*old, *new), key=_by_arrival)
+        listed = sorted((*old, *new), key=lambda item: item.order)
         files, dropped = self._first_of(source, listed)
         gone = {file.path for file in files}.union(dropped)
         return _Taken(
             files,
             [item for item in new if item.file.path not in gone],
             [(source.name, path) for path in dropped if path in waiting],
-            {source.name: _unread([item for item in listed if item.file.path not in gone])},
+            {source.name: unread_of([item for item in listed if item.file.path not in gone])},
         )
 
     def _numbered(self, source: ListedSource, paths: Sequence[str], counts: dict[str, SourceCount]) -> list[TakenFile]:
@@ -424,12 +424,7 @@ class _Taken:
     unread: Mapping[str, Unread | None] = field(default_factory=dict)
 
 
-def _by_arrival(item: WaitingFile) -> tuple[int, int]:
-    """The order in which listed files are read: those first that hold up the others."""
-    return item.first, item.file.number
-
-
-def _unread(left: Sequence[WaitingFile]) -> Unread | None:
+def unread_of(left: Sequence[WaitingFile]) -> Unread | None:
     """What is left, in order of arrival, as the clock has to know it."""
     if not left:
         return None

@@ -53,6 +53,11 @@ class WaitingFile:
     file: TakenFile
     first: int
 
+    @property
+    def order(self) -> tuple[int, int]:
+        """The order in which listed files are read: those first that hold up the others."""
+        return self.first, self.file.number
+
 
 @dataclass(frozen=True, slots=True)
 class Unread:
