@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 from querylang.errors import InputError, listed
@@ -27,7 +27,7 @@ _OF_PROGRAMS = (
 )
 """Those of web servers, Unix, git and mail."""
 
-_PATTERNS = (*(date + clock for date in _DATES for clock in _CLOCKS), *_OF_PROGRAMS)
+_PATTERNS = (*(date + clock for date in _DATES for clock in _CLOCKS), "%Y%m%d%H%M%S", *_OF_PROGRAMS)
 """Forms of times that are met often, beside ISO 8601."""
 
 
@@ -54,6 +54,34 @@ USUAL_TIMES = TimeForm()
 def unit_of(number: float) -> str | None:
     """The unit in which a number is a time of the years 1975 to 2099; None = there is none."""
     return next((unit for unit, count in UNITS.items() if _LEAST <= number / count <= _MOST), None)
+
+
+_LOOKS = (("dates", "%Y%m%d", 8), ("months", "%Y%m", 6), ("years", "%Y", 4))
+_FIRST_DAY, _LAST_DAY = 36_526, 54_788
+"""Days of a spreadsheet: of 2000-01-01 and 2049-12-31, counted from the end of 1899."""
+
+
+def look_of(numbers: Sequence[float]) -> str | None:
+    """What all these numbers look like, with the way to read them; None = like seconds since 1970.
+
+    A year or a day of a spreadsheet is also a time of the day in seconds, so one alone says nothing.
+    """
+    first = numbers[0]
+    if first == int(first):
+        for called, pattern, digits in _LOOKS:
+            texts = [f"{number:.0f}" for number in numbers]
+            if (digits == 8 or len(set(texts)) > 1) and all(_is_recent(text, pattern, digits) for text in texts):
+                return f'{called} such as {texts[0]} (`--time-format "{pattern}"`)'
+    are_days = len(set(numbers)) > 1 and all(_FIRST_DAY <= number < _LAST_DAY + 1 for number in numbers)
+    if are_days and all(abs(number * 86_400 - round(number * 86_400)) < 0.1 for number in numbers):
+        day = date(1899, 12, 30) + timedelta(days=int(first))
+        return f"days of a spreadsheet, {first:.10g} for {day}: write them as dates"
+    return None
+
+
+def _is_recent(text: str, pattern: str, digits: int) -> bool:
+    """Whether these are digits of a time between 1900 and 2100."""
+    return len(text) == digits and "1900" <= text[:4] <= "2100" and _fits(text, pattern)
 
 
 def patterns_of(texts: Iterable[str]) -> list[str]:

@@ -1,15 +1,21 @@
-"""Warn of source times that are years away from arrival, as if milliseconds were seconds.
+"""Warn of times that are hardly meant: milliseconds or dates read as seconds, and cut nanoseconds.
 
 No record is refused for it; ordering policies decide what happens to such records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from runtime.columns.timestamps import format_time
+from runtime.columns.timestamps import NUMBER, format_time, is_text
 from runtime.instants import NO_TIME, SECOND
+from runtime.policies.time_forms import TimeForm, look_of
+from runtime.reading.formats.raw_table import RawTable
 
 MOST_DAYS = 1_000
 """No record is so late, and no clock so wrong, by chance."""
@@ -52,3 +58,44 @@ def _most(happened: NDArray[np.int64], arrival: NDArray[np.int64]) -> int:
     """The greatest gap; both are within the years 1 to 9999."""
     gap = happened - arrival
     return int(max(gap.max(), -gap.min()))
+
+
+_ROWS = 1_000
+"""How many rows of a column of times are looked at."""
+
+_HAS_NANOSECONDS = r"\d:\d{2}[.,]\d{6}\d*[1-9]"
+
+
+def warnings_of_columns(raw: RawTable, names: Collection[str], form: TimeForm) -> Iterator[str]:
+    """What is odd in these columns of times: numbers that look like dates, and nanoseconds."""
+    for name in names:
+        if name not in raw.names:
+            continue
+        column = raw.column(name)[:_ROWS].drop_null()
+        if form.unit == "s" and len(column) and (look := _look(column, form)) is not None:
+            yield f"{raw.name}: the times in {name!r} look like {look}; they are read as seconds since 1970"
+        if _has_nanoseconds(column, form):
+            yield f"{raw.name}: times in {name!r} have nanoseconds, which are cut to microseconds"
+
+
+def _look(column: pa.Array, form: TimeForm) -> str | None:
+    """What numbers, or text that is numbers, look like; None = like seconds, or like no number."""
+    if is_text(column.type):
+        if form.pattern is not None or not pc.all(pc.match_substring_regex(column, NUMBER)).as_py():
+            return None
+        return look_of(list(map(float, column.to_pylist())))
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return None
+    return look_of(column.to_pylist()) if form.pattern is None else None
+
+
+def _has_nanoseconds(column: pa.Array, form: TimeForm) -> bool:
+    kind = column.type
+    if is_text(kind):
+        return form.pattern is None and bool(
+            pc.any(pc.match_substring_regex(column, _HAS_NANOSECONDS), min_count=0).as_py()
+        )
+    is_fine = (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns"
+    if not is_fine and not (pa.types.is_integer(kind) and form.unit == "ns"):
+        return False
+    return bool((pc.cast(column, pa.int64(), safe=False).to_numpy(zero_copy_only=False) % 1_000).any())

@@ -68,7 +68,8 @@ def _why(cell: object, form: TimeForm) -> str:
         return "is not a time" + (f"; is it of the form {options}?" if options else "")
     unit = unit_of(number)
     if unit is None:
-        return "is outside of the years 1 to 9999"
+        options = time_format_options(patterns_of([str(cell)]))
+        return "is outside of the years 1 to 9999" + (f"; is it of the form {options}?" if options else "")
     return f"is outside of the years 1 to 9999; is it in {UNIT_NAMES[unit]}? `--time-unit {unit}`"
 
 

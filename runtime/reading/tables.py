@@ -27,14 +27,30 @@ from runtime.columns.arrivals import Arrivals
 from runtime.instants import NO_TIME
 from runtime.reading.assembly import assemble, in_order_of_arrival
 from runtime.reading.broken_text import BrokenCell, without_broken_text
-from runtime.reading.column_names import SOURCE, STANDARD, TYPE, ColumnNames, find_roles, needed_names, with_names
+from runtime.reading.column_names import (
+    SOURCE,
+    STANDARD,
+    TYPE,
+    ColumnNames,
+    Roles,
+    find_roles,
+    needed_names,
+    with_names,
+)
 from runtime.reading.field_columns import check_columns, read_fields, without_unreadable
 from runtime.reading.files import FORMATS, Progress, iter_raw, read_raw
 from runtime.reading.formats.asked import Asked
 from runtime.reading.formats.raw_table import RawTable, numbered_from
 from runtime.reading.formats.unfolding import kind_of
-from runtime.reading.plan_needs import Leniency, interval_events, leniency, timed_events, unused_source_time
-from runtime.reading.plausibility import warning_of
+from runtime.reading.plan_needs import (
+    Leniency,
+    interval_events,
+    leniency,
+    source_time_fields,
+    timed_events,
+    unused_source_time,
+)
+from runtime.reading.plausibility import warning_of, warnings_of_columns
 from runtime.reading.refusals import Refusals
 from runtime.reading.row_kinds import read_kinds, refuse_types
 from runtime.reading.row_times import read_times
@@ -55,8 +71,7 @@ class TableRecords:
     arrivals: the records
     numbers: by record: its number in the table, from 1
     is_history: the table has no arrival times; records arrive at their source time, sorted by it
-    warning: implausible times, or a column of times that does nothing, for people; None = all is
-        plausible
+    odd_times: implausible times, or a column of times that does nothing, for people; empty = all is plausible
     has_offsets: a column says the offsets: they order records that arrive together
     notes: values that are null because they are wrong, and no query reads them, a line a field
     """
@@ -64,14 +79,14 @@ class TableRecords:
     arrivals: Arrivals
     numbers: NDArray[np.int64]
     is_history: bool
-    warning: str | None = None
+    odd_times: tuple[str, ...] = ()
     has_offsets: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """All that people should know, a line each."""
-        return self.notes if self.warning is None else (*self.notes, self.warning)
+        return (*self.notes, *self.odd_times)
 
 
 def read_arrivals(table: Any, plan: Plan, names: ColumnNames = STANDARD, *, source: str | None = None) -> Arrivals:
@@ -175,12 +190,17 @@ def _read(raw: RawTable, plan: Plan, names: ColumnNames, place: int, before: int
     fields = read_fields(raw, plan, kinds, names.times, refusals, allowed)
     times = read_times(raw, plan, roles, kinds, fields, names.times, refusals)
     timed = kinds.is_event_of(timed_events(plan), plan)
-    warning = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
-    if warning is None and not roles.is_history:
-        warning = unused_source_time(plan, names.source_time)
+    odd_times = [*warnings_of_columns(raw, _time_columns(roles, plan), names.times)]
+    implausible = warning_of(raw.name, raw.numbers, times.source, times.arrival, timed)
+    odd_times += [] if implausible is None or odd_times else [implausible]
+    if not odd_times and not roles.is_history:
+        unused = unused_source_time(plan, names.source_time)
+        odd_times += [] if unused is None else [unused]
     records = assemble(raw, plan, roles, kinds, fields, times, refusals, place)
     arrivals, numbers = in_order_of_arrival(records, before)
-    return TableRecords(arrivals, numbers, roles.is_history, warning, records.has_offsets, tuple(refusals.notes()))
+    return TableRecords(
+        arrivals, numbers, roles.is_history, tuple(odd_times), records.has_offsets, tuple(refusals.notes())
+    )
 
 
 def _refuse_broken(cells: Sequence[BrokenCell], plan: Plan, allowed: Leniency, refusals: Refusals) -> None:
@@ -191,3 +211,9 @@ def _refuse_broken(cells: Sequence[BrokenCell], plan: Plan, allowed: Leniency, r
             refusals.note(cell.column, cell.row, cell.reason)
         else:
             refusals.refuse(cell.row, cell.reason)
+
+
+def _time_columns(roles: Roles, plan: Plan) -> list[str]:
+    """The columns that some query reads times from."""
+    named = [name for name in (roles.arrival, roles.source_time, roles.start) if name is not None]
+    return list(dict.fromkeys([*named, *sorted(field for _, field in source_time_fields(plan))]))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.columns.timestamps import NUMBER, cast_or_null, is_text, parse_times
-from runtime.policies.time_forms import patterns_of, time_format_options, unit_of
+from runtime.policies.time_forms import look_of, patterns_of, time_format_options, unit_of
 from runtime.reading.conversion import is_time
 from runtime.reading.formats.raw_table import RawTable
 
@@ -34,7 +34,10 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _numbers(name: str, column: pa.Array) -> Iterator[tuple[str, str]]:
     units = {unit_of(number) for number in column.to_pylist()}
-    if len(units) == 1 and None not in units:
+    look = look_of(column.to_pylist())
+    if look is not None and "%" in look:
+        yield name, f"`{look.partition('`')[2].partition('`')[0]}`"
+    elif len(units) == 1 and None not in units:
         unit = units.pop()
         yield name, "" if unit == "s" else f"`--time-unit {unit}`"
 

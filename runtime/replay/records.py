@@ -25,7 +25,7 @@ class Records:
     arrivals: the records
     rows: by record: its number in its table, from 1
     sources: the names of the tables
-    warnings: implausible times, one line per table
+    warnings: implausible times of the tables, a line each
     """
 
     arrivals: Arrivals

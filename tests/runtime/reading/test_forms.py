@@ -244,13 +244,13 @@ def test_a_time_in_a_known_form_names_the_option() -> None:
 
 
 def test_a_table_without_times_names_what_could_be_meant() -> None:
-    rows = [{"k": "a", "v": 1.0, "when": "2024-01-01T10:00:00", "ms": 1_700_000_000_000, "n": 3}]
+    rows = [{"k": "a", "v": 1.0, "day": 20240131, "when": "2024-01-01T10:00:00", "ms": 1_700_000_000_000, "n": 3}]
     with pytest.raises(InputError) as raised:
         read_arrivals(rows, PLAN)
     assert str(raised.value) == (
         "table: has neither a column 'at', the arrival time, nor a column 'ts', the source time of 'A'; name the column"
         " of arrival times, `--arrival NAME`, or, if the table is history, of source times, `--source-time NAME`;"
-        " 'when' or 'ms' (`--time-unit ms`) could be meant"
+        " 'day' (`--time-format \"%Y%m%d\"`), 'when' or 'ms' (`--time-unit ms`) could be meant"
     )
 
 

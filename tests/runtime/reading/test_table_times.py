@@ -15,6 +15,7 @@ from runtime.columns.arrivals import RecordKind, Shape
 from runtime.columns.timestamps import format_time
 from runtime.instants import NO_TIME
 from runtime.policies.plan_policies import SourceOrdering, parse_ordering, with_ordering
+from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import ColumnNames
 from runtime.reading.tables import read_table
 from runtime.replay.replay import read_records
@@ -162,7 +163,7 @@ DAYS = 86_400
 
 def warned(*times: tuple[float | None, float | None], plan: Plan = WAITS) -> str | None:
     rows = [{"at": at, "ts": ts, "id": 1} for at, ts in times]
-    return read_table(rows, plan, ColumnNames()).warning
+    return next(iter(read_table(rows, plan, ColumnNames()).warnings), None)
 
 
 def test_seconds_taken_for_milliseconds_are_told_once_a_table() -> None:
@@ -184,12 +185,12 @@ def test_times_that_no_query_looks_at_are_not_told() -> None:
 
 
 def test_history_arrives_when_it_happened() -> None:
-    assert read_table([{"ts": 1, "id": 1}, {"ts": NOW, "id": 1}], WAITS, ColumnNames()).warning is None
+    assert read_table([{"ts": 1, "id": 1}, {"ts": NOW, "id": 1}], WAITS, ColumnNames()).warnings == ()
 
 
 def test_a_field_that_is_the_source_time_is_looked_at() -> None:
-    warning = read_table([{"at": NOW, "id": 1, "end": 1, "t": 5.0}], lasting(FIELD), ColumnNames()).warning
-    assert (warning or "").startswith("table: 1 row happens more than 1,000 days")
+    warning = read_table([{"at": NOW, "id": 1, "end": 1, "t": 5.0}], lasting(FIELD), ColumnNames()).warnings[0]
+    assert warning.startswith("table: 1 row happens more than 1,000 days")
 
 
 def test_the_records_of_several_tables_have_a_warning_each() -> None:
@@ -197,3 +198,52 @@ def test_the_records_of_several_tables_have_a_warning_each() -> None:
     records = read_records([strange, [{"at": NOW, "ts": NOW, "id": 1}], strange], WAITS)
     assert [warning.partition(":")[0] for warning in records.warnings] == ["table", "table#3"]
     assert records.until(0).warnings == records.warnings
+
+
+@pytest.mark.parametrize(
+    ("cells", "look"),
+    [
+        ([20240131], 'dates such as 20240131 (`--time-format "%Y%m%d"`)'),
+        ([20240131.0, 20240201.0], 'dates such as 20240131 (`--time-format "%Y%m%d"`)'),
+        (["20240131", "20240201"], 'dates such as 20240131 (`--time-format "%Y%m%d"`)'),
+        ([202401, 202402], 'months such as 202401 (`--time-format "%Y%m"`)'),
+        ([2023, 2024], 'years such as 2023 (`--time-format "%Y"`)'),
+        ([45292, 45293], "days of a spreadsheet, 45292 for 2024-01-01: write them as dates"),
+        ([45292.25, 45293.354167], "days of a spreadsheet, 45292.25 for 2024-01-01: write them as dates"),
+        ([20240231], None),
+        ([2024], None),
+        ([45292], None),
+        ([2023, 86_400], None),
+        (["00:33:20", "00:33:21"], None),
+        ([1_700_000_000], None),
+        (["2024-01-31"], None),
+    ],
+)
+def test_numbers_that_look_like_dates_are_told(cells: list[Any], look: str | None) -> None:
+    rows = [{"at": cell, "id": 1} for cell in cells]
+    expected = (
+        () if look is None else (f"table: the times in 'at' look like {look}; they are read as seconds since 1970",)
+    )
+    assert read_table(rows, PLAIN, ColumnNames()).warnings == expected
+    if look is not None and "%" in look:
+        names = ColumnNames(times=TimeForm(pattern=look.split('"')[1]))
+        whole = [{"at": int(cell), "id": 1} for cell in cells]
+        table = read_table(whole, PLAIN, names)
+        assert table.warnings == ()
+        assert format_time(int(table.arrivals.system("arrival")[0])).startswith(str(cells[0])[:4])
+
+
+@pytest.mark.parametrize(
+    ("column", "is_told"),
+    [
+        (pa.array([1_000_000_001], pa.timestamp("ns")), True),
+        (pa.array([1_000_000_000], pa.timestamp("ns")), False),
+        (pa.array([1], pa.time64("ns")), True),
+        (pa.array(["2024-01-01 10:00:00.123456789 UTC"]), True),
+        (pa.array(["2024-01-01 10:00:00,123456000"]), False),
+    ],
+)
+def test_nanoseconds_are_told_once_a_table(column: pa.Array, is_told: bool) -> None:
+    table = pa.table({"at": pa.concat_arrays([column] * 3), "id": [1, 2, 3]})
+    told = ("table: times in 'at' have nanoseconds, which are cut to microseconds",)
+    assert read_table(table, PLAIN, ColumnNames()).warnings == (told if is_told else ())
