@@ -11,6 +11,7 @@ from ensue.event_tables.standard_input import NAME, table_of_standard_input
 from ensue.event_tables.store_tables import store_uri, tables_in_store
 from querylang.errors import InputError
 from querylang.paths import exists, is_folder
+from runtime.partition_paths import files_below
 
 
 def table_paths(given: Path | str) -> list[Path]:
@@ -38,8 +39,7 @@ def table_paths(given: Path | str) -> list[Path]:
 def _tables_of(folder: Path) -> list[Path]:
     from runtime.reading.tables import SUFFIXES, is_table
 
-    names = [item for item in folder.iterdir() if item.name[0] not in "._"]
-    files = [item for item in names if is_table(item.name) and not _is_settings(item)]
+    files = [item for item in files_below(folder) if is_table(item.name) and not _is_settings(item)]
     tables = [item for item in files if item.is_file()]
     if not tables:
         raise InputError(f"{folder}: is a folder without tables; expected files that end in {' '.join(SUFFIXES)}")

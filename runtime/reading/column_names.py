@@ -200,9 +200,10 @@ def with_names(raw: RawTable, needed: Sequence[str]) -> RawTable:
         return raw
     columns = raw.columns.rename_columns([renamed.get(column, column) for column in raw.names])
     declared = frozenset(renamed.get(name, name) for name in raw.declared)
+    keys = frozenset(renamed.get(name, name) for name in raw.keys)
     nested = {renamed.get(name, name): numbers for name, numbers in raw.nested.items()}
     unknown = {renamed.get(name, name): kind for name, kind in raw.unknown.items()}
-    return replace(raw, columns=columns, declared=declared, nested=nested, unknown=unknown)
+    return replace(raw, columns=columns, declared=declared, nested=nested, unknown=unknown, keys=keys)
 
 
 def new_names(table: str, columns: Sequence[str], needed: Sequence[str]) -> dict[str, str]:

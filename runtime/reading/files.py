@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.errors import InputError, near_file
+from runtime.partition_paths import keys_of, name_of_table
 from runtime.reading.formats.arrow_files import read_arrow
 from runtime.reading.formats.asked import EVERYTHING, Asked, shortened
 from runtime.reading.formats.csv_files import read_csv
@@ -20,7 +21,7 @@ from runtime.reading.formats.json_files import read_json
 from runtime.reading.formats.mappings import of_mappings
 from runtime.reading.formats.messages import Messages, read_messages
 from runtime.reading.formats.parquet_files import read_parquet
-from runtime.reading.formats.raw_table import RawTable, joined, one_line
+from runtime.reading.formats.raw_table import RawTable, joined, one_line, with_keys
 from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of, plain_file
 from runtime.reading.formats.yaml_files import read_yaml
 
@@ -72,7 +73,10 @@ def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> 
     asked: what is needed, and limits
     """
     if isinstance(table, str | Path):
-        yield from _read_path(Path(table), name or _shown_name(Path(table)), asked)
+        own = name or _shown_name(table)
+        keys = keys_of(own)
+        for part in _read_path(Path(table), own, asked):
+            yield with_keys(part, keys) if keys else part
     elif isinstance(table, Messages):
         yield read_messages(table, name or "table", asked)
     elif isinstance(table, Sequence):
@@ -81,9 +85,9 @@ def iter_raw(table: Any, name: str | None = None, asked: Asked = EVERYTHING) -> 
         yield read_frame(table, name or "table", asked)
 
 
-def _shown_name(path: Path) -> str:
-    """The file's name; bytes that are not UTF-8 are written as hexadecimal numbers."""
-    return path.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+def _shown_name(path: str | Path) -> str:
+    """The source's name; bytes that are not UTF-8 are written as hexadecimal numbers."""
+    return name_of_table(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from runtime.columns.arrivals import Arrivals, RecordKind, place_of
 from runtime.instants import NO_TIME
+from runtime.partition_paths import name_of_table
 from runtime.reading.tables import TableRecords
 from runtime.results.json_objects import RowOf, row_is_offset
 
@@ -119,7 +120,7 @@ def source_names(tables: Sequence[Any]) -> tuple[str, ...]:
     """The names of tables: the file's name, or `table`; repeated names get a number: `table#2`."""
     names: list[str] = []
     for table in tables:
-        name = Path(table).name if isinstance(table, str | Path) else "table"
+        name = name_of_table(table) if isinstance(table, str | Path) else "table"
         repeated = sum(1 for other in names if other.partition("#")[0] == name)
         names.append(f"{name}#{repeated + 1}" if repeated else name)
     return tuple(names)

@@ -23,6 +23,7 @@ from querylang.load import words_of
 from querylang.logger import warn
 from querylang.parameters.instances import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
+from runtime.partition_paths import FileBelow
 from runtime.policies.forget_keys import with_forget_keys
 from runtime.reading.column_names import (
     ARRIVAL,
@@ -46,6 +47,7 @@ from runtime.reading.plan_needs import fields_read, input_types
 from spark_backend.job.checkpoint_record import Schemas
 from spark_backend.job.listed_sources import listed_source
 from spark_backend.job.source_orderings import with_source_orderings
+from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.crash_marks import living_parts
 from spark_backend.sources.delta.snapshot import position_at
@@ -180,7 +182,8 @@ class Sample:
             own = [_empty_table(position_at(source.delta, None, is_read=False).columns)]
             sources = [source.name]
         else:
-            tables = _living(source_format(source.format).sample(listed_source(source)), names)
+            files = source_format(source.format).sample(listed_source(source))
+            tables = _below(_living(files, names), source)
             own = [table for table in tables if isinstance(table, Path)]
             sources = [f"{source.name}: {table.name}" for table in own]
         if len(own) < len(tables) or not own:
@@ -275,6 +278,14 @@ def schemas_from_data(
     if refused:
         raise FileErrors(str(deployment.file), refused)
     return found
+
+
+def _below(files: Sequence[Place], source: Source) -> list[Any]:
+    """The files as tables, whose folders may be keys."""
+    folder = source.path
+    return [
+        FileBelow.of(folder, file) if isinstance(file, Path) and isinstance(folder, Path) else file for file in files
+    ]
 
 
 def _refusal(source: Source, schemas: Schemas) -> str:

@@ -36,7 +36,7 @@ FOREIGN = {
 LAYERS = {
     "querylang": "printable recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
-    "runtime": "natural_names instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
+    "runtime": "natural_names partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
     "spark_backend": "versions connect retrying places durable_files class_archive early_start cluster launch errors java session stopping bounded_end delta wire operator sources sinks settings job frames",
     "ensue": "python_words queries parameters data_options event_tables plans changing rendering answer result live background embedded compile_kernels replay_to_file executors spark verify embedded_calls spark_calls testing importing commands cli __main__ demo",
 }

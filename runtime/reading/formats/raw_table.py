@@ -54,6 +54,7 @@ class RawTable:
     has_types: False = all cells are text, whatever they mean
     declared: columns whose type comes from a schema, not from their values
     nested: by column of text: numbers of the rows whose cell was a list or an object
+    keys: columns of text that the names of the file's folders say, whatever they mean
     partition: that all rows are of, whose numbers are their offsets; None = columns may say it
     is_ascii: all text is known to be ASCII, and so UTF-8
     has_comma: decimals that are text have a comma in place of a point
@@ -68,6 +69,7 @@ class RawTable:
     has_types: bool = True
     declared: frozenset[str] = frozenset()
     nested: Mapping[str, Collection[int]] = field(default_factory=dict)
+    keys: frozenset[str] = frozenset()
     partition: int | None = None
     is_ascii: bool = False
     has_comma: bool = False
@@ -231,6 +233,16 @@ def _moved(place: str, added: int) -> str:
     return f"{word} {int(number) + added}" if word == "row" and number.isdecimal() else place
 
 
+def with_keys(raw: RawTable, keys: Mapping[str, str | None]) -> RawTable:
+    """The table with a column for each of these that it does not have itself."""
+    own = {name.casefold() for name in raw.names}
+    added = {name: value for name, value in keys.items() if name.casefold() not in own}
+    columns = raw.columns
+    for name, value in added.items():
+        columns = columns.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(raw)))
+    return replace(raw, columns=columns, keys=frozenset(added))
+
+
 def refuse_repeated(names: Sequence[str], table: str) -> None:
     """Raise InputError for two columns of one name."""
     seen: set[str] = set()
@@ -260,6 +272,7 @@ def joined(parts: Sequence[RawTable]) -> RawTable:
         parts[0].has_types,
         parts[0].declared,
         _nested(parts, columns),
+        keys=parts[0].keys,
         is_ascii=all(part.is_ascii for part in parts),
         unknown={name: kind for part in parts for name, kind in part.unknown.items()},
     )

@@ -201,7 +201,8 @@ class _Found:
             self._tell_parts(raw, name, column)
             if type_ is None:
                 continue
-            has_values = raw.has_types or column.null_count < len(column)
+            is_typed = raw.has_types and name not in raw.keys
+            has_values = is_typed or column.null_count < len(column)
             found = Shown(type_, raw.name, name not in raw.declared, has_values, mostly)
             shown.setdefault(name, []).append(found)
 
@@ -241,9 +242,10 @@ class _Found:
                 if 2 * len(objects) > len(column) - column.null_count:
                     return type_of_mixed(objects, nested, self.structs), None
             found = type_of_text(raw.with_points(column))
-            if not raw.has_types or found.is_doubtful:
+            is_typed = raw.has_types and name not in raw.keys
+            if not is_typed or found.is_doubtful:
                 self._tell_reason(raw, name, column, found, raw.numbers[rows])
-            if not raw.has_types:
+            if not is_typed:
                 is_padded = name in self.padded and found.type in NUMBERS
                 return Type.STRING if is_padded else found.type, None if name in self.padded else found.mostly
             if found.type in NUMBERS and not rows.all():  # rows that are discarded made it text

@@ -1,0 +1,61 @@
+"""Folders named `key=value`, as Hive and Spark write them: which files are below, and their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"
+"""The value that stands for null."""
+
+
+class FileBelow(type(Path())):  # type: ignore[misc]  # the class of paths of this system
+    """A file in folders named `key=value`, below the folder that a user names.
+
+    It is the path that it is; its source is called by the path from that folder on.
+    """
+
+    from_folder: str
+
+    @staticmethod
+    def of(folder: Path, path: Path) -> FileBelow:
+        """A file in a folder below this one."""
+        file = FileBelow(path)
+        file.from_folder = path.relative_to(folder).as_posix()
+        return file
+
+
+def name_of_table(path: str | Path) -> str:
+    """What the source of a file is called: the file's name, with its folders if these are keys."""
+    return path.from_folder if isinstance(path, FileBelow) else Path(path).name
+
+
+def is_key(name: str) -> bool:
+    """Whether a folder of this name is a key and its value."""
+    key, equals, value = name.partition("=")
+    return bool(key and equals and value) and key[0] != "."
+
+
+def keys_of(name: str) -> dict[str, str | None]:
+    """The keys in the folders directly above a file, by the name of its source; None = null.
+
+    `clicks/year=2024/month=1/a.csv` has year 2024 and month 1.
+    """
+    found: dict[str, str | None] = {}
+    for folder in reversed(name.split("/")[:-1]):
+        if not is_key(folder):
+            break
+        key, _, value = folder.partition("=")
+        found.setdefault(unquote(key), None if value == _NOTHING else unquote(value))
+    return dict(reversed(found.items()))
+
+
+def files_below(folder: Path, root: Path | None = None) -> Iterator[Path]:
+    """The files in a folder, and in all folders of keys below it; names that begin with `.` or `_` are
+    skipped."""
+    for item in folder.iterdir():
+        if is_key(item.name) and item.is_dir():
+            yield from files_below(item, root or folder)
+        elif item.name[0] not in "._":
+            yield item if root is None else FileBelow.of(root, item)
