@@ -8,7 +8,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 
 from querylang.errors import InputError
 from querylang.paths import exists
+from runtime.partition_paths import FileBelow, is_key
 from spark_backend.places.place import scheme_of
 
 if TYPE_CHECKING:
     from spark_backend.places.remote_path import RemotePath
+    from spark_backend.places.remote_stat import RemoteStat
 
 AT_ONCE = 16
 """Copies at a time: each waits for the store most of its time."""
@@ -59,12 +61,19 @@ def tables_in_store(uri: str) -> tuple[Path, ...]:
     with in_plain_words({}):
         found = _tables(uri)
         folder = _folder()
-        copies = {Path(folder, place.root.partition("://")[2], place.path): place for place in found}
+        copies = {_copy_of(folder, place, above): place for place, above in found}
         for copy in copies:
             copy.parent.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(AT_ONCE) as threads:
             list(threads.map(lambda copy: copies[copy].download(copy), copies))
     return tuple(copies)
+
+
+def _copy_of(folder: Path, place: RemotePath, above: RemotePath | None) -> Path:
+    """Where the copy of a file is; `above`: the folder that a user names; None = the file itself."""
+    base = folder / place.root.partition("://")[2]
+    is_below = above is not None and place.path.rpartition("/")[0] != above.path
+    return FileBelow.of(base / above.path, base / place.path) if above and is_below else base / place.path
 
 
 @functools.cache
@@ -74,7 +83,11 @@ def _folder() -> Path:
     return folder
 
 
-def _tables(uri: str) -> list[RemotePath]:
+Found = list[tuple["RemotePath", "RemotePath | None"]]
+"""Files, each with the folder that a user names; None = the file itself is named."""
+
+
+def _tables(uri: str) -> Found:
     from spark_backend.job.checks.missing_places import refuse_missing_bucket
     from spark_backend.places.place import UnknownScheme, place_of
     from spark_backend.places.remote_path import RemotePath
@@ -85,7 +98,7 @@ def _tables(uri: str) -> list[RemotePath]:
         raise InputError(f"{uri}: is not the URI of a file or folder in a store") from error
     assert isinstance(place, RemotePath)
     if place.is_file():
-        return [place]
+        return [(place, None)]
     if place.is_dir():
         return _tables_of(place)
     refuse_missing_bucket(place)
@@ -94,20 +107,29 @@ def _tables(uri: str) -> list[RemotePath]:
     found = _matching(place)
     if not found:
         raise InputError(f"{uri}: no such file, and no file matches it as a pattern")
-    return [table for item in found for table in ([item] if item.is_file() else _tables_of(item))]
+    return [table for item in found for table in ([(item, None)] if item.is_file() else _tables_of(item))]
 
 
-def _tables_of(folder: RemotePath) -> list[RemotePath]:
+def _tables_of(folder: RemotePath) -> Found:
     from runtime.reading.tables import SUFFIXES, is_table
 
-    tables = [
-        item
-        for item, found in folder.entries()
-        if is_table(item.name) and item.name[0] not in "._" and stat.S_ISREG(found.st_mode)
+    tables: Found = [
+        (item, folder)
+        for item, found in _entries(folder)
+        if is_table(item.name) and item.name[0] not in "._" and stat.S_ISREG(found.st_mode) and found.st_size
     ]
     if not tables:
         raise InputError(f"{folder}: is a folder without tables; expected files that end in {' '.join(SUFFIXES)}")
     return tables
+
+
+def _entries(folder: RemotePath) -> Iterator[tuple[RemotePath, RemoteStat]]:
+    """What is in a folder, and in its folders of keys."""
+    for item, found in folder.entries():
+        if stat.S_ISDIR(found.st_mode) and is_key(item.name):
+            yield from _entries(item)
+        else:
+            yield item, found
 
 
 def _matching(pattern: RemotePath) -> list[RemotePath]:

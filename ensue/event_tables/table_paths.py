@@ -9,13 +9,16 @@ from pathlib import Path
 
 from ensue.event_tables.standard_input import NAME, table_of_standard_input
 from ensue.event_tables.store_tables import store_uri, tables_in_store
-from querylang.errors import InputError
+from querylang.errors import InputError, counted
 from querylang.paths import exists, is_folder
 from runtime.partition_paths import files_below
 
 
 def table_paths(given: Path | str) -> list[Path]:
     """The files, in natural order of their names. InputError if a folder or pattern has none.
+
+    Of a folder they are the tables in it, and in its folders named `key=value`. Files of 0 bytes are
+    left out.
 
     A path that exists under exactly that name is that; otherwise `*`, `?` and `[` are a pattern.
     `-` is standard input. Tables in stores are copied.
@@ -33,7 +36,7 @@ def table_paths(given: Path | str) -> list[Path]:
     found = [Path(name) for name in glob.glob(str(path))]  # noqa: PTH207  Path.glob takes no absolute pattern
     if not found:
         raise InputError(f"{path}: no such file, and no file matches it as a pattern")
-    return [table for item in in_natural_order(found) for table in table_paths(item)]
+    return _with_content([table for item in in_natural_order(found) for table in table_paths(item)], path)
 
 
 def _tables_of(folder: Path) -> list[Path]:
@@ -43,7 +46,15 @@ def _tables_of(folder: Path) -> list[Path]:
     tables = [item for item in files if item.is_file()]
     if not tables:
         raise InputError(f"{folder}: is a folder without tables; expected files that end in {' '.join(SUFFIXES)}")
-    return in_natural_order(tables)
+    return in_natural_order(_with_content(tables, folder))
+
+
+def _with_content(tables: list[Path], given: Path) -> list[Path]:
+    """The tables that are not files of 0 bytes; InputError if all are."""
+    found = [table for table in tables if not table.is_file() or table.stat().st_size]
+    if not found:
+        raise InputError(f"{given}: has no rows: {counted(len(tables), 'file')} of 0 bytes")
+    return found
 
 
 def _is_settings(path: Path) -> bool:

@@ -122,6 +122,8 @@ class _FileReader:
             yield pack_reports([Report("lost", self.source.name, 0, f"{shown(file.path)}: {problem}")])
         if is_gone:
             return
+        if not file.stamp.size:
+            return  # a file without a byte is no table, whatever its format
         _refuse_unopened(path)
         try:
             with (
