@@ -38,7 +38,7 @@ class DataOptions:
     ordering: ordering policies, for all sources or by source; None = as the queries say
     forget_keys: after which length without records a key is forgotten; None = never
     max_record: length of the longest record that is read, such as `16 MB`, which is also None
-    csv: delimiter and encoding of CSV files: `delimiter=; encoding=latin-1`, or a mapping
+    csv: how CSV files are written: `delimiter=; encoding=latin-1 missing=NA`, or a mapping
     time_unit: unit of times that are numbers: `s` (also None), `ms`, `us` or `ns`
     time_format: form of times that are text, in the letters of strptime; None = ISO 8601
     source_column, partition_column, offset_column: where a row came from; None = `source`,

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from runtime.policies.durations import LENGTHS
-from runtime.reading.formats.csv_form import CSV_KEYS
+from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS
 from spark_backend.settings.deployment_file import DEFAULT_BUCKETS, MAX_BUCKETS
 from spark_backend.settings.kafka_settings import KEYS as KAFKA_KEYS
 from spark_backend.settings.setting_keys import CONTROL_KEYS
@@ -134,7 +134,17 @@ _OWN: dict[tuple[str, str], Schema] = {
     ("history", "format"): {"enum": [*HISTORY_FORMATS]},
     ("sink", "format"): {"enum": [*SINK_FORMATS]},
     ("source", "csv"): {
-        "anyOf": [TEXT, {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(CSV_KEYS, TEXT)}]
+        "anyOf": [
+            TEXT,
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    key: {"anyOf": [TEXT, {"type": "array", "items": TEXT}]} if key in CSV_LISTS else TEXT
+                    for key in CSV_KEYS
+                },
+            },
+        ]
     },
     ("source", "decode"): {"enum": ["columns", "json", "avro"]},
 }

@@ -55,7 +55,7 @@ CsvForm = Annotated[
     typer.Option(
         "--csv",
         metavar="FORM",
-        help="How CSV files are written: `delimiter=; encoding=latin-1 decimal=,`. May be repeated.",
+        help="How CSV files are written: `delimiter=; encoding=latin-1 decimal=, missing=NA header=no`. May be repeated.",
     ),
 ]
 TimeUnit = Annotated[

@@ -72,7 +72,10 @@ class ColumnNames:
 
     def as_written(self, raw: RawTable) -> RawTable:
         """The table, with what users say of the numbers in CSV files."""
-        return replace(raw, has_comma=True) if self.csv.decimal == COMMA and not raw.has_types else raw
+        if raw.has_types or self.csv == USUAL_CSV:
+            return raw
+        has_comma, thousands = self.csv.decimal == COMMA, self.csv.thousands
+        return replace(raw, has_comma=has_comma, thousands=thousands, missing=self.csv.missing)
 
     @property
     def has_named_times(self) -> bool:

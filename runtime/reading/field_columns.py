@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from runtime.columns.timestamps import is_text
 from runtime.policies.time_forms import TimeForm
 from runtime.reading.column_names import ARRIVAL, SOURCE_TIME, Roles, did_you_mean
 from runtime.reading.conversion import Converted, agrees, are_blank, convert
+from runtime.reading.formats.csv_form import hint_of_cell
 from runtime.reading.formats.raw_table import RawTable
 from runtime.reading.plan_needs import NONE, Leniency, interval_events, needs_source_time, source_time_fields
 from runtime.reading.refusals import Refusals
@@ -29,8 +29,6 @@ from runtime.reading.row_kinds import RowKinds
 from runtime.reading.time_candidates import time_candidates
 
 _MOST_NAMED = 5
-
-_WITH_COMMA = re.compile(r"\s*[+-]?\d{1,20},\d{1,20}\s*", re.ASCII)
 
 FieldColumns = Mapping[str, pa.Array]
 """By column name (`name:type`): the values of a field, null on the rows of other event types."""
@@ -147,6 +145,8 @@ def _read_field(
     column = raw.column(field.name)
     if times is None and _is_number(field.type):
         column = raw.with_points(column)
+    elif not _is_string(field.type):
+        column = raw.without_missing(column)
     converted = _converted(raw, column, field.type, times, plan, allowed)
     if (
         converted.bad is None
@@ -200,11 +200,10 @@ def _is_number(type_: Type) -> bool:
 
 
 def _hint(raw: RawTable, field: Field, row: int) -> str:
-    """How to read a number that has a comma in place of a point."""
-    if raw.has_types or raw.has_comma or not _is_number(field.type):
+    """How to read a cell that is a number written in another way, or stands for no value."""
+    if raw.has_types or _is_string(field.type):
         return ""
-    is_decimal = _WITH_COMMA.fullmatch(str(raw.cell(field.name, row)))
-    return "; with commas in decimals: `--csv decimal=,`" if is_decimal else ""
+    return hint_of_cell(str(raw.cell(field.name, row)), is_usual=not raw.has_comma and raw.thousands is None)
 
 
 def _from_text(kinds: RowKinds, plan: Plan, fields: FieldColumns) -> dict[str, pa.Array]:

@@ -22,7 +22,7 @@ from runtime.reading.formats.mappings import of_mappings
 from runtime.reading.formats.messages import Messages, read_messages
 from runtime.reading.formats.parquet_files import read_parquet
 from runtime.reading.formats.raw_table import RawTable, joined, one_line, with_keys
-from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of, plain_file
+from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of, plain_file, refuse_other_kind
 from runtime.reading.formats.yaml_files import read_yaml
 
 _DAMAGED = (MemoryError, SystemError)
@@ -100,7 +100,12 @@ def _read_path(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
     if kind == ".tsv" and asked.csv.delimiter is None:
         asked = replace(asked, csv=replace(asked.csv, delimiter="\t"))
     try:
-        with plain_file(path, asked, asked.csv.encoding if reader is read_csv else UTF_8) as plain:
+        refuse_other_kind(path, kind)
+        is_csv = reader is read_csv
+        escape = asked.csv.escape if is_csv else None
+        with plain_file(path, asked, asked.csv.encoding if is_csv else UTF_8, escape) as plain:
+            if plain != path and asked.csv.encoding == UTF_8:
+                refuse_other_kind(plain, kind)
             yield from reader(plain, name, asked)
     except (pa.ArrowException, UnicodeDecodeError, OSError, *_DAMAGED) as error:
         reason = one_line(error) or "it asks for more memory than there is"

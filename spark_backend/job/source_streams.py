@@ -13,7 +13,7 @@ from spark_backend.job.listed_sources import listed_sources
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.sources.file_stream import packed_stream
 from spark_backend.sources.listing.input_planner import RunSettings
-from spark_backend.sources.reading import Reading
+from spark_backend.sources.reading import Reading, plain_csv
 from spark_backend.wire.program import Program
 
 
@@ -60,9 +60,7 @@ def source_readings(deployment: Deployment, inferred: Iterable[str] = ()) -> dic
             rank=rank,
             is_control=source is deployment.control,
             max_record=source.max_record or STANDARD.max_record,
-            delimiter=source.csv.delimiter,
-            encoding=source.csv.encoding,
-            decimal=source.csv.decimal,
+            csv=plain_csv(source.csv),
             time_unit=source.times.unit,
             time_format=source.times.pattern,
             source_column=source.source_column,

@@ -7,19 +7,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from querylang.errors import did_you_mean, near_file
+from querylang.errors import InputError, did_you_mean, near_file
 from querylang.paths import exists, is_folder
 from runtime.policies.time_forms import UNITS, USUAL_TIMES, TimeForm, read_pattern
-from runtime.reading.formats.csv_form import (
-    CSV_KEYS,
-    POINT,
-    USUAL_CSV,
-    UTF_8,
-    CsvForm,
-    read_decimal,
-    read_delimiter,
-    read_encoding,
-)
+from runtime.reading.formats.csv_form import CSV_KEYS, CSV_LISTS, USUAL_CSV, CsvForm, csv_form, read_csv_setting
 from spark_backend.places.place import Place, is_same_system, place_of
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.settings.catalog.table_names import read_table_name
@@ -258,13 +249,18 @@ def _csv(name: str, found: Mapping[str, Node]) -> CsvForm:
     if "format" in found and found["format"].written() != "csv":
         node.wrong(f"'csv' is a setting of CSV; '{name}' is {found['format'].written()}")
         return USUAL_CSV
-    keys = node.mapping(CSV_KEYS)
-    delimiter, encoding, decimal = keys.get("delimiter"), keys.get("encoding"), keys.get("decimal")
-    return CsvForm(
-        None if delimiter is None else value_of(delimiter, read_delimiter),
-        UTF_8 if encoding is None else value_of(encoding, read_encoding) or UTF_8,
-        POINT if decimal is None else value_of(decimal, read_decimal) or POINT,
-    )
+    settings: dict[str, object] = {}
+    for key, own in node.mapping(CSV_KEYS).items():
+        is_list = key in CSV_LISTS and own.items() != [own]
+        try:
+            settings[key] = read_csv_setting(key, [item.text() for item in own.items()] if is_list else own.text())
+        except InputError as error:
+            own.wrong(str(error))
+    try:
+        return csv_form(settings)
+    except InputError as error:
+        node.wrong(str(error))
+    return USUAL_CSV
 
 
 def _times(found: Mapping[str, Node]) -> TimeForm:

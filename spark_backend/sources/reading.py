@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from runtime.columns.timestamps import format_time
 from runtime.json_reader import json_of_text
 from runtime.policies.time_forms import USUAL_TIMES, TimeForm
 from runtime.reading.column_names import NONE, STANDARD, ColumnNames
-from runtime.reading.formats.csv_form import POINT, UTF_8, CsvForm
+from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm
 from runtime.reading.plan_needs import leniency
 from runtime.reading.tables import iter_arrivals
 from spark_backend.wire.packed_rows import pack_arrivals, pack_reports
@@ -45,7 +46,7 @@ class Reading:
     place: `_place` of its records, as in `Arrivals`
     is_control: whether this is the control stream
     max_record: length of the longest record that is read, in bytes
-    delimiter, encoding, decimal: how CSV files are written, as in `CsvForm`
+    csv: how CSV files are written, as `CsvForm.to_plain` gives it; None = as usual
     time_unit, time_format: how times are written, as in `TimeForm`
     is_mixed: rows of event types that the table has no columns for are malformed, not a mistake
     source_column, partition, offset, is_typeless: as in `ColumnNames`
@@ -64,9 +65,7 @@ class Reading:
     place: int = 0
     is_control: bool = False
     max_record: int = STANDARD.max_record
-    delimiter: str | None = None
-    encoding: str = UTF_8
-    decimal: str = POINT
+    csv: Mapping[str, Any] | None = None
     time_unit: str = USUAL_TIMES.unit
     time_format: str | None = None
     is_mixed: bool = False
@@ -87,9 +86,7 @@ class Reading:
             columns.arrival,
             source,
             max_record=columns.max_record,
-            delimiter=columns.csv.delimiter,
-            encoding=columns.csv.encoding,
-            decimal=columns.csv.decimal,
+            csv=plain_csv(columns.csv),
             time_unit=columns.times.unit,
             time_format=columns.times.pattern,
             source_column=columns.source,
@@ -116,7 +113,7 @@ class Reading:
             NONE if has_one_type else self.type_field,
             self.source_time,
             self.max_record,
-            CsvForm(self.delimiter, self.encoding, self.decimal),
+            USUAL_CSV if self.csv is None else CsvForm.of_plain(self.csv),
             TimeForm(self.time_unit, self.time_format),
             self.is_mixed,
             self.source_column,
@@ -148,6 +145,11 @@ class Reading:
             source=self.source,
             place=self.place,
         )
+
+
+def plain_csv(form: CsvForm) -> dict[str, Any] | None:
+    """As `Reading.csv`."""
+    return None if form == USUAL_CSV else form.to_plain()
 
 
 def _arrived_since(moment: int) -> Callable[[Arrivals], Arrivals]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from querylang.errors import InputError
+from querylang.errors import InputError, counted
 from runtime.reading.formats.asked import MOST_NAMES, Asked, shortened
 from runtime.reading.formats.blocks import Blocks
 from runtime.reading.formats.csv_form import shown_delimiter
@@ -44,7 +44,9 @@ def read_csv(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
         if blocks.waiting.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise InputError(f"{path}: is UTF-16 text; say so: `--csv encoding=utf-16`")
         blocks.accept_returns()
-        header = _header(path, blocks, asked.max_record, asked.csv.delimiter or COMMA)
+        for _ in range(asked.csv.skip):
+            blocks.skip_line()
+        header = _header(path, blocks, asked)
         parts = _Parts(name, header, blocks, asked)
         is_empty = True
         while blocks.waiting or not blocks.is_end:
@@ -56,8 +58,19 @@ def read_csv(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
             yield parts.without_rows([])
 
 
-def _header(path: Path, blocks: Blocks, longest: int, delimiter: str) -> list[str]:
-    """The names of the columns, which the first record is."""
+def _header(path: Path, blocks: Blocks, asked: Asked) -> list[str]:
+    """The names of the columns: those that users give, those in the first record, or `column1` ..."""
+    form = asked.csv
+    first = _first_record(path, blocks, asked.max_record, form.delimiter or COMMA, has_names=form.has_header)
+    if form.names and len(form.names) != len(first):
+        raise InputError(f"{path}: has {counted(len(first), 'column')}, and `names` has {len(form.names)}")
+    if form.names:
+        return list(form.names)
+    return first if form.has_header else [f"column{number}" for number in range(1, len(first) + 1)]
+
+
+def _first_record(path: Path, blocks: Blocks, longest: int, delimiter: str, *, has_names: bool) -> list[str]:
+    """The cells of the first record; `has_names`: they are names of columns, not of a row."""
     records = whole_records(blocks.waiting, is_end=blocks.is_end)
     while not len(records) and not blocks.is_end and len(blocks.waiting) <= longest:
         blocks.fill()
@@ -74,6 +87,8 @@ def _header(path: Path, blocks: Blocks, longest: int, delimiter: str) -> list[st
         (header,) = csv.reader([records.raw(0).decode("utf-8", "replace")], delimiter=delimiter, strict=True)
     except (csv.Error, ValueError) as error:
         raise InputError(f"{path}: its first line is not a row of column names: {one_line(error)}") from error
+    if not has_names:
+        return header
     seen: set[str] = set()
     for column in header:
         if column and column in seen:
@@ -209,7 +224,8 @@ class _Parts:
 
     def _parse(self, data: bytes, end: int | None = None, *, has_line_ends: bool = True) -> pa.Table:
         whole = len(data) if end is None else end
-        return _parse(data, whole, self.header, self.chosen, self.delimiter, has_line_ends=has_line_ends)
+        missing = self.asked.csv.missing
+        return _parse(data, whole, self.header, self.chosen, self.delimiter, missing, has_line_ends=has_line_ends)
 
     def _numbers(self, records: Records) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         first = self.number
@@ -271,10 +287,18 @@ def _joined(records: Records, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def _parse(
-    data: bytes, end: int, header: Sequence[str], chosen: Sequence[str], delimiter: str, *, has_line_ends: bool
+    data: bytes,
+    end: int,
+    header: Sequence[str],
+    chosen: Sequence[str],
+    delimiter: str,
+    missing: Sequence[str],
+    *,
+    has_line_ends: bool,
 ) -> pa.Table:
     """All cells up to `end` as text. An empty cell is null, `""` is the empty string.
 
+    missing: other cells that are null unless they are in quotes
     has_line_ends: some may be inside of quotes
 
     Raises ArrowInvalid.
@@ -293,7 +317,7 @@ def _parse(
             include_columns=[] if chosen is header else chosen,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-            null_values=[""],
+            null_values=["", *missing],
         ),
     )
     return pa.table([_as_text(column) for column in table.columns], names=chosen)

@@ -1,4 +1,4 @@
-"""How a CSV file is written: its delimiter and encoding, as users give them.
+"""How a CSV file is written, as users give it: delimiter, encoding, what is missing and others.
 
 Imports the standard library only: deployment files are checked without Arrow.
 """
@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from querylang.errors import InputError, did_you_mean, listed
 
 UTF_8 = "utf-8"
 
-CSV_KEYS = ("delimiter", "encoding", "decimal")
+CSV_KEYS = ("delimiter", "encoding", "decimal", "thousands", "missing", "header", "names", "skip", "escape")
+
+CSV_LISTS = ("missing", "names")
+"""Settings of several texts, which a comma divides."""
 
 POINT, COMMA = ".", ","
 
@@ -30,51 +34,111 @@ class CsvForm:
     delimiter: the character between cells; None = a tab in `.tsv`, else a comma
     encoding: as Python names it
     decimal: what decimals have before their fraction, a point or a comma
+    thousands: what divides the digits of large numbers; None = nothing does
+    missing: what stands in cells without a value, beside nothing at all
+    has_header: whether the first record has the names of the columns
+    names: of the columns, instead of those in the file; empty = as the file says, else `column1` ...
+    skip: how many lines come before the table
+    escape: the character before a quote that does not end a cell; None = quotes are doubled
     """
 
     delimiter: str | None = None
     encoding: str = UTF_8
     decimal: str = POINT
+    thousands: str | None = None
+    missing: tuple[str, ...] = ()
+    has_header: bool = True
+    names: tuple[str, ...] = ()
+    skip: int = 0
+    escape: str | None = None
 
     def __str__(self) -> str:
         """As users write it: `delimiter=; encoding=cp1252 decimal=,`."""
         words = [] if self.delimiter is None else [f"delimiter={shown_delimiter(self.delimiter)}"]
         words += [] if self.encoding == UTF_8 else [f"encoding={self.encoding}"]
         words += [] if self.decimal == POINT else [f"decimal={self.decimal}"]
+        words += [] if self.thousands is None else [f"thousands={shown_delimiter(self.thousands)}"]
+        words += [f"missing={_quoted(self.missing)}"] if self.missing else []
+        words += [] if self.has_header else ["header=no"]
+        words += [f"names={_quoted(self.names)}"] if self.names else []
+        words += [f"skip={self.skip}"] if self.skip else []
+        words += [] if self.escape is None else [f"escape={self.escape}"]
         return " ".join(words)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {**asdict(self), "missing": list(self.missing), "names": list(self.names)}
+
+    @staticmethod
+    def of_plain(plain: Mapping[str, Any]) -> CsvForm:
+        """The inverse of `to_plain`."""
+        return CsvForm(**{**plain, "missing": tuple(plain["missing"]), "names": tuple(plain["names"])})
 
 
 USUAL_CSV = CsvForm()
 
+Given = str | bool | int | Sequence[str]
+"""A setting as users give it: text, or in Python and YAML also a list, a number, yes or no."""
 
-def read_csv_form(given: str | Mapping[str, str] | None) -> CsvForm:
+
+def read_csv_form(given: str | Mapping[str, Given] | None) -> CsvForm:
     """`delimiter=; encoding=latin-1`, or a mapping of the same; raises InputError."""
     if given is None:
         return USUAL_CSV
-    words = _words(given) if isinstance(given, str) else {str(key): str(value) for key, value in given.items()}
+    words = _words(given) if isinstance(given, str) else {str(key): value for key, value in given.items()}
     for key in words:
         if key not in CSV_KEYS:
             raise InputError(f"csv: unknown setting {key!r}; expected {listed(CSV_KEYS)}{did_you_mean(key, CSV_KEYS)}")
-    delimiter = words.get("delimiter")
-    return CsvForm(
-        None if delimiter is None else read_delimiter(delimiter),
-        read_encoding(words.get("encoding", UTF_8)),
-        read_decimal(words.get("decimal", POINT)),
-    )
+    return csv_form({key: read_csv_setting(key, value) for key, value in words.items()})
 
 
-def _words(text: str) -> dict[str, str]:
-    words: dict[str, str] = {}
-    at, form = 0, re.compile(r"\s*(\w+)=(\t|\S+)\s*")
+def read_csv_setting(key: str, value: Given) -> Any:
+    """The value of one of CSV_KEYS; raises InputError."""
+    if key in CSV_LISTS:
+        items = value.split(",") if isinstance(value, str) else value
+        if isinstance(items, bool | int) or not all(isinstance(item, str) for item in items):
+            raise InputError(f"csv: {key} {value!r} is not a list of texts; write `{key}=A,B`")
+        return tuple(item.strip() for item in items)
+    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    return _READERS[key](text)
+
+
+def csv_form(settings: Mapping[str, Any]) -> CsvForm:
+    """A form from values that `read_csv_setting` gave; raises InputError for what does not go together."""
+    known = {_FIELDS.get(key, key): value for key, value in settings.items()}
+    if known.get("names"):
+        repeated = next((name for name in known["names"] if known["names"].count(name) > 1), None)
+        if repeated is not None:
+            raise InputError(f"csv: the name {repeated!r} is given twice")
+        known.setdefault("has_header", False)
+    form = CsvForm(**known)
+    if form.thousands == form.decimal:
+        raise InputError(f"csv: {form.decimal!r} cannot divide thousands and begin the fraction; write `decimal=,` too")
+    if form.escape is not None and form.escape == form.delimiter:
+        raise InputError(f"csv: {form.escape!r} cannot be the delimiter and escape quotes")
+    return form
+
+
+_WORD = re.compile(r"""\s*(\w+)=(?:"([^"]*)"|(\t|\S+))\s*""")
+
+
+def _words(text: str) -> dict[str, Given]:
+    words: dict[str, Given] = {}
+    at = 0
     while at < len(text):
-        word = form.match(text, at)
+        word = _WORD.match(text, at)
         if word is None:
             raise InputError(f"csv: {text[at:].strip()!r} is not a setting; write `delimiter=; encoding=latin-1`")
         if word[1] in words:
             raise InputError(f"csv: {word[1]!r} is given twice")
-        words[word[1]] = word[2]
+        words[word[1]] = word[3] if word[2] is None else word[2]
         at = word.end()
     return words
+
+
+def _quoted(items: Sequence[str]) -> str:
+    text = ",".join(items)
+    return f'"{text}"' if re.search(r"\s", text) or not text else text
 
 
 def read_delimiter(text: str) -> str:
@@ -109,3 +173,74 @@ def read_encoding(text: str) -> str:
         f"csv: there is no encoding {text!r}{did_you_mean(text, _USUAL_ENCODINGS)};"
         " usual ones are utf-8, latin-1, cp1252 and utf-16"
     )
+
+
+def read_thousands(text: str) -> str:
+    """One character that no number begins with; raises InputError."""
+    divider = {"space": " ", "comma": ",", "point": "."}.get(text, text)
+    if divider not in _DIVIDERS:
+        raise InputError(f"csv: thousands {text!r} divides no numbers; write one such as `,` `.` `'` or `space`")
+    return divider
+
+
+_DIVIDERS = (",", ".", "'", " ", "_", "\u00a0", "\u202f", "\u2019")
+
+
+WITH_THOUSANDS = r"^\s*[+-]?\d{1,3}(,\d{2,3})*,\d{3}(\.\d+)?\s*$"
+WITH_COMMA = r"^\s*[+-]?\d{1,20},\d{1,20}\s*$"
+"""Numbers with a comma, for Python and RE2: before the last three digits it divides thousands."""
+
+THOUSANDS_HINT = "; if commas divide thousands: `--csv thousands=,`"
+COMMA_HINT = "; with commas in decimals: `--csv decimal=,`"
+
+_MISSING = ("NA", "N/A", "n/a", "#N/A", "na", "nil", "NIL", "null", "NULL", "None", "none", "-", "?", "\\N")
+"""What programs write where there is no value."""
+
+
+def hint_of_cell(cell: str, *, is_usual: bool) -> str:
+    """The end of a message: the setting that reads a cell; `is_usual`: numbers have points only."""
+    if is_usual and re.fullmatch(WITH_THOUSANDS, cell, re.ASCII):
+        return THOUSANDS_HINT
+    if is_usual and re.fullmatch(WITH_COMMA, cell, re.ASCII):
+        return COMMA_HINT
+    word = cell.strip()
+    return f"; if it means that there is no value: `--csv missing={word}`" if word in _MISSING else ""
+
+
+def read_header(text: str) -> bool:
+    """Whether there is a row of names; raises InputError."""
+    if text.lower() not in _TRUTHS:
+        raise InputError(f"csv: header {text!r} is neither `yes` nor `no`")
+    return _TRUTHS[text.lower()]
+
+
+_TRUTHS = {"yes": True, "no": False, "true": True, "false": False}
+
+
+def read_skip(text: str) -> int:
+    """A number of lines; raises InputError."""
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise InputError(f"csv: skip {text!r} is not a number of lines; write one such as `skip=2`")
+    return int(text)
+
+
+def read_escape(text: str) -> str:
+    """One ASCII character that is neither a quote nor a letter; raises InputError."""
+    escape = "\\" if text in ("backslash", "\\\\") else text
+    if len(escape) != 1 or not escape.isascii() or not escape.isprintable() or escape.isalnum() or escape in '" ':
+        raise InputError(f"csv: escape {text!r} is not a character before quotes; write `escape=\\`")
+    return escape
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "delimiter": read_delimiter,
+    "encoding": read_encoding,
+    "decimal": read_decimal,
+    "thousands": read_thousands,
+    "header": read_header,
+    "skip": read_skip,
+    "escape": read_escape,
+}
+
+_FIELDS = {"header": "has_header"}
+"""By setting: the field of `CsvForm` with another name."""

@@ -58,6 +58,8 @@ class RawTable:
     partition: that all rows are of, whose numbers are their offsets; None = columns may say it
     is_ascii: all text is known to be ASCII, and so UTF-8
     has_comma: decimals that are text have a comma in place of a point
+    thousands: what divides the digits of numbers that are text; None = nothing does
+    missing: text that stands for no value, except where a field is a string
     unknown: by column whose values no Arrow type holds, what they are; its cells are null
     """
 
@@ -73,6 +75,8 @@ class RawTable:
     partition: int | None = None
     is_ascii: bool = False
     has_comma: bool = False
+    thousands: str | None = None
+    missing: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -89,12 +93,32 @@ class RawTable:
         return plain_array(one_chunk(self.columns.column(name)))
 
     def with_points(self, column: pa.Array) -> pa.Array:
-        """A column to be read as numbers. With commas a point, as in `1.500,0`, is not a number."""
-        if not self.has_comma or not is_text(column.type):
+        """A column to be read as numbers. With commas a point, as in `1.500,0`, is not a number.
+
+        Where points divide thousands, `1.500,0` is a number.
+        """
+        if not is_text(column.type):
+            return column
+        column = self.without_missing(column)
+        if self.thousands is not None:
+            between = re.escape(self.thousands)
+            fraction = "," if self.has_comma else r"\."
+            is_divided = pc.match_substring_regex(
+                column, rf"^\s*[+-]?\d{{1,3}}({between}\d{{2,3}})*{between}\d{{3}}({fraction}\d*)?\s*$"
+            )
+            column = pc.if_else(is_divided, pc.replace_substring(column, self.thousands, ""), column)
+        if not self.has_comma:
             return column
         for old, new in ((".", "\0"), (",", "."), ("\0", ",")):
             column = pc.replace_substring(column, old, new)
         return column
+
+    def without_missing(self, column: pa.Array) -> pa.Array:
+        """The cells, null where a text stands for no value."""
+        if not self.missing or not is_text(column.type):
+            return column
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(self.missing, column.type))
+        return pc.if_else(is_missing, pa.scalar(None, column.type), column)
 
     def are_nested(self, name: str) -> NDArray[np.bool_]:
         """By row: whether a cell that is text now was a list or an object."""

@@ -8,8 +8,9 @@ there is a limit.
 from __future__ import annotations
 
 import codecs
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -38,14 +39,53 @@ def kind_of(path: Path) -> tuple[str, str]:
     return (Path(path.stem).suffix.lower(), suffix) if suffix in COMPRESSIONS else (suffix, "")
 
 
+_TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml")
+
+_MAGIC: Mapping[bytes, str] = {
+    b"PAR1": "a Parquet file; rename it to end in `.parquet`",
+    b"ARROW1": "an Arrow file; rename it to end in `.arrow`",
+    b"\x1f\x8b": "compressed by gzip; rename it to end in `{suffix}.gz`",
+    b"BZh": "compressed by bzip2; rename it to end in `{suffix}.bz2`",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; rename it to end in `{suffix}.zst`",
+    b"PK\x03\x04": "a zip archive, as Excel's files are; take the table out of it, or save it as CSV",
+    b"\xd0\xcf\x11\xe0": "an old Excel file; save it as CSV",
+    b"Obj\x01": "an Avro file; convert it to Parquet or JSON lines",
+    b"ORC": "an ORC file; convert it to Parquet",
+    b"SQLite format 3": "an SQLite database; export the table as CSV",
+    b"7z\xbc\xaf": "a 7-Zip archive; take the table out of it",
+    b"%PDF-": "a PDF document",
+}
+"""By the first bytes of a file: what it is, whatever its name says."""
+
+
+def refuse_other_kind(path: Path, suffix: str) -> None:
+    """Raise InputError for a file of another kind whose name, which ends so, says that it is text."""
+    if suffix not in _TEXTS or kind_of(path)[1]:
+        return
+    with path.open("rb") as file:
+        first = file.read(16)
+    for magic, told in _MAGIC.items():
+        # few bytes may begin a text, such as the name of a column: a binary file has others behind them
+        if first.startswith(magic) and (not magic.isalnum() or _is_binary(path)):
+            raise InputError(f"{path}: its name ends in {suffix}, but it is {told.format(suffix=suffix)}")
+
+
+def _is_binary(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b"\0" in file.read(1 << 16)
+
+
 @contextmanager
-def plain_file(path: Path, asked: Asked, encoding: str = UTF_8) -> Iterator[Path]:
+def plain_file(path: Path, asked: Asked, encoding: str = UTF_8, escape: str | None = None) -> Iterator[Path]:
     """The file, or a plain one in its place; messages of errors name the file.
 
-    encoding: of its text, if that is not UTF-8. Raises InputError and OSError.
+    encoding: of its text, if that is not UTF-8
+    escape: what stands before quotes that do not end a cell of CSV; None = they are doubled
+
+    Raises InputError and OSError.
     """
     kind, compression = kind_of(path)
-    if not compression and encoding == UTF_8:
+    if not compression and encoding == UTF_8 and escape is None:
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
@@ -53,7 +93,7 @@ def plain_file(path: Path, asked: Asked, encoding: str = UTF_8) -> Iterator[Path
         with path.open("rb") as file, plain.open("wb") as out:
             source = pa.CompressedInputStream(file, COMPRESSIONS[compression]) if compression else file
             try:
-                _unfold(_Limited(path, cast("BinaryIO", source), asked), out, encoding)
+                _unfold(_Limited(path, cast("BinaryIO", source), asked), out, encoding, escape)
             except UnicodeError as error:  # such as UTF-16 of which nothing says the order of bytes
                 raise InputError(f"{path}: is not {encoding} text: {one_line(error)}") from None
         try:
@@ -87,12 +127,33 @@ class _Limited:
         return piece
 
 
-def _unfold(source: _Limited, out: BinaryIO, encoding: str) -> None:
+def _unfold(source: _Limited, out: BinaryIO, encoding: str, escape: str | None) -> None:
     decoder = None if encoding == UTF_8 else codecs.getincrementaldecoder(encoding)(_HANDLER)
-    while piece := source.read():
-        out.write(piece if decoder is None else _utf_8(decoder.decode(piece)))
-    if decoder is not None:
-        out.write(_utf_8(decoder.decode(b"", final=True)))
+    quotes = None if escape is None else _Quotes(escape.encode())
+    is_end = False
+    while not is_end:
+        piece = source.read()
+        is_end = not piece
+        if decoder is not None:
+            piece = _utf_8(decoder.decode(piece, final=is_end))
+        out.write(piece if quotes is None else quotes.doubled(piece, is_end=is_end))
+
+
+class _Quotes:
+    r"""Writes `\"` as `""`, and `\\` as `\`; the escape before anything else is text like any other."""
+
+    def __init__(self, escape: bytes) -> None:
+        self._escape = escape
+        self._form = re.compile(re.escape(escape) + b"([" + re.escape(escape) + b'"])')
+        self._waiting = b""
+
+    def doubled(self, piece: bytes, *, is_end: bool) -> bytes:
+        """The next piece; an escape at its end waits for what follows."""
+        data = self._waiting + piece
+        length = len(data) - len(data.rstrip(self._escape))
+        kept = len(data) - (0 if is_end else length % 2)
+        self._waiting = data[kept:]
+        return self._form.sub(lambda found: b'""' if found[1] == b'"' else found[1], data[:kept])
 
 
 def _utf_8(text: str) -> bytes:

@@ -241,8 +241,8 @@ class _Found:
                 objects = column.filter(pa.array(raw.are_nested(name)[rows]))
                 if 2 * len(objects) > len(column) - column.null_count:
                     return type_of_mixed(objects, nested, self.structs), None
-            found = type_of_text(raw.with_points(column))
             is_typed = raw.has_types and name not in raw.keys
+            found = type_of_text(raw.with_points(column), is_csv=not raw.has_types)
             if not is_typed or found.is_doubtful:
                 self._tell_reason(raw, name, column, found, raw.numbers[rows])
             if not is_typed:

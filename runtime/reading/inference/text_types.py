@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from querylang.plan.value_types import Type
 from runtime.columns.timestamps import is_text
 from runtime.reading.conversion import convert
+from runtime.reading.formats.csv_form import COMMA_HINT, THOUSANDS_HINT, WITH_COMMA, WITH_THOUSANDS, hint_of_cell
 
 _PLAIN_WHOLE = r"^-?(0|[1-9]\d{0,18})$"
 """An integer as people and programs write one."""
@@ -22,7 +23,7 @@ _BEGINS_WITH_ZERO = r"^[+-]?0\d"
 """Numbers are not written like this, but identifiers and postal codes are."""
 
 
-_WITH_COMMA = r"^[+-]?\d+,\d+$"
+_ANY_COMMA = rf"{WITH_COMMA}|{WITH_THOUSANDS}"
 
 TOO_LARGE = ", more than an integer holds"
 
@@ -46,10 +47,11 @@ class TextType(NamedTuple):
         return self.type == Type.STRING and self.reason in ("", TOO_LARGE)
 
 
-def type_of_text(column: pa.Array) -> TextType:
+def type_of_text(column: pa.Array, *, is_csv: bool = True) -> TextType:
     """The narrowest type that holds all cells without a loss; cells without text say nothing.
 
     column: with points in its decimals
+    is_csv: settings of CSV can change what the cells are
     """
     text = pc.utf8_trim_whitespace(column)
     filled = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
@@ -62,14 +64,17 @@ def type_of_text(column: pa.Array) -> TextType:
         return _number(filled)
     if convert(filled, Type.BOOLEAN).bad is None:
         return TextType(Type.BOOLEAN)
-    if not (bad & ~_are(filled, _WITH_COMMA)).any():
-        return TextType(Type.STRING, int(np.argmax(bad)), "; with commas in decimals: `--csv decimal=,`")
+    if not (bad & ~_are(filled, _ANY_COMMA)).any():
+        has_thousands = not (bad & ~_are(filled, WITH_THOUSANDS)).any()
+        return TextType(Type.STRING, int(np.argmax(bad)), THOUSANDS_HINT if has_thousands else COMMA_HINT)
     if 2 * int(bad.sum()) > len(filled) - filled.null_count:
         return TextType(Type.STRING)
     number = _number(filled.filter(pa.array(~bad))).type
     are_whole = _all(filled.filter(pa.array(~bad)), _PLAIN_WHOLE)
     mostly = Type.INTEGER if are_whole else number if number == Type.FLOAT else None
-    return TextType(Type.STRING, int(np.argmax(bad)), mostly=mostly)
+    first = int(np.argmax(bad))
+    hint = hint_of_cell(filled[first].as_py(), is_usual=False) if is_csv else ""
+    return TextType(Type.STRING, first, hint, mostly)
 
 
 def has_padded(column: pa.Array) -> bool:
