@@ -11,6 +11,7 @@ import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -21,11 +22,11 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.given_times import given_times
 from runtime.instants import NO_TIME
-from runtime.reading.formats.csv_form import UTF_8
+from runtime.reading.formats.csv_form import UTF_8, CsvForm
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of
 from spark_backend.places.remote_path import RemotePath
-from spark_backend.sources.file_reading import readable
+from spark_backend.sources.file_reading import readable, shown
 from spark_backend.sources.listing.listed_source import ListedSource
 from spark_backend.sources.listing.manifests import TakenFile
 from spark_backend.sources.reading import Reading
@@ -60,7 +61,8 @@ def first_arrivals(options: Mapping[str, str], source: ListedSource, files: Sequ
         place = source.file(file.path)
         try:
             with readable(place) as path:
-                return first_arrival(Path(path), reading, plan)
+                # its folders may be keys, which rows need
+                return first_arrival(Path(path), replace(reading, source=shown(file.path)), plan)
         except FileNotFoundError:
             return None  # removed since it was listed: the planner reports it
 
@@ -80,7 +82,7 @@ def first_arrival(path: Path, reading: Reading, plan: Plan) -> int | None:
     if size > WHOLE:
         if kind == ".parquet" and (known := _of_statistics(path, reading)) is not None:
             return known
-        if kind in _LINES and reading.encoding == UTF_8:
+        if kind in _LINES and reading.columns.csv.encoding == UTF_8:
             found = _of_parts(path, kind, compression, reading, plan)
             if found is not None:
                 return found
@@ -115,7 +117,8 @@ def _of_parts(path: Path, kind: str, compression: str, reading: Reading, plan: P
             tail = file.read()
     if b"\n" not in head or head.lstrip()[:1] == b"[":
         return None
-    names = head[: head.index(b"\n") + 1] if kind in (".csv", ".tsv") else b""
+    lines = _lines_before(reading.columns.csv) if kind in (".csv", ".tsv") else 0
+    names = b"".join(head.splitlines(keepends=True)[:lines])
     samples = [head[: head.rindex(b"\n") + 1], names + tail.partition(b"\n")[2]]
     with tempfile.TemporaryDirectory(prefix="ensue-") as folder:
         found = []
@@ -124,6 +127,11 @@ def _of_parts(path: Path, kind: str, compression: str, reading: Reading, plan: P
             part.write_bytes(sample)
             found.append(_least(reading.arrivals(str(part), plan)))
     return None if found[0] is None else min(item for item in found if item is not None)
+
+
+def _lines_before(form: CsvForm) -> int:
+    """How many lines of a CSV file come before its first row."""
+    return form.skip + int(form.has_header)
 
 
 def _of_statistics(path: Path, reading: Reading) -> int | None:

@@ -61,7 +61,7 @@ DOORS = {
     "runtime.replay": "divided epochs file_records incremental loading merging order pieces records replay stepping steps",
     "runtime.single_events": "events known results",
     "spark_backend.cluster": "dependencies driver_python executor_check executors masters package shared_folders shipping",
-    "spark_backend.places": "inside place remote_path",
+    "spark_backend.places": "inside place remote_path remote_stat",
     "spark_backend.delta": "checkpoints commit_log data_files features package publishing statistics store_access table_schemas transactions",
     "spark_backend.launch": "jvm other_python session_settings worker_python",
     "spark_backend.wire": "bucket_labels clock clock_sources container decode epochs file_layouts job_kernels packed_rows partition_groups plan_text program reports rows_in_files source_progress tagged_rows worker_calls worker_memory",

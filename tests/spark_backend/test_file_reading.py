@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from querylang.errors import InputError
+from runtime.reading.column_names import ColumnNames
+from runtime.reading.formats.csv_form import USUAL_CSV, CsvForm, read_csv_form
+from runtime.reading.tables import read_arrivals
 from spark_backend.operator.step import run_step
 from spark_backend.sources.file_reading import read_task
 from spark_backend.sources.listing.file_tasks import FileTask
 from spark_backend.sources.listing.folder_listing import FileStamp
 from spark_backend.sources.listing.listed_source import ListedSource, sources_to_text
 from spark_backend.sources.listing.manifests import TakenFile
-from spark_backend.sources.reading import Reading
+from spark_backend.sources.reading import Reading, plain_csv
 from spark_backend.wire.packed_rows import HOME
 from spark_backend.wire.program import Program
 from spark_backend.wire.tagged_rows import Tag
@@ -32,6 +35,7 @@ class Folder:
     path: Path
     source: ListedSource = field(default_factory=lambda: ListedSource("a", "", (".csv",)))
     files: tuple[TakenFile, ...] = ()
+    csv: CsvForm = USUAL_CSV
 
     def add(self, name: str, text: str = ROWS) -> None:
         (self.path / name).write_text(text)
@@ -44,7 +48,7 @@ class Folder:
         options = {
             "program": program.to_text(),
             "sources": sources_to_text([replace(self.source, folder=str(self.path))]),
-            "readings": json.dumps({"a": Reading(name="a", prefix="a/").to_text()}),
+            "readings": json.dumps({"a": Reading(name="a", prefix="a/", csv=plain_csv(self.csv)).to_text()}),
             "accept_loss": str(accept_loss).lower(),
         }
         found = read_task(options, replace(task or FileTask(), files=self.files).to_text())
@@ -83,6 +87,36 @@ def test_a_file_that_is_not_a_table_is_one_discarded_row_and_an_error(tmp_path: 
     assert [(row["cause"], row["source"], row["example"]) for row in rows[Tag.REPORT]] == [
         ("malformed_file", "a", f"1.csv: {discarded['text']}")
     ]
+
+
+def test_a_file_of_no_bytes_is_no_table(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, ListedSource("a", "", (".csv",), stops=True))
+    folder.add("0.csv", "")
+    folder.add("1.csv")
+    found = counts(folder.read(folder.new()))
+    assert {name: count for name, count in found.items() if name[1] in ("received", "malformed_file")} == {
+        ("a/1.csv", "received"): 2
+    }
+
+
+def test_keys_of_folders_are_columns(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    (tmp_path / "event=A" / "k=x").mkdir(parents=True)
+    folder.add("event=A/k=x/1.csv", "at,v,ts\n1.0,1.0,1.0\n")
+    found = counts(folder.read())
+    assert (found["a/event=A/k=x/1.csv", "received"], len(found)) == (1, 1)
+
+
+def test_workers_read_a_form_of_csv_as_a_replay_does(tmp_path: Path) -> None:
+    form = "skip=1 names=at,event,k,v,ts missing=NA thousands=, escape=\\"
+    folder = Folder(tmp_path, csv=read_csv_form(form))
+    folder.add("1.csv", 'a report\n1.0,A,"say \\"x\\"","1,000.5",1.0\n2.0,A,y,NA,2.0\n')
+    (tmp_path / "plain.csv").write_text('at,event,k,v,ts\n1.0,A,"say ""x""",1000.5,1.0\n2.0,A,y,,2.0\n')
+    plain = read_arrivals(tmp_path / "plain.csv", PLAN, source="a/1.csv").table
+    given = read_arrivals(tmp_path / "1.csv", PLAN, ColumnNames(csv=read_csv_form(form)), source="a/1.csv").table
+    assert given.equals(plain)
+    found = counts(folder.read())
+    assert (found["a/1.csv", "received"], len(found)) == (2, 1)
 
 
 def test_a_file_that_is_not_a_table_stops_the_job_if_the_source_says_so(tmp_path: Path) -> None:
