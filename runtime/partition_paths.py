@@ -1,4 +1,4 @@
-"""Folders named `key=value`, as Hive and Spark write them: which files are below, and their keys."""
+"""Folders named `key=value`, as Hive and Spark write them: the files below, and their keys."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ def keys_of(name: str) -> dict[str, str | None]:
 
 
 def files_below(folder: Path, root: Path | None = None) -> Iterator[Path]:
-    """The files in a folder, and in all folders of keys below it; names that begin with `.` or `_` are
-    skipped."""
+    """The files in a folder, and in all folders of keys below it.
+
+    Names that begin with `.` or `_` are skipped.
+    """
     for item in folder.iterdir():
         if is_key(item.name) and item.is_dir():
             yield from files_below(item, root or folder)

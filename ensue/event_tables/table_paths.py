@@ -17,8 +17,8 @@ from runtime.partition_paths import files_below
 def table_paths(given: Path | str) -> list[Path]:
     """The files, in natural order of their names. InputError if a folder or pattern has none.
 
-    Of a folder they are the tables in it, and in its folders named `key=value`. Files of 0 bytes are
-    left out.
+    Of a folder they are the tables in it, and in its folders named `key=value`. Files of 0 bytes
+    are left out.
 
     A path that exists under exactly that name is that; otherwise `*`, `?` and `[` are a pattern.
     `-` is standard input. Tables in stores are copied.

@@ -71,7 +71,8 @@ class TableRecords:
     arrivals: the records
     numbers: by record: its number in the table, from 1
     is_history: the table has no arrival times; records arrive at their source time, sorted by it
-    odd_times: implausible times, or a column of times that does nothing, for people; empty = all is plausible
+    odd_times: implausible times, or a column of times that does nothing, for people; empty = all is
+        plausible
     has_offsets: a column says the offsets: they order records that arrive together
     notes: values that are null because they are wrong, and no query reads them, a line a field
     """

@@ -123,7 +123,7 @@ class _FileReader:
         if is_gone:
             return
         if not file.stamp.size:
-            return  # a file without a byte is no table, whatever its format
+            return  # a file without a byte has no records, whatever its format
         _refuse_unopened(path)
         try:
             with (

@@ -59,7 +59,7 @@ def read_csv(path: Path, name: str, asked: Asked) -> Iterator[RawTable]:
 
 
 def _header(path: Path, blocks: Blocks, asked: Asked) -> list[str]:
-    """The names of the columns: those that users give, those in the first record, or `column1` ..."""
+    """The names of the columns: given by users, in the first record, or `column1` ..."""
     form = asked.csv
     first = _first_record(path, blocks, asked.max_record, form.delimiter or COMMA, has_names=form.has_header)
     if form.names and len(form.names) != len(first):

@@ -35,9 +35,9 @@ class CsvForm:
     encoding: as Python names it
     decimal: what decimals have before their fraction, a point or a comma
     thousands: what divides the digits of large numbers; None = nothing does
-    missing: what stands in cells without a value, beside nothing at all
+    missing: the text of cells without a value, beside the empty cell
     has_header: whether the first record has the names of the columns
-    names: of the columns, instead of those in the file; empty = as the file says, else `column1` ...
+    names: of the columns, instead of those in the file; empty = as in the file, or `column1` ...
     skip: how many lines come before the table
     escape: the character before a quote that does not end a cell; None = quotes are doubled
     """
@@ -104,7 +104,7 @@ def read_csv_setting(key: str, value: Given) -> Any:
 
 
 def csv_form(settings: Mapping[str, Any]) -> CsvForm:
-    """A form from values that `read_csv_setting` gave; raises InputError for what does not go together."""
+    """A form from values of `read_csv_setting`; raises InputError if two of them contradict."""
     known = {_FIELDS.get(key, key): value for key, value in settings.items()}
     if known.get("names"):
         repeated = next((name for name in known["names"] if known["names"].count(name) > 1), None)

@@ -59,13 +59,13 @@ _MAGIC: Mapping[bytes, str] = {
 
 
 def refuse_other_kind(path: Path, suffix: str) -> None:
-    """Raise InputError for a file of another kind whose name, which ends so, says that it is text."""
+    """Raise InputError for a file of another kind than its name, which ends so, says."""
     if suffix not in _TEXTS or kind_of(path)[1]:
         return
     with path.open("rb") as file:
         first = file.read(16)
     for magic, told in _MAGIC.items():
-        # few bytes may begin a text, such as the name of a column: a binary file has others behind them
+        # letters may begin a text, such as the name of a column; a binary file has zeros, too
         if first.startswith(magic) and (not magic.isalnum() or _is_binary(path)):
             raise InputError(f"{path}: its name ends in {suffix}, but it is {told.format(suffix=suffix)}")
 
@@ -140,7 +140,7 @@ def _unfold(source: _Limited, out: BinaryIO, encoding: str, escape: str | None) 
 
 
 class _Quotes:
-    r"""Writes `\"` as `""`, and `\\` as `\`; the escape before anything else is text like any other."""
+    r"""Writes `\"` as `""`, and `\\` as `\`; before anything else the escape is usual text."""
 
     def __init__(self, escape: bytes) -> None:
         self._escape = escape
