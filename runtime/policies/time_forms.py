@@ -64,7 +64,7 @@ _FIRST_DAY, _LAST_DAY = 36_526, 54_788
 def look_of(numbers: Sequence[float]) -> str | None:
     """What all these numbers look like, and the way to read them; None = seconds since 1970.
 
-    A year or a day of a spreadsheet is also a time of the day in seconds, so one alone says nothing.
+    A year or a day of a spreadsheet is also a time of the day in seconds: one alone says nothing.
     """
     first = numbers[0]
     if first == int(first):
