@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from enum import StrEnum
 
+from querylang.masking import masked
 from querylang.printable import one_line
 
 LOGGER = "ensue"
@@ -29,5 +30,5 @@ def warn(text: str, fields: Mapping[str, object] | None = None) -> None:
     fields: the same as data, for handlers: the attribute `fields` of the log record
     """
     logging.getLogger(LOGGER).warning(
-        "%s", one_line(words.get()(text)), stacklevel=2, extra={"fields": dict(fields or {})}
+        "%s", one_line(masked(words.get()(text))), stacklevel=2, extra={"fields": dict(fields or {})}
     )

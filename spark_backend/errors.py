@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import re
 import signal
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from querylang.errors import EnsueError, FileErrors, InputError, QueryErrors
+from querylang.masking import masked, shows
 from querylang.printable import one_line
 
 _OURS = re.compile(r"^(?:[\w.]+\.)?(InputError|StateError|ContainerError|Unreachable): (.+)$", re.MULTILINE)
@@ -33,9 +35,6 @@ LESS_MEMORY = (
     "The system gives Java less than that: raise the limit (`ulimit -v`), or choose less,"
     ' PYSPARK_SUBMIT_ARGS="--driver-memory 1g pyspark-shell"'
 )
-
-SHORTEST_SECRET = 4
-"""Characters. Shorter values are part of too many words to be replaced in any text."""
 
 
 class Unreachable(InputError):
@@ -128,14 +127,17 @@ class JobError(EnsueError):
 
 @contextmanager
 def as_job_errors() -> Iterator[None]:
-    """Raise JobErrors in place of errors that are not Ensue's."""
+    """Raise JobErrors in place of errors that are not Ensue's, without values that settings hide."""
     try:
         yield
     except EnsueError:
         raise
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise JobError(f"the job ended with an error of Spark: {one_line(lines[0])}") from error
+        text = f"the job ended with an error of Spark: {one_line(masked(lines[0]))}"
+        if _tells(error):
+            raise JobError(text) from None
+        raise JobError(text) from error
 
 
 @contextmanager
@@ -150,27 +152,23 @@ def in_plain_words(environment: Mapping[str, str]) -> Iterator[None]:
         plain = _without_values(error if isinstance(error, EnsueError) else plain_error(error), environment)
         if plain is error:
             raise
-        raise plain from (None if isinstance(error, EnsueError) else error)
+        raise plain from (None if isinstance(error, EnsueError) or _tells(error, environment) else error)
 
 
-def without_values(text: str, environment: Mapping[str, str]) -> str:
-    """The text with names of variables in place of their values."""
-    for name, value in sorted(environment.items(), key=lambda item: -len(item[1])):
-        if len(value) >= SHORTEST_SECRET:
-            for written in (value, one_line(value)):  # messages escape what acts on a terminal
-                text = text.replace(written, f"${{{name}}}")
-    return text
+def _tells(error: Exception, environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a traceback would show a value."""
+    return shows("".join(traceback.format_exception(error)), environment)
 
 
 def _without_values(error: Exception, environment: Mapping[str, str]) -> Exception:
     """The same error without secret values; errors in queries have none."""
     if not isinstance(error, InputError) or isinstance(error, QueryErrors):
         return error
-    text = without_values(str(error), environment)
+    text = masked(str(error), environment)
     if text == str(error):
         return error
     if isinstance(error, FileErrors):
-        found = [(line, without_values(message, environment)) for line, message in error.found]
-        return FileErrors(without_values(error.path, environment), found)
+        found = [(line, masked(message, environment)) for line, message in error.found]
+        return FileErrors(masked(error.path, environment), found)
     kinds = [kind for kind in (Unreachable, WorkerDied) if isinstance(error, kind)]
     return kinds[0](text) if kinds else InputError(text)

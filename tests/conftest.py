@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from querylang import masking
 from runtime.compiling.notice import tell_on
 
 # Every JVM of the suite lives for minutes at most: the second compiler would take a third of the processors' time and
@@ -40,6 +41,12 @@ order, then the others in that of their names: with short ones last, all workers
 def pytest_configure() -> None:
     """Tests look at what the logger says; that kernels are compiled belongs to no test."""
     tell_on(io.StringIO())
+
+
+@pytest.fixture(autouse=True)
+def other_settings() -> None:
+    """No test hides the values of another one's settings."""
+    masking.forget()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,6 +1,7 @@
 """What commands print: results to standard output, messages about them to standard error.
 
-This is the only way out: text of data and file names has nothing here that acts on a terminal.
+This is the only way out: text of data and file names has nothing here that acts on a terminal, and nothing on
+standard error shows a value that settings hide.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from querylang.errors import Mistake, listed, nearest
+from querylang.masking import masked
 from querylang.printable import json_text, one_line, printable
 
 if TYPE_CHECKING:
@@ -59,19 +61,31 @@ def print_error(text: str) -> None:
     """An error, a warning or a remark to standard error; in colour on a terminal."""
     from ensue.commands.colour import coloured, wants_colour
 
-    shown = printable(text)
+    shown = printable(masked(text))
     sys.stderr.write((coloured(shown) if wants_colour(sys.stderr, os.environ) else shown) + "\n")
 
 
 def print_log_line(entry: Mapping[str, Any]) -> None:
     """A line of a log of JSON objects, to standard error."""
-    sys.stderr.write(json_text(entry) + "\n")
+    sys.stderr.write(json_text(_masked(entry)) + "\n")
     sys.stderr.flush()
+
+
+def _masked(value: Any) -> Any:
+    match value:
+        case str():
+            return masked(value)
+        case Mapping():
+            return {key: _masked(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_masked(item) for item in value]
+        case _:
+            return value
 
 
 def print_failure() -> None:
     """The failure of Ensue itself that is being handled, with its traceback."""
-    sys.stderr.write(printable(traceback.format_exc()))
+    sys.stderr.write(printable(masked(traceback.format_exc())))
     print_error("ensue: this is a failure of Ensue itself, not of your input")
 
 

@@ -113,7 +113,7 @@ def _run_with_json_log(file: Path, settings: _Settings) -> None:
     log.install()
     try:
         deployment = load_deployment(file)
-        log.job, log.environment = deployment.name, deployment.environment
+        log.job = deployment.name
         log.write("start", file=str(file), once=settings.once, flush=settings.flush)
         report = _run(file, deployment, settings, log.batch)
         for query in report.idle:

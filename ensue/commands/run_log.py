@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from ensue.commands.output import print_log_line
@@ -21,13 +20,11 @@ class JsonLog(logging.Handler):
     """Writes events; also a handler for what Ensue warns of.
 
     job: the job's name; "" = it is not known yet
-    environment: values that must not be shown, by the variables that they came from
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.job = ""
-        self.environment: Mapping[str, str] = {}
         self._own_lock = threading.Lock()
 
     def install(self) -> None:
@@ -51,22 +48,8 @@ class JsonLog(logging.Handler):
         now = time.time_ns() // 1000
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 10**6)) + f".{now % 10**6:06d}Z"
         entry = {"time": moment, "level": level, "event": event, "job": self.job or None, **fields}
-        shown = {key: self._without_secrets(value) for key, value in entry.items() if value is not None}
         with self._own_lock:
-            print_log_line(shown)
-
-    def _without_secrets(self, value: Any) -> Any:
-        from spark_backend.errors import without_values
-
-        match value:
-            case str():
-                return without_values(value, self.environment)
-            case dict():
-                return {key: self._without_secrets(item) for key, item in value.items()}
-            case list() | tuple():
-                return [self._without_secrets(item) for item in value]
-            case _:
-                return value
+            print_log_line({key: value for key, value in entry.items() if value is not None})
 
     def batch(self, report: BatchReport) -> None:
         """After each micro-batch."""

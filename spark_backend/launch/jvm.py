@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO
 
+from querylang.masking import masked
 from spark_backend.cluster.masters import is_local
 from spark_backend.launch.session_settings import MASTER, settings_of_start
 from spark_backend.launch.worker_python import server_folder, set_environment
@@ -149,7 +150,7 @@ def _pass_on(lines: IO[bytes]) -> None:
 
 
 def _to_standard_error(line: bytes) -> None:
-    os.write(2, line)
+    os.write(2, masked(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
 
 
 _take_line: Callable[[bytes], None] = _to_standard_error

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from querylang import masking
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
 from querylang.parameters.given_values import Given, Path
 from runtime.yaml_reader import YamlError, read_nodes, value_of
@@ -45,6 +46,12 @@ class Mistakes:
     def add(self, line: int, message: str) -> None:
         """Add a mistake; `line` counts from 1."""
         self.found.append((line, message))
+
+    def keep(self, name: str, value: str) -> str:
+        """The value, which no message shows; `name`: its variable, file or setting."""
+        self.used[name] = value
+        masking.keep(name, value)
+        return value
 
     def raise_if_any(self) -> None:
         """Raise FileErrors with all mistakes, each once, in order of lines."""
@@ -149,8 +156,7 @@ class Node:
         if name not in self.mistakes.environment:
             self.wrong(f"'{self.name}' needs the environment variable {name}, which is not set")
             return ""
-        self.mistakes.used[name] = self.mistakes.environment[name]
-        return self.mistakes.environment[name]
+        return self.mistakes.keep(name, self.mistakes.environment[name])
 
     def _secret(self, name: str) -> str:
         """The content of a file, without the end of its line: a secret that a system puts there."""
@@ -162,8 +168,7 @@ class Node:
             reason = error.strerror if isinstance(error, OSError) else "is not text"
             self.wrong(f"'{self.name}' needs the file '{written}', which cannot be read: {reason}")
             return ""
-        self.mistakes.used[name] = text.rstrip("\r\n")
-        return self.mistakes.used[name]
+        return self.mistakes.keep(name, text.rstrip("\r\n"))
 
     def one_of(self, words: Mapping[str, Word], unsupported: Iterable[str] = ()) -> Word | None:
         """The value that a word stands for; None = a mistake was reported.

@@ -16,9 +16,9 @@ from ensue.rendering.status_text import status_text
 from ensue.rendering.text_table import text_table
 from querylang.errors import FileErrors, InputError
 from querylang.logger import warn
+from querylang.masking import masked
 from querylang.printable import json_text, one_line, printable
 from runtime.policies.presets import OrderingError
-from spark_backend.errors import without_values
 from spark_backend.job.status import QueryStatus, SourceStatus, Status, TimelineStatus
 from spark_backend.sources.backlog import PartitionBacklog, SourceBacklog
 from spark_backend.wire.reports import Report
@@ -77,7 +77,7 @@ def test_carets_stay_below_what_they_mark() -> None:
 
 
 def test_a_secret_is_found_behind_its_escapes() -> None:
-    assert without_values(str(InputError("no user sec\x1bret")), {"WORD": "sec\x1bret"}) == "no user ${WORD}"
+    assert masked(str(InputError("no user sec\x1bret")), {"WORD": "sec\x1bret"}) == "no user ${WORD}"
 
 
 def test_warnings_are_lines(caplog: pytest.LogCaptureFixture) -> None:

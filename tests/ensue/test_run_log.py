@@ -15,6 +15,7 @@ import typer
 
 from ensue.commands import run as commands
 from ensue.commands.run_log import JsonLog
+from querylang import masking
 from querylang.logger import LOGGER, LogForm, warn
 from spark_backend.errors import Unreachable
 from spark_backend.job.reporting import Reporter
@@ -83,7 +84,8 @@ def test_an_error_keeps_its_exit_code(
 
 def test_warnings_and_reports_are_events_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
     log = JsonLog()
-    log.job, log.environment = "sensors", {"PASSWORD": "sesame-open"}
+    log.job = "sensors"
+    masking.keep("PASSWORD", "sesame-open")
     logger = logging.getLogger(LOGGER)
     logger.addHandler(log)
     try:

@@ -34,7 +34,7 @@ FOREIGN = {
 """Other people's packages that a package may import."""
 
 LAYERS = {
-    "querylang": "printable recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
+    "querylang": "printable masking recursion logger source paths errors plan syntax formatter checker compiler parameters load changes",
     "querylang.checker": "diagnostics checked names expressions statements event_types query written",
     "runtime": "natural_names partition_paths instants json_shapes json_reader threads progress_line compiling arrow_types yaml_reader interpreter policies columns reading admission matching results engine replay single_events",
     "spark_backend": "versions connect retrying places durable_files class_archive early_start cluster launch errors java session stopping bounded_end delta wire operator sources sinks settings job frames",
@@ -81,6 +81,13 @@ DOORS = {
 """Per folder the modules that others may import."""
 
 BORROWED = {
-    "runtime": {"querylang.plan", "querylang.errors", "querylang.logger", "querylang.printable", "querylang.recursion"}
+    "runtime": {
+        "querylang.plan",
+        "querylang.errors",
+        "querylang.logger",
+        "querylang.masking",
+        "querylang.printable",
+        "querylang.recursion",
+    }
 }
 """What a package may take from packages before it, where that is not everything."""

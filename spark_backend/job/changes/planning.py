@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_backend.errors import in_plain_words, without_values
+from querylang.masking import masked
+from spark_backend.errors import in_plain_words
 from spark_backend.job.changes.file_changes import foretell
 from spark_backend.job.preflight import checked
 from spark_backend.settings.deployment_file import load_deployment
@@ -43,7 +44,6 @@ def plan_of(path: Path | str) -> StartPlan:
         found = foretell(deployment, ready.files, ready.program)
         needed = ready.has_other_texts and bool(foretell(deployment, ready.unapplied, ready.program).outcomes)
         changes, live = (
-            tuple(without_values(line, deployment.environment) for line in lines)
-            for lines in (found.lines(), found.live())
+            tuple(masked(line, deployment.environment) for line in lines) for lines in (found.lines(), found.live())
         )
         return StartPlan(is_new=False, is_needed=needed, changes=changes, live=live)

@@ -8,13 +8,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from querylang.logger import warn
+from querylang.masking import masked
 from spark_backend.cluster.driver_python import add_own_packages, refuse_unfit_driver_python
 from spark_backend.cluster.executor_check import refuse_unfit_executors
 from spark_backend.cluster.executors import await_executors
 from spark_backend.cluster.shared_folders import refuse_unseen_folders
 from spark_backend.cluster.shipping import ship_package
 from spark_backend.connect import refuse_connect
-from spark_backend.errors import without_values
 from spark_backend.places.place import Place
 from spark_backend.session import existing_session, is_on_one_machine, own_session, unmet
 from spark_backend.settings.deployment import Deployment
@@ -38,7 +38,7 @@ def job_session(deployment: Deployment, session: SparkSession | None) -> SparkSe
     for name, found in unmet(own, deployment.spark).items():
         has = f"has {found!r}" if found else "has none"
         text = f"{deployment.file}: '{words.get(name, name)}' is {deployment.spark[name]!r}, but the session {has}"
-        warn(without_values(f"{text}; it cannot be changed any more", deployment.environment))
+        warn(masked(f"{text}; it cannot be changed any more", deployment.environment))
     if not is_on_one_machine(own):
         context = own.sparkContext
         refuse_unfit_driver_python(context.pythonExec)
