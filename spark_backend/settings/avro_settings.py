@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from querylang.errors import near_file
 from spark_backend.settings.yaml_document import Node
@@ -16,6 +17,10 @@ _URL = "schema.registry.url"
 _PREFIX = "schema.registry."
 _LOGIN, _LOGIN_FROM, _TOKEN = "basic.auth.user.info", "basic.auth.credentials.source", "bearer.auth.token"
 _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+_HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s@/?#\[\]:]+)(?::\d+)?"
+_URL_PARTS = re.compile(rf"(?P<scheme>https?)://(?:(?P<login>.*)@)?(?P<place>{_HOST}(?:/[^\s@?#]*)?)", re.DOTALL)
+"""A login may have any letter, and ends at the last `@`."""
+
 _KEY_PASSWORD = "ssl.key.password"  # noqa: S105 # the name of an option
 
 OPTIONS = (
@@ -80,14 +85,17 @@ def _is_record(schema: object) -> bool:
 
 def _registry(options: Mapping[str, Node], client: Mapping[str, str], folder: Path) -> RegistryAddress | None:
     urls, logins = [], []
-    for written in options[_URL].text().split(","):
-        parts = urlsplit(written.strip())
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+    template = options[_URL].template()
+    for written in template.text.split(","):
+        parts = _URL_PARTS.fullmatch(written.strip())
+        if parts is None:
             options[_URL].wrong(f"'{_URL}' must be a URL such as `http://localhost:8081`")
             return None
-        urls.append(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", "")))
-        if parts.username is not None:
-            logins.append(f"{unquote(parts.username)}:{unquote(parts.password or '')}")
+        urls.append(template.fill(f"{parts['scheme']}://{parts['place']}").rstrip("/"))
+        if parts["login"] is not None:
+            user, _, password = parts["login"].partition(":")
+            logins.append(f"{template.fill(unquote(user))}:{template.fill(unquote(password))}")
+            options[_URL].mistakes.keep(f"password of {_URL}", template.fill(unquote(password)))
     given = {key.removeprefix(_PREFIX): option for key, option in options.items() if key in OPTIONS}
     files = {key: _file(given[key], folder) for key in _FILES if key in given}
     if "ssl.key.location" in files and "ssl.certificate.location" not in files:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import yaml
+from yaml.resolver import Resolver
 
 from querylang import masking
 from querylang.errors import FileErrors, InputError, did_you_mean, listed
@@ -23,6 +24,9 @@ Word = TypeVar("Word")
 Value = TypeVar("Value")
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+_SECRET = re.compile(r"password|secret|token|user\.info|account_key|access_key|access\.key", re.IGNORECASE)
+"""What the names of settings have whose values are secret, also where they stand in the file."""
 
 _FILE = "file:"
 """What `${...}` begins with where it is a file, not a variable of the environment."""
@@ -57,6 +61,28 @@ class Mistakes:
         """Raise FileErrors with all mistakes, each once, in order of lines."""
         if self.found:
             raise FileErrors(self.path, sorted(set(self.found)))
+
+
+_PLACEHOLDERS = 0xF0000
+"""The first of the letters for private use that stand for values of variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text whose variables are letters that stand for their values, so that no value is taken for syntax.
+
+    text: with these letters
+    values: theirs, in order
+    """
+
+    text: str
+    values: tuple[str, ...] = field(default=(), repr=False)
+
+    def fill(self, part: str) -> str:
+        """A part of the text with the values in it."""
+        for number, value in enumerate(self.values):
+            part = part.replace(chr(_PLACEHOLDERS + number), value)
+        return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +154,24 @@ class Node:
         if not isinstance(self.raw, yaml.ScalarNode) or self.is_empty():
             self.expected("a text")
             return ""
-        return _VARIABLE.sub(self._variable, str(self.raw.value))
+        text = _VARIABLE.sub(self._variable, str(self.raw.value))
+        return self.mistakes.keep(self.name, text) if _SECRET.search(self.name) else text
+
+    def template(self) -> Template:
+        """The text as written, to be divided before its variables are replaced; one variable alone is replaced."""
+        if not isinstance(self.raw, yaml.ScalarNode) or _VARIABLE.fullmatch(self.raw.value):
+            return Template(self.text())
+        values: list[str] = []
+
+        def placeholder(found: re.Match[str]) -> str:
+            values.append(self._variable(found))
+            return chr(_PLACEHOLDERS + len(values) - 1)
+
+        return Template(_VARIABLE.sub(placeholder, str(self.raw.value)), tuple(values))
 
     def scalar(self) -> bool | int | float | str | None:
         """The value with its YAML type, variables replaced; None = empty, or a mistake."""
-        raw: yaml.Node | None = self.raw
+        raw = self.raw
         if isinstance(raw, yaml.ScalarNode) and _VARIABLE.search(raw.value):
             raw = self._replaced()
         found: list[int] = []
@@ -142,12 +181,12 @@ class Node:
         self.expected("a number, a text, true or false")
         return None
 
-    def _replaced(self) -> yaml.Node | None:
-        """What the text means after its variables are replaced."""
-        try:
-            return read_nodes(self.text())
-        except YamlError:
-            return None
+    def _replaced(self) -> yaml.ScalarNode:
+        """The text after its variables are replaced: a value, whatever it would be as YAML."""
+        text = self.text()
+        resolver: Any = Resolver()
+        tag = resolver.resolve(yaml.ScalarNode, text, (True, False))
+        return yaml.ScalarNode(tag, text, self.raw.start_mark, self.raw.end_mark)
 
     def _variable(self, found: re.Match[str]) -> str:
         name = found[1]

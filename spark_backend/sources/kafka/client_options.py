@@ -12,6 +12,9 @@ from pathlib import Path
 PREFIX = "kafka."
 """What the names of the client's options begin with."""
 
+JAAS = "kafka.sasl.jaas.config"
+"""Java's login settings, in a language of their own."""
+
 ISOLATION = "kafka.isolation.level"
 """Whether messages of aborted transactions are read."""
 
@@ -90,9 +93,7 @@ def client_options(options: Mapping[str, str], folder: Path) -> dict[str, str]:
     if "sasl.jaas.config" in given:
         found |= _login(given["sasl.jaas.config"])
         if "sasl.mechanisms" not in found:
-            raise WrongOption(
-                PREFIX + "sasl.jaas.config", "needs 'kafka.sasl.mechanism' beside it, such as PLAIN or SCRAM-SHA-512"
-            )
+            raise WrongOption(JAAS, "needs 'kafka.sasl.mechanism' beside it, such as PLAIN or SCRAM-SHA-512")
     if found.get("ssl.endpoint.identification.algorithm") == "":
         found["ssl.endpoint.identification.algorithm"] = "none"
     for name in _FILES:
@@ -140,14 +141,14 @@ def _stores(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _login(text: str) -> dict[str, str]:
     """User name and password of Java's login settings."""
-    key, found = PREFIX + "sasl.jaas.config", _JAAS.fullmatch(text)
+    found = _JAAS.fullmatch(text)
     if found is None:
-        raise WrongOption(key, """must be like `...PlainLoginModule required username="..." password="...";`""")
+        raise WrongOption(JAAS, """must be like `...PlainLoginModule required username="..." password="...";`""")
     if found[1].rpartition(".")[2] not in _LOGINS:
-        raise WrongOption(key, f"only the login modules {' and '.join(_LOGINS)} are supported")
+        raise WrongOption(JAAS, f"only the login modules {' and '.join(_LOGINS)} are supported")
     values = {name: _plain(value) for name, value in _JAAS_VALUE.findall(found[2])}
     if not {"username", "password"} <= values.keys():
-        raise WrongOption(key, "has no username or no password")
+        raise WrongOption(JAAS, "has no username or no password")
     return {"sasl.username": values["username"], "sasl.password": values["password"]}
 
 

@@ -85,17 +85,44 @@ SASL = """\
 
 def test_names_of_java_are_translated_and_secrets_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("")
-    source = kafka(tmp_path, SASL, {"PASSWORD": 'a\\"b'})
+    source = kafka(tmp_path, SASL, {"PASSWORD": 'a"b;'})
     assert source.client == {
         "bootstrap.servers": "one:9092,two:9092",
         "security.protocol": "SASL_SSL",
         "sasl.mechanisms": "SCRAM-SHA-512",
         "sasl.username": "me",
-        "sasl.password": 'a"b',
+        "sasl.password": 'a"b;',
         "ssl.ca.location": str(tmp_path / "ca.pem"),
         "fetch.wait.max.ms": "10",
     }
-    assert 'a"b' not in repr(source)
+    assert 'a"b;' not in repr(source)
+
+
+ODD = "p#?/[%41@\\,:\"'ü"
+"""A password of everything that is syntax somewhere."""
+
+
+def test_a_value_of_a_variable_is_never_taken_for_syntax(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("")
+    assert kafka(tmp_path, SASL, {"PASSWORD": ODD}).client["sasl.password"] == ODD
+    url = '      subscribe: a\n      schema.registry.url: "http://one:8081,https://me:${PASSWORD}@[::1]:8081/api/"\n'
+    found = avro(tmp_path, url, {"PASSWORD": ODD}).registry
+    assert found == RegistryAddress(("http://one:8081", "https://[::1]:8081/api"), f"me:{ODD}")
+    assert "p#" not in found.shown
+
+
+@pytest.mark.parametrize("password", ["p#x", "p?x", "p/x", "p[x", "p@x", "p:x"])
+def test_a_login_in_a_whole_url_may_have_any_letter(tmp_path: Path, password: str) -> None:
+    url = "      subscribe: a\n      schema.registry.url: ${URL}\n"
+    found = avro(tmp_path, url, {"URL": f"http://me:{password}@two:8081/api"}).registry
+    assert found == RegistryAddress(("http://two:8081/api",), f"me:{password}")
+
+
+def test_a_url_that_is_none_is_refused_without_its_login(tmp_path: Path) -> None:
+    url = "      subscribe: a\n      schema.registry.url: http://me:geheim@[two:8081\n"
+    with pytest.raises(InputError, match="must be a URL such as") as caught:
+        avro(tmp_path, url)
+    assert "geheim" not in str(caught.value)
 
 
 def test_secrets_are_read_from_files_and_are_not_shown(tmp_path: Path) -> None:
