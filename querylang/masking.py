@@ -1,6 +1,7 @@
-"""Values that no text shows: what settings take from the environment, from files of secrets, and as passwords.
+"""Values that no text shows: of variables and files that settings name, and passwords.
 
-Whoever reads such a value keeps it here. Every text that leaves passes `masked`: errors, warnings, logs, tracebacks.
+Whoever reads such a value keeps it here. Every text that leaves passes `masked`: errors, warnings,
+logs, tracebacks.
 """
 
 from __future__ import annotations
@@ -46,6 +47,6 @@ def shows(text: str, values: Mapping[str, str] | None = None) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """How a value may stand in a text: as it is, escaped for a terminal, in Python, in JSON, in a URL."""
+    """How a text may have a value: as it is, escaped for a terminal, in Python, in JSON, in a URL."""
     forms = (value, one_line(value), repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, safe=""), quote(value))
     return iter(dict.fromkeys((*forms, quote_plus(value))))

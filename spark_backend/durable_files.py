@@ -11,9 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from spark_backend.places.place import Place
 from spark_backend.places.remote_path import RemotePath
+
+PRIVATE = 0o700
+"""Permissions of a checkpoint: it has records of users, and values of keys."""
+
+_OF_FOLDERS, _OF_FILES = 0o777, 0o666
 
 AT_ONCE = 16
 """Requests to a store at a time: each takes long, and costs little."""
@@ -25,9 +31,23 @@ def write_durably(path: Place, text: str) -> None:
         path.write_text(text)
         return
     draft = path.with_name(f".{path.name}.draft")
-    with _named(path):
-        draft.write_text(text, encoding="utf-8")
+    with new_file(draft) as file:
+        file.write(text.encode("utf-8"))
     publish([(draft, path)])
+
+
+@contextmanager
+def new_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """A file that nobody else has made or linked; one that a crash has left behind is replaced.
+
+    mode: its permissions; None = those of its folder: 0600 in a folder of 0700
+    """
+    with _named(path):
+        path.unlink(missing_ok=True)
+        mode = path.parent.stat().st_mode & _OF_FILES if mode is None else mode
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with os.fdopen(handle, "wb") as file:
+            yield file
 
 
 def publish(files: Iterable[tuple[Path, Path]]) -> None:
@@ -59,6 +79,35 @@ def make_folder(folder: Place) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in reversed(missing):
         sync(path.parent)
+
+
+def make_kept_folder(folder: Place) -> None:
+    """As `make_folder`, below a checkpoint: new folders have the permissions of that above them."""
+    if isinstance(folder, RemotePath):
+        return
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=PRIVATE, exist_ok=True)
+        path.chmod(path.parent.stat().st_mode & _OF_FOLDERS)
+        sync(path.parent)
+
+
+def make_checkpoint(folder: Place, mode: int | None) -> None:
+    """Create the folder of a checkpoint, which nobody else can read, and those above it.
+
+    mode: permissions that users choose, also for a folder that is there; None = 0700 for a new one
+    """
+    if isinstance(folder, RemotePath):
+        return
+    if not folder.exists():
+        make_folder(folder.parent)
+        folder.mkdir(mode=PRIVATE, exist_ok=True)
+        folder.chmod(PRIVATE if mode is None else mode)
+        sync(folder.parent)
+    elif mode is not None and folder.stat().st_mode & _OF_FOLDERS != mode:
+        for path in (folder, *folder.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(mode if path.is_dir() else mode & _OF_FILES)
 
 
 def complete(files: Sequence[tuple[Path, Place]]) -> None:

@@ -127,7 +127,7 @@ class JobError(EnsueError):
 
 @contextmanager
 def as_job_errors() -> Iterator[None]:
-    """Raise JobErrors in place of errors that are not Ensue's, without values that settings hide."""
+    """Raise JobErrors in place of errors that are not Ensue's, without values of settings."""
     try:
         yield
     except EnsueError:

@@ -1,7 +1,7 @@
 """What commands print: results to standard output, messages about them to standard error.
 
-This is the only way out: text of data and file names has nothing here that acts on a terminal, and nothing on
-standard error shows a value that settings hide.
+This is the only way out: text of data and file names has nothing here that acts on a terminal, and
+nothing on standard error shows a value of a variable or a password of the settings.
 """
 
 from __future__ import annotations

@@ -16,13 +16,16 @@ from querylang.plan.model import Plan
 from querylang.plan.value_types import Type
 from runtime.instants import NO_TIME
 from runtime.results.ledger import Account
-from spark_backend.durable_files import publish
+from spark_backend.durable_files import new_file, publish
 from spark_backend.wire.container import ContainerError, pack, unpack
 from spark_backend.wire.plan_text import fingerprint, plan_text
 
 LIVE_VERSION = 1
 
 _USE = "live"
+
+OWN = 0o600
+"""Permissions of a state: it has records of users."""
 
 Schemas = Mapping[str, Mapping[str, Type]]
 """Fields of event types that were inferred from rows, by event type and field."""
@@ -153,7 +156,8 @@ class StateFiles:
             with _locked(target.parent):
                 self._refuse_other(path, target, overwrite=overwrite)
                 try:
-                    draft.write_bytes(data)
+                    with new_file(draft, OWN) as file:
+                        file.write(data)
                     publish([(draft, target)])
                 finally:
                     with suppress(OSError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from querylang.errors import InputError
-from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.places.place import Place, names_in
 
 
@@ -55,7 +55,7 @@ class BatchFiles:
 
     def write(self, batch: int, data: Any) -> None:
         """Write a micro-batch's data, and remove files that are now too old."""
-        make_folder(self.folder)
+        make_kept_folder(self.folder)
         write_durably(self._path(batch), json.dumps(data))
         for number in self.numbers():
             if number <= batch - self.kept:

@@ -21,7 +21,7 @@ from querylang.errors import EnsueError, InputError
 from querylang.logger import warn
 from querylang.plan.model import Plan
 from spark_backend.bounded_end import stop_at_end
-from spark_backend.durable_files import make_folder
+from spark_backend.durable_files import make_checkpoint, make_folder
 from spark_backend.early_start import EarlyStart
 from spark_backend.errors import JobError, WorkerDied, as_job_errors, in_plain_words
 from spark_backend.job.batch_writer import BatchWriter
@@ -214,6 +214,7 @@ def _locked(deployment: Deployment, session: SparkSession | None, *, apply: bool
     ready = checked(deployment, apply=apply)  # a refused deployment creates nothing, not even the lock's file
     for line in (*topic_notes(deployment, is_new=ready.is_new), *empty_sources(deployment)):
         warn(line)
+    make_checkpoint(deployment.checkpoint, deployment.mode)
     lock.acquire()
     try:
         has_begun = ready.is_new and read_record(deployment.checkpoint) is not None

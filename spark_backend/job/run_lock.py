@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import IO
 
 from querylang.errors import InputError
-from spark_backend.durable_files import make_folder
+from spark_backend.durable_files import make_kept_folder
+
+_FOR_FILES = 0o666
 
 _ATTEMPTS = 5
 _PAUSE = 0.05
@@ -38,8 +40,8 @@ class RunLock:
     def acquire(self) -> None:
         """Lock the file; raises InputError if another run has it, or if it cannot be locked."""
         self.refuse_if_held()
-        make_folder(self._path.parent)
-        file = self._path.open("a+", encoding="utf-8")
+        make_kept_folder(self._path.parent)
+        file = os.fdopen(_opened(self._path), "a+", encoding="utf-8")
         if not self._try(file, fcntl.LOCK_EX, _ATTEMPTS):
             file.close()
             raise InputError(self._refusal())
@@ -114,3 +116,9 @@ class RunLock:
             f"{self._path.parent.parent}: another {self._work} of this job is at work ({at_work});"
             " it continues, and this one was not started"
         )
+
+
+def _opened(path: Path) -> int:
+    """The file; a new one has the permissions of its folder."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, path.parent.stat().st_mode & _FOR_FILES)

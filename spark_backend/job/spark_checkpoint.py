@@ -23,6 +23,9 @@ from spark_backend.wire.program import Program
 
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
+_UMASK = "fs.permissions.umask-mode"
+"""Which permissions files of Hadoop\'s file systems do not have, where only the JVM writes them."""
+
 
 _FIRST = ("metadata", "offsets", "commits", "sources", "state")
 """Spark's own names in a checkpoint."""
@@ -92,7 +95,9 @@ def place_for_spark(checkpoint: Place) -> str:
 
 
 def reach_store(session: SparkSession, checkpoint: Place) -> None:
-    """Let Spark reach the store of a checkpoint as Ensue does; raises InputError if it cannot."""
+    """Let Spark write a checkpoint as Ensue does; raises InputError if it cannot reach its store."""
+    if isinstance(checkpoint, Path):
+        session.conf.set(_UMASK, f"{0o777 & ~checkpoint.stat().st_mode:03o}")
     if not isinstance(checkpoint, RemotePath) or not checkpoint.root.startswith("s3://"):
         return
     _refuse_missing_class(session, checkpoint)

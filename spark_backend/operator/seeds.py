@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from querylang.errors import InputError
-from spark_backend.durable_files import complete, make_folder, sync
+from spark_backend.durable_files import complete, make_kept_folder, new_file, sync
 from spark_backend.places.place import Place, local_copy, place_of, writable
 from spark_backend.wire.program import Program
 
 
 def write_seeds(folder: Place, states: Iterable[tuple[int, bytes]]) -> int:
     """Write the states of buckets to a new folder; how many bytes they have."""
-    make_folder(folder)
+    make_kept_folder(folder)
     size = 0
     for bucket, data in states:
         place = folder / _name(bucket)
         here = writable(place)
-        here.write_bytes(data)
+        with new_file(here) as file:
+            file.write(data)
         complete([(here, place)])
         size += len(data)
     sync(folder)

@@ -121,6 +121,7 @@ class Deployment:
     metrics: where its metrics can be fetched; None = it has none
     log: how a run writes its log
     parameters: values by query and instance, not yet compared with the queries
+    mode: permissions of the checkpoint; None = 0700 for a new one
     retry: seconds that a broker or a store which does not answer is asked again; None = as is usual
     fixed: the settings beside its sources that may not change on a checkpoint
     environment: the variables that values were read from, and their values
@@ -144,6 +145,7 @@ class Deployment:
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     metrics: Address | None = None
     log: LogForm = LogForm.TEXT
+    mode: int | None = None
     retry: float | None = None
     live: bool = False
     history: HistoryTable | None = None

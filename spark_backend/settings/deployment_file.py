@@ -149,6 +149,7 @@ def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -
         spark=read_spark(found["spark"], folders) if "spark" in found else {},
         metrics=read_metrics(found),
         log=read_log(found),
+        mode=found["mode"].parsed(_permissions, _MODES) if "mode" in found else None,
         retry=seconds(found, "retry"),
         live=_is_live(found),
         history=(
@@ -156,6 +157,13 @@ def _deployment(file: Path, root: Node, folders: Folders, *, takes_text: bool) -
         ),
         fixed={key: fixed_value(found[key], text) if key in found else FixedValue(text) for key, text in fixed.items()},
     )
+
+
+_MODES = "permissions of folders such as `0700` or `0750`"
+
+
+def _permissions(text: str) -> int | None:
+    return int(text, 8) if re.fullmatch("0?7[057][057]", text) else None
 
 
 def _name(found: Mapping[str, Node]) -> str:

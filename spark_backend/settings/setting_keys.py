@@ -29,6 +29,7 @@ JOB_KEYS: Mapping[str, Change] = {
     "sinks": Change.FREE,
     "channels": Change.FREE,
     "retry": Change.FREE,
+    "mode": Change.FREE,
     "clock": Change.FIXED,
     "idle": Change.FREE,
     "buckets": Change.FIXED,

@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 _SECRET = re.compile(r"password|secret|token|user\.info|account_key|access_key|access\.key", re.IGNORECASE)
-"""What the names of settings have whose values are secret, also where they stand in the file."""
+"""What the names of settings have whose values are secret, also where the file itself has them."""
 
 _FILE = "file:"
 """What `${...}` begins with where it is a file, not a variable of the environment."""
@@ -69,7 +69,7 @@ _PLACEHOLDERS = 0xF0000
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text whose variables are letters that stand for their values, so that no value is taken for syntax.
+    """A text with a letter in place of each variable, so that no value is taken for syntax.
 
     text: with these letters
     values: theirs, in order
@@ -158,7 +158,7 @@ class Node:
         return self.mistakes.keep(self.name, text) if _SECRET.search(self.name) else text
 
     def template(self) -> Template:
-        """The text as written, to be divided before its variables are replaced; one variable alone is replaced."""
+        """The text to be divided before its variables are replaced; one alone is replaced here."""
         if not isinstance(self.raw, yaml.ScalarNode) or _VARIABLE.fullmatch(self.raw.value):
             return Template(self.text())
         values: list[str] = []

@@ -11,7 +11,7 @@ from typing import TypedDict
 from querylang.changes.merging import FileChange
 from querylang.changes.running import Running
 from runtime.json_reader import json_of_text, part_of, read_json
-from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.job.changes.hidden_values import Resolve
 from spark_backend.job.changes.plain_running import PlainRunning, has_hidden, running_of_plain, running_to_plain
 from spark_backend.places.place import Place
@@ -56,7 +56,7 @@ class _ChangeText(TypedDict):
 def write_files(checkpoint: Place, files: Running) -> None:
     """Write down what the files say; it survives a power cut."""
     plain = {"version": FILES_VERSION if has_hidden(files) else 1, "queries": running_to_plain(files)}
-    make_folder(checkpoint / "ensue")
+    make_kept_folder(checkpoint / "ensue")
     write_durably(_file(checkpoint), json.dumps(plain, indent=1) + "\n")
 
 

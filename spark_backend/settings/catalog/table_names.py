@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.places.place import Place, asked_again, place_of, place_to_plain
 from spark_backend.settings.deployment import Deployment, Source
 from spark_backend.settings.yaml_document import Node
@@ -81,7 +81,7 @@ def keep_places(deployment: Deployment) -> None:
     sources = {source.table: source.path for source in deployment.sources if source.table}
     sinks = {sink.table: sink.path for sink in deployment.sinks.values() if sink.table}
     if sources or sinks:
-        make_folder(_file(deployment).parent)
+        make_kept_folder(_file(deployment).parent)
         places = {name: str(place.resolve()) for name, place in (sources | sinks).items()}
         write_durably(_file(deployment), json.dumps(places, indent=1, sort_keys=True))
 

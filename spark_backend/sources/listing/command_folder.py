@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 from runtime.instants import EARLIEST, LATEST
 from runtime.json_reader import DamagedJson, json_of_text, read_json
 from runtime.json_shapes import Count, Unicode
-from spark_backend.durable_files import make_folder, sync, write_durably
+from spark_backend.durable_files import make_kept_folder, new_file, sync, write_durably
 from spark_backend.places.place import Place, names_in
 
 COMMAND_VERSION = 1
@@ -162,7 +162,7 @@ class CommandFolder:
         self, text: str, *, at: int | None = None, kind: CommandKind = EVENT, origin: str | None = None
     ) -> Command:
         """Write a command; it survives a power cut. Raises OSError."""
-        make_folder(self.path)
+        make_kept_folder(self.path)
         number = max([time.time_ns() // 1000, *(last + 1 for last in (*self.pending(), *_numbers(self.done)))])
         while True:
             command = Command(number, text, at, kind, origin)
@@ -226,7 +226,7 @@ class CommandFolder:
                 self._outcome_file(number).unlink(missing_ok=True)
 
     def _write(self, outcome: Outcome) -> None:
-        make_folder(self.done)
+        make_kept_folder(self.done)
         plain = {name: getattr(outcome, name) for name in ("number", "batch", "of", "time")}
         rows = [asdict(item) for _, item in sorted(outcome.answers.items())]
         write_durably(self._outcome_file(outcome.number), json.dumps({**plain, "answers": rows}))
@@ -240,7 +240,8 @@ class CommandFolder:
             return True
         draft = file.with_name(f".{uuid.uuid4().hex}.draft")
         try:
-            draft.write_text(text, encoding="utf-8")
+            with new_file(draft) as written:
+                written.write(text.encode("utf-8"))
             sync(draft)
             os.link(draft, file)
         except FileExistsError:

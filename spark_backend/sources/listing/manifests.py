@@ -14,7 +14,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from querylang.errors import InputError
 from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import ROW, Count
-from spark_backend.durable_files import make_folder, write_durably
+from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.places.place import Place, names_in
 from spark_backend.sources.delta.table_units import TableReads
 from spark_backend.sources.kafka.offsets import Offsets
@@ -160,7 +160,7 @@ class ManifestFolder:
 
     def write(self, manifest: Manifest) -> None:
         """Write a manifest; afterwards it survives a power cut."""
-        make_folder(self.path)
+        make_kept_folder(self.path)
         write_durably(self._file(manifest.number), json.dumps(_to_plain(manifest)))
 
     def read(self, number: int) -> Manifest:
