@@ -19,6 +19,9 @@ from spark_backend.places.remote_path import RemotePath
 PRIVATE = 0o700
 """Permissions of a checkpoint: it has records of users, and values of keys."""
 
+RESULT = 0o666
+"""Permissions of results, less what the process's umask takes from them: others read them."""
+
 _OF_FOLDERS, _OF_FILES = 0o777, 0o666
 
 AT_ONCE = 16

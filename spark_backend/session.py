@@ -54,6 +54,8 @@ def get_session(
         refuse_unusable_java(chosen["spark.driver.memory"])
         jvm.join(chosen)
     with start_in_plain_words():
+        if not jvm.is_given():
+            jvm.launch(chosen)
         return with_package_path(builder.getOrCreate())
 
 

@@ -26,6 +26,7 @@ from runtime.results.parquet_layout import parquet_settings
 from runtime.results.schemas import Results, match_schema
 from runtime.results.spread import public, without_empty_structs
 from runtime.threads import thread_count
+from spark_backend.durable_files import RESULT, new_file
 
 
 class MatchFile(Protocol):
@@ -152,7 +153,7 @@ def match_file(path: Path, plan: Plan, row_of: RowOf) -> Iterator[MatchFile]:
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         remove_left_over(path)
-        with draft.open("wb") as file, held(draft):
+        with new_file(draft, RESULT) as file, held(draft):
             writer = _FORMATS[path.suffix.lower()](file, plan, row_of)
             writer = writer if thread_count() == 1 else _Beside(writer)
             try:

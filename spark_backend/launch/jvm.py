@@ -8,9 +8,11 @@ from __future__ import annotations
 import atexit
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from typing import IO
 
 from querylang.masking import masked
 from spark_backend.cluster.masters import is_local
+from spark_backend.launch.properties_file import SUBMIT_ARGS, submit_arguments
 from spark_backend.launch.session_settings import MASTER, settings_of_start
 from spark_backend.launch.worker_python import server_folder, set_environment
 
@@ -102,10 +105,8 @@ def _script() -> Path | None:
 
 
 def _process(script: Path, settings: Mapping[str, str], place: Path) -> subprocess.Popen[bytes]:
-    given = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    submitted = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     return subprocess.Popen(  # noqa: S603 # Spark's own script
-        [script, *given, *submitted],
+        [script, *submit_arguments(settings, place.with_name("spark.properties"))],
         stdin=subprocess.PIPE,  # the JVM ends when it is closed
         stderr=subprocess.PIPE,
         env=os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place)},
@@ -140,6 +141,25 @@ def join(settings: Mapping[str, str]) -> None:
         for name in _HAND_OVER:
             os.environ.pop(name, None)
         early.place.unlink(missing_ok=True)
+
+
+def launch(settings: Mapping[str, str]) -> None:
+    """Let Spark start its JVM where none was started early; `join` comes first."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None:  # noqa: SLF001 # nothing public tells
+        return
+    before = os.environ.get(SUBMIT_ARGS)
+    folder = Path(tempfile.mkdtemp(prefix="ensue-spark-"))
+    try:
+        os.environ[SUBMIT_ARGS] = shlex.join(submit_arguments(settings, folder / "spark.properties"))
+        SparkContext._ensure_initialized()  # noqa: SLF001 # as the session does, but with its settings in a file
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if before is None:
+            os.environ.pop(SUBMIT_ARGS, None)
+        else:
+            os.environ[SUBMIT_ARGS] = before
 
 
 def _pass_on(lines: IO[bytes]) -> None:

@@ -127,9 +127,9 @@ def test_a_mistake_of_the_user_is_all_that_is_printed(tmp_path: Path) -> None:
     assert "WARNING" not in found.stderr
 
 
-def test_arguments_in_quotes_reach_the_jvm_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_in_quotes_reach_the_jvm_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(jvm.subprocess, "Popen", lambda command, **_: commands.append(command))
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf 'spark.app.name=two words' pyspark-shell")
-    jvm._process(Path("spark-submit"), {}, Path("place"))
-    assert commands[0][1:] == ["--conf", "spark.app.name=two words", "pyspark-shell"]
+    jvm._process(Path("spark-submit"), {}, tmp_path / "place")
+    assert commands[0][3:] == ["--conf", "spark.app.name=two words", "pyspark-shell"]

@@ -21,7 +21,7 @@ from runtime.instants import EXPECTED, parse_moment
 from runtime.policies.time_forms import USUAL_TIMES
 from runtime.reading.column_names import NONE
 from runtime.reading.formats.csv_form import USUAL_CSV
-from spark_backend.durable_files import publish
+from spark_backend.durable_files import RESULT, new_file, publish
 from spark_backend.errors import in_plain_words
 from spark_backend.job.listed_sources import listed_source
 from spark_backend.job.reports import source_of
@@ -244,7 +244,8 @@ def _write(target: Place, text: str) -> None:
             return
         draft = target.with_name(f".{target.name}.draft")
         try:
-            draft.write_text(text, encoding="utf-8")
+            with new_file(draft, RESULT) as file:
+                file.write(text.encode("utf-8"))
             publish([(draft, target)])
         finally:
             draft.unlink(missing_ok=True)
