@@ -47,7 +47,7 @@ def _defaults() -> Path | None:
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """A text as Java's property files have it; one that begins with a space begins with an escape."""
+    """A text as Java's property files have it; a space at its beginning is escaped."""
     found = "".join(map(_letter, text))
     for sign in more:
         found = found.replace(sign, f"\\{sign}")
