@@ -1,4 +1,4 @@
-"""Spark's settings in a file that only its owner reads: command lines are seen by every user of a machine."""
+"""Spark's settings in a private file: every user of a machine sees command lines."""
 
 from __future__ import annotations
 
