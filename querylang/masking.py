@@ -47,6 +47,6 @@ def shows(text: str, values: Mapping[str, str] | None = None) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """How a text may have a value: as it is, escaped for a terminal, in Python, in JSON, in a URL."""
+    """How a text may have a value: as it is, escaped for terminals, Python, JSON and URLs."""
     forms = (value, one_line(value), repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, safe=""), quote(value))
     return iter(dict.fromkeys((*forms, quote_plus(value))))

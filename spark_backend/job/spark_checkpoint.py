@@ -95,7 +95,7 @@ def place_for_spark(checkpoint: Place) -> str:
 
 
 def reach_store(session: SparkSession, checkpoint: Place) -> None:
-    """Let Spark write a checkpoint as Ensue does; raises InputError if it cannot reach its store."""
+    """Let Spark write a checkpoint as Ensue does; raises InputError if it cannot."""
     if isinstance(checkpoint, Path):
         session.conf.set(_UMASK, f"{0o777 & ~checkpoint.stat().st_mode:03o}")
     if not isinstance(checkpoint, RemotePath) or not checkpoint.root.startswith("s3://"):

@@ -12,6 +12,7 @@ import ensue
 from querylang.errors import InputError
 from spark_backend.durable_files import make_checkpoint, new_file, write_durably
 from spark_backend.job.job import run
+from spark_backend.job.upkeep.backup import back_up, restore
 from spark_backend.settings.deployment_file import load_deployment
 from tests.support.sensors import add_files, project, table
 
@@ -37,6 +38,12 @@ def test_nobody_else_reads_a_checkpoint_and_results_follow_the_umask(tmp_path: P
     assert permissions(tmp_path / "state", are_folders=False) == {"600"}
     assert permissions(tmp_path / "out", are_folders=True) == {"755"}
     assert permissions(tmp_path / "out", are_folders=False) == {"644"}
+    back_up(job, tmp_path / "copy")
+    assert permissions(tmp_path / "copy", are_folders=True) == {"700"}
+    assert permissions(tmp_path / "copy", are_folders=False) == {"600"}
+    restore(job, tmp_path / "copy", replace=True)
+    assert permissions(tmp_path / "state", are_folders=True) == {"700"}
+    assert permissions(tmp_path / "state", are_folders=False) == {"600"}
     job.write_text(job.read_text() + "mode: 0750\n")
     add_files(tmp_path, table(60), 1, first=2)
     run(job, once=True)

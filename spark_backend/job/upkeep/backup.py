@@ -23,7 +23,7 @@ from querylang.errors import InputError, counted
 from querylang.logger import warn
 from runtime.json_reader import read_json
 from runtime.json_shapes import Count
-from spark_backend.durable_files import make_folder, sync, write_durably
+from spark_backend.durable_files import make_checkpoint, make_kept_folder, new_file, sync, write_durably
 from spark_backend.errors import in_plain_words
 from spark_backend.job.checkpoint_record import IDENTITY, LOCK, Record, read_record, refuse_difference
 from spark_backend.job.checks.earlier_results import newest_offset
@@ -95,6 +95,7 @@ def back_up(path: Path | str, target: Place) -> BackupReport:
         lock = JobFolder(deployment.checkpoint).lock()
         lock.acquire()
         try:
+            make_checkpoint(target, deployment.mode)
             copied = _copied(deployment.checkpoint, target / _COPY)
         except OSError as error:
             _remove(target)
@@ -133,7 +134,7 @@ def restore(path: Path | str, source: Place, *, replace: bool = False, remove_re
         if later and not remove_results:
             raise InputError(_would_double(later, listed.batch))
         before = _put_aside(deployment.checkpoint, may=replace)
-        _place(source / _COPY, deployment.checkpoint, listed)
+        _place(source / _COPY, deployment.checkpoint, listed, deployment.mode)
         for place in later:
             place.unlink(missing_ok=True)
         size = sum(size for size, _ in listed.files.values())
@@ -196,8 +197,9 @@ def _copy(file: Place, target: Place) -> None:
         if isinstance(target, RemotePath):
             target.upload(here)
             return
-        make_folder(target.parent)
-        shutil.copyfile(here, target)
+        make_kept_folder(target.parent)
+        with here.open("rb") as content, new_file(target) as file:
+            shutil.copyfileobj(content, file)
         sync(target)
 
 
@@ -269,7 +271,7 @@ def _put_aside(checkpoint: Place, *, may: bool) -> str | None:
     return str(aside)
 
 
-def _place(copy: Place, checkpoint: Place, listed: _Listed) -> None:
+def _place(copy: Place, checkpoint: Place, listed: _Listed, mode: int | None) -> None:
     """Copy what is listed to its place. A local one appears whole; a store gets the record last.
 
     Each copy is compared once more: a file may have been exchanged since.
@@ -278,6 +280,7 @@ def _place(copy: Place, checkpoint: Place, listed: _Listed) -> None:
     if isinstance(checkpoint, Path):
         draft = checkpoint.with_name(f".{checkpoint.name}.{uuid.uuid4().hex[:8]}.draft")
     try:
+        make_checkpoint(draft, mode)
         for name in sorted(listed.files, key=lambda name: name == RECORD):
             file = inside(copy, name)
             _copy(file, draft / name)
