@@ -198,8 +198,8 @@ def _copy(file: Place, target: Place) -> None:
             target.upload(here)
             return
         make_kept_folder(target.parent)
-        with here.open("rb") as content, new_file(target) as file:
-            shutil.copyfileobj(content, file)
+        with here.open("rb") as content, new_file(target) as written:
+            shutil.copyfileobj(content, written)
         sync(target)
 
 
