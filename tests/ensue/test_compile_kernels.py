@@ -70,7 +70,7 @@ def test_a_plan_uses_what_it_needs(query: str, ordering: str | None, more: set[s
 def test_what_most_plans_need_is_compiled_ahead() -> None:
     ahead = _kernels_of("from ensue.compile_kernels import compile_all; compile_all()")
     assert ahead >= EVERY_PLAN | {"search", "search_chain", "outlive", "run_records", "superseded_by", "_by_digits"}
-    assert ahead >= {"advance_idle", "_gather_known"}
+    assert ahead >= {"advance_idle", "_gather_states"}
 
 
 COMPILE_SMALL = """
