@@ -2,8 +2,8 @@
 
 `runtime.matching.kernel.lookahead` interprets the same programs for many candidates at once.
 
-A program that meets no null is run by `state_of`. At the first value that is missing it is run
-again by `state_with_nulls`, which knows of each value on the stacks whether it is null.
+A program that meets no null is run once. At the first value that is missing it is run again by
+`state_with_nulls`, which knows of each value on the stacks whether it is null.
 """
 
 from __future__ import annotations
@@ -125,6 +125,16 @@ def state_of(program: LoadedProgram, number: int, bindings: NDArray[np.int64], s
     It fails if an operand has failed, an integer is divided by zero, or a float does not fit an
     integer. Constants that have a state must be KNOWN.
     """
+    # The call is behind the loop: within, it would cost each instruction more.
+    result = _state_without_nulls(program, number, bindings, stacks)
+    if result == NULL:
+        result = state_with_nulls(program, number, bindings, stacks)
+    return result
+
+
+@inlined
+def _state_without_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.int64], stacks: Stacks) -> int:
+    """KNOWN or FAILED; NULL: an operand has no value, so `state_with_nulls` has to say."""
     code, integers, floats = program.code, stacks.integers, stacks.floats
     at, stop = program.ends[number], program.ends[number + 1]
     # Invariant: i and f are the tops of the two stacks, -1 for an empty one; what is below them is
@@ -137,14 +147,14 @@ def state_of(program: LoadedProgram, number: int, bindings: NDArray[np.int64], s
             operand, position = code[at, 1], bindings[code[at, 2]]
             mask = program.float_mask[operand]
             if mask >= 0 and program.float_state[mask, position] != KNOWN:
-                return state_with_nulls(program, number, bindings, stacks)
+                return NULL
             f += 1
             floats[f] = program.float_columns[operand, position]
         elif operation == Operation.PUSH_I:
             operand, position = code[at, 1], bindings[code[at, 2]]
             mask = program.integer_mask[operand]
             if mask >= 0 and program.integer_state[mask, position] != KNOWN:
-                return state_with_nulls(program, number, bindings, stacks)
+                return NULL
             i += 1
             integers[i] = program.integer_columns[operand, position]
         elif operation == Operation.CONSTANT_I:
@@ -244,9 +254,9 @@ def state_with_nulls(program: LoadedProgram, number: int, bindings: NDArray[np.i
     code, integers, floats = program.code, stacks.integers, stacks.floats
     at, stop = program.ends[number], program.ends[number + 1]
     own, others = STACK + 1, 2 * (STACK + 1)
-    # Invariant: as in `state_of`; integers[own + i] and integers[others + f] are KNOWN or NULL.
-    # What is null has some number on its stack: it is calculated with like any other, and cannot
-    # fail.
+    # Invariant: as in `_state_without_nulls`, and integers[own + i] and integers[others + f] are
+    # KNOWN or NULL. What is null has some number on its stack: it is calculated with like any
+    # other, and cannot fail.
     i = f = -1
     while at < stop:
         operation, state = code[at, 0], KNOWN
