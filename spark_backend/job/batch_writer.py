@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from spark_backend.durable_files import sync
 from spark_backend.job.job_folder import JobFolder
 from spark_backend.job.progress import JobProgress
-from spark_backend.job.reporting import Reporter
+from spark_backend.job.reporting import FirstRecords, Reporter
 from spark_backend.job.reports import (
     BatchReport,
     OnBatch,
@@ -50,6 +50,7 @@ class BatchWriter:
     observe: called after each micro-batch with what metrics show; None = there are none
     is_first: whether the next micro-batch may be a repeated one
     offsets: Spark's log of what micro-batches read
+    first_records: warns of a source whose first records come too late
     """
 
     confirm: Callable[[], None]
@@ -64,10 +65,12 @@ class BatchWriter:
     observe: Callable[[Observed], None] | None = None
     is_first: bool = field(default=True)
     offsets: Place = field(init=False)
+    first_records: FirstRecords = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing moves the checkpoint while it runs."""
         self.offsets = spark_files(self.folder.checkpoint).offsets
+        self.first_records = FirstRecords(self.program.sources)
 
     def write(self, results: DataFrame, batch: int) -> None:
         """Spark may call this again with the same micro-batch after a crash."""
@@ -87,6 +90,7 @@ class BatchWriter:
         self._answer(batch, written)
         self._ask_for_changes(written)
         self.reporter.add(reports)
+        self.first_records.look_at(ledger, changes)
         if self.observe is not None:
             self.observe(Observed(report, ledger, progress, kernel_seconds(written), time.time()))
         self.on_batch(report)

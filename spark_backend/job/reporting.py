@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from querylang.logger import warn
+from runtime.results.ledger import RECEIVED
+from spark_backend.job.job_folder import Ledger
+from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.reports import CAUSES, Report, added_up
 
 INTERVAL = 60.0
@@ -44,6 +47,53 @@ class Reporter:
         reports = added_up(self._waiting.pop(cause))
         found = [{"source": item.source, "count": item.count, "example": item.example} for item in reports]
         warn(warning_text(cause, reports), {"event": "report", "cause": cause, "found": found})
+
+
+FIRST = 10_000
+"""Number of a source's first records that are looked at."""
+
+FEWEST = 20
+"""So few records say nothing."""
+
+
+class FirstRecords:
+    """Warns once of a source many of whose first records come too late, and says what would help.
+
+    sources: of the job
+    """
+
+    def __init__(self, sources: Iterable[ClockSource]) -> None:
+        self._sources = tuple(sources)
+        self._told: set[str] = set()
+
+    def look_at(self, ledger: Ledger, changes: Ledger) -> None:
+        """Look at the account of a job after a micro-batch; `changes`: of the ledger, in it."""
+        queries = {query for query, _, _ in ledger}
+        for source in self._sources:
+            for query in sorted(queries):
+                name = query, source.name
+                received = ledger.get((*name, RECEIVED), 0)
+                if received < FEWEST or received - changes.get((*name, RECEIVED), 0) >= FIRST:
+                    continue
+                late, before = (ledger.get((*name, word), 0) for word in ("late", "before_clock"))
+                if max(late, before) * 10 > received and source.name not in self._told:
+                    self._told.add(source.name)
+                    warn(_too_late(source, late, before, received))
+
+
+def _too_late(source: ClockSource, late: int, before: int, received: int) -> str:
+    if late > before:
+        count, what = late, "are late"
+        way_out = "a longer `wait` of the queries' inputs, or `late` of its `ordering`, keeps them"
+    else:
+        count, what = before, "arrive before the clock"
+        way_out = (
+            "`min_age` of the source lists files of the same time together; `partition: COLUMN` gives each value a clock"
+            " of its own"
+            if source.in_files
+            else "a longer `idle`, or none, lets time wait for them"
+        )
+    return f"source {source.name!r}: {count} of its first {received} records {what}: {way_out}"
 
 
 def warning_text(cause: str, reports: tuple[Report, ...]) -> str:

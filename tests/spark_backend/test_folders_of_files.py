@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ensue
+from spark_backend.sources.listing import read_files
 from spark_backend.wire.packed_rows import Signal
 from tests.support.folder_job import Answer, FolderJob, files_of, written
 
@@ -130,3 +131,72 @@ def test_random_limits_and_restarts_give_what_a_replay_gives(tmp_path: Path, kin
     assert job.answer() == expected
     assert len(expected[0]) > 3
     assert "before_clock" not in Counter(what for _, _, what in expected[2])
+
+
+def hours_of_machines(tmp_path: Path, **settings: object) -> Answer:
+    """The files of an hour are listed one after the other, but for those of the first hour."""
+    (tmp_path / "in").mkdir()
+    text = TEXT.replace("string sensor;", "string sensor; string machine;")
+    job = FolderJob(tmp_path, text, {"in": {**SOURCE, **settings}})
+    for hour in range(3):
+        for machine in ("east", "west"):
+            moments = [START + hour * 60 + second for second in range(1, 59, 6)]
+            rows = "".join(f"{at},{at},s,{at % 7}.0,{machine}\n" for at in moments)
+            written(tmp_path / "in" / f"{hour}-{machine}.csv", f"at,ts,sensor,value,machine\n{rows}", hour + 1)
+            if hour:
+                job.run()
+    job.step(Signal.FLUSH)
+    return job.answer()
+
+
+def test_a_file_that_is_listed_later_joins_at_the_clock_of_its_source(tmp_path: Path) -> None:
+    _, _, account = hours_of_machines(tmp_path)
+    assert sum(count for (_, _, what), count in account.items() if what == "before_clock") == 2 * 9 * 2
+
+
+def test_each_value_of_a_partition_column_has_a_clock_of_its_own(tmp_path: Path) -> None:
+    _, _, account = hours_of_machines(tmp_path, partition="machine")
+    assert {what for _, _, what in account} == {"received", "used"}
+
+
+def test_a_restart_knows_the_files_that_wait_and_looks_nothing_up_again(tmp_path: Path) -> None:
+    Folder(tmp_path / "in", 3, "machines").fill()
+    job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
+    (tmp_path / "in" / "broken.csv").write_text("")
+    first = job.step()
+    assert first is not None
+    assert len(first.waiting) == 6
+    assert sorted(job.looked_up) == ["broken.csv", *(f"m{number}.csv" for number in range(6))]
+    job.looked_up.clear()
+    job.start()
+    left = job.run()
+    assert job.looked_up == []
+    assert [len(manifest.files) for manifest in left] == [1] * 6
+    assert left[-1].unread == {"in": None}
+
+
+def test_a_file_that_waits_and_is_removed_holds_up_nothing(tmp_path: Path) -> None:
+    Folder(tmp_path / "in", 3, "machines").fill()
+    job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
+    first = job.step()
+    assert first is not None
+    gone = first.waiting[0].file.path
+    (tmp_path / "in" / gone).unlink()
+    job.start()
+    left = job.run()
+    assert [item for manifest in left for item in manifest.dropped] == [("in", gone)]
+    assert "lost" in {cause for manifest in left for cause, *_ in manifest.reports}
+    job.step(Signal.FLUSH)
+    ids, _, _ = job.answer()
+    assert ids == replayed(files_of(tmp_path / "in"))[0]
+
+
+def test_the_list_keeps_the_files_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_files, "KEPT", 2)
+    Folder(tmp_path / "in", 1, "parallel").fill()
+    job = FolderJob(tmp_path, TEXT, {"in": {**SOURCE, "options": {"maxFilesPerTrigger": 1}}})
+    while job.step() is not None:
+        job.start()
+    job.step(Signal.FLUSH)
+    assert (tmp_path / "state" / "ensue" / "inputs" / "read.json").exists()
+    assert job.answer() == replayed(files_of(tmp_path / "in"))

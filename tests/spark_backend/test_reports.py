@@ -13,10 +13,11 @@ from ensue.rendering.status_text import status_text
 from runtime.results.ledger import Account, ledger_table
 from spark_backend.job.atomic_files import BatchFiles
 from spark_backend.job.progress import JobProgress
-from spark_backend.job.reporting import Reporter
+from spark_backend.job.reporting import FirstRecords, Reporter
 from spark_backend.job.reports import BatchReport, RunTotal
 from spark_backend.job.status import status_of
 from spark_backend.operator.step import run_step
+from spark_backend.wire.clock_sources import ClockSource
 from spark_backend.wire.packed_rows import HOME, pack_reports
 from spark_backend.wire.program import Program
 from spark_backend.wire.reports import CAUSES, FROM_LEDGER, Report, added_up, reports_from_ledger
@@ -112,3 +113,50 @@ def test_every_cause_is_explained_in_the_docs() -> None:
 
 def test_the_sum_of_reports_keeps_the_last_example() -> None:
     assert added_up([Report("lost", "a", 1, "x"), Report("lost", "a", 1)]) == (Report("lost", "a", 2, "x"),)
+
+
+@pytest.mark.parametrize(
+    ("source", "counts", "text"),
+    [
+        (
+            ClockSource("s", in_files=True),
+            {"received": 7060, "before_clock": 2948, "late": 2948},
+            (
+                "source 's': 2948 of its first 7060 records arrive before the clock: `min_age` of the source lists files of"
+                " the same time together; `partition: COLUMN` gives each value a clock of its own"
+            ),
+        ),
+        (
+            ClockSource("s"),
+            {"received": 100, "before_clock": 11},
+            (
+                "source 's': 11 of its first 100 records arrive before the clock: a longer `idle`, or none, lets time wait for"
+                " them"
+            ),
+        ),
+        (
+            ClockSource("s"),
+            {"received": 100, "late": 11},
+            (
+                "source 's': 11 of its first 100 records are late: a longer `wait` of the queries' inputs, or `late` of its"
+                " `ordering`, keeps them"
+            ),
+        ),
+        (ClockSource("s"), {"received": 100, "late": 10}, ""),
+        (ClockSource("s"), {"received": 5, "late": 5}, ""),
+    ],
+)
+def test_many_late_records_at_the_beginning_are_told_once(
+    source: ClockSource, counts: dict[str, int], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    changes = {("Q", "s", word): count for word, count in counts.items()}
+    first = FirstRecords([source])
+    for _ in range(2):
+        first.look_at(changes, changes)
+    assert [record.getMessage() for record in caplog.records] == ([text] if text else [])
+
+
+def test_later_records_are_not_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = {("Q", "s", "received"): 20_000, ("Q", "s", "late"): 9_000}
+    FirstRecords([ClockSource("s")]).look_at(ledger, {("Q", "s", "received"): 9_000})
+    assert not caplog.records
