@@ -25,6 +25,7 @@ from spark_backend.operator.history.history_run import HistoryRun
 from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.places.place import Place
 from spark_backend.settings.deployment import Deployment
+from spark_backend.sources.crash_marks import CRASHES, crashes_folder
 from spark_backend.sources.file_reading import read_task
 from spark_backend.sources.file_stream import reading_options
 from spark_backend.sources.first_arrivals import first_arrivals
@@ -155,7 +156,7 @@ class Reading:
             name: replace(reading, since=self.command.since)
             for name, reading in source_readings(deployment, () if record is None else record.schemas).items()
         }
-        return reading_options(
+        options = reading_options(
             archived_sources(listed) if is_archived else listed,
             readings,
             self.program,
@@ -163,6 +164,7 @@ class Reading:
             delta=[source.delta for source in sources if source.delta is not None],
             accepts_loss=self.command.accepts_gap,
         )
+        return options | {CRASHES: crashes_folder(str(deployment.checkpoint.resolve()))}
 
 
 def write_history(folder: Place, run: HistoryRun, mark: Mark) -> None:
