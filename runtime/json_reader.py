@@ -173,7 +173,7 @@ def _text(data: bytes | memoryview) -> str:
 
 
 def _parsed(text: str, deepest: int) -> Any:
-    _refuse_deep(text, deepest)
+    refuse_deep(text, deepest)
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -186,7 +186,7 @@ def _parsed(text: str, deepest: int) -> Any:
         raise DamagedJson("a number has too many digits") from error
 
 
-def _refuse_deep(text: str, deepest: int) -> None:
+def refuse_deep(text: str, deepest: int) -> None:
     """Raise DamagedJson for lists and objects in more than so many others.
 
     The parser recurses in C, so this comes before it; all steps are those of `str`, without a loop

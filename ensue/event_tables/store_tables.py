@@ -70,8 +70,14 @@ def tables_in_store(uri: str) -> tuple[Path, ...]:
 
 
 def _copy_of(folder: Path, place: RemotePath, above: RemotePath | None) -> Path:
-    """Where the copy of a file is; `above`: the folder that a user names; None = the file."""
+    """Where the copy of a file is, whose key may be anything.
+
+    above: the folder that a user names; None = the file
+    """
+    from spark_backend.places.inside import below
+
     base = folder / place.root.partition("://")[2]
+    below(base, place.path)
     is_below = above is not None and place.path.rpartition("/")[0] != above.path
     return FileBelow.of(base / above.path, base / place.path) if above and is_below else base / place.path
 

@@ -11,11 +11,13 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
 from querylang.errors import InputError
+from runtime.json_reader import DamagedJson, json_of_text
+from runtime.json_shapes import Count
 
 MAGIC = b"ENSUE"
 STATE_VERSION = 2
@@ -59,12 +61,17 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         raise StateError("this state is damaged: its checksum does not fit")
     try:
         return _read(body, length)
-    except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
+    except (DamagedJson, ValueError, pa.ArrowException) as error:
         raise StateError(f"this state cannot be read: {error}") from error
 
 
+class _Index(TypedDict):
+    header: dict[str, Any]
+    tables: list[tuple[str, Count]]
+
+
 def _read(body: memoryview, length: int) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-    index, at = json.loads(bytes(body[:length])), length
+    index, at = json_of_text(body[:length], _Index), length
     tables = {}
     for name, size in index["tables"]:
         tables[name] = pa.ipc.open_stream(pa.py_buffer(body[at : at + size]), options=_READ).read_all()

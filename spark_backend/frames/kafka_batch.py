@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from querylang.errors import InputError, did_you_mean
+from runtime.json_reader import json_of_text
 from spark_backend.frames.delta_batch import checkpoint_identity, task_number
 from spark_backend.sinks.formats import Draft, Sink
 from spark_backend.sinks.kafka.kafka_sink import KafkaSink
@@ -83,7 +84,7 @@ def write_rows(sink: str, stem: str, schema: str, batches: Iterator[pa.RecordBat
     schema: of the rows, with times in UTC
     """
     wanted = pa.ipc.read_schema(pa.py_buffer(b64decode(schema)))
-    writer = MessageWriter(KafkaSink.from_plain(json.loads(sink)), f"{stem}{task_number():05d}")
+    writer = MessageWriter(KafkaSink.from_plain(json_of_text(sink, dict[str, object])), f"{stem}{task_number():05d}")
     try:
         for batch in batches:
             if batch.num_rows:

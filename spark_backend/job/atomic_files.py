@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from querylang.errors import InputError
+from runtime.json_reader import part_of, read_json
 from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.places.place import Place, names_in
+
+_WAY_OUT = "Restore it from a copy; without it, delete it, and its micro-batch is missing in counts and status"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +24,13 @@ class BatchFiles:
 
     folder: where the files are
     kept: number of latest files that are not removed
-    check: raises for data that cannot be
+    shape: of the data
+    check: raises DamagedJson for data that cannot be
     """
 
     folder: Place
     kept: int = 10
+    shape: Any = object
     check: Callable[[Any], object] = id
 
     def latest(self, before: int | None = None) -> tuple[int, Any] | None:
@@ -64,15 +69,11 @@ class BatchFiles:
     def _read(self, batch: int) -> Any:
         path = self._path(batch)
         try:
-            data = json.loads(path.read_text("utf-8"))
+            data = read_json(path, self.shape, way_out=_WAY_OUT)
+        except FileNotFoundError as error:  # removed since it was listed
+            raise InputError(f"{path}: is missing") from error
+        with part_of(path, _WAY_OUT):
             self.check(data)
-        except ConnectionError:
-            raise  # a store that is away says nothing about the file
-        except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{path}: is damaged: {error}. Restore it from a copy; without it, delete it,"
-                " and its micro-batch is missing in counts and status"
-            ) from error
         return data
 
     def _path(self, batch: int) -> Place:

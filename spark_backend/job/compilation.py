@@ -5,7 +5,6 @@ Inferred types are kept beside the checkpoint, so that later files cannot change
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -23,6 +22,7 @@ from querylang.load import words_of
 from querylang.logger import warn
 from querylang.parameters.instances import hidden_values, with_instances
 from querylang.plan.model import Plan, QueryPlan
+from runtime.json_reader import json_of_text
 from runtime.partition_paths import FileBelow
 from runtime.policies.forget_keys import with_forget_keys
 from runtime.reading.column_names import (
@@ -210,7 +210,7 @@ def _living(tables: Sequence[Any], names: ColumnNames) -> Sequence[Any]:
 
 def _empty_table(columns: Mapping[str, str]) -> pa.Table:
     """A table without rows that has the columns of a Delta table; what is nested is a struct."""
-    types = {name: json.loads(text) for name, text in columns.items()}
+    types = {name: json_of_text(text, object) for name, text in columns.items()}
     return pa.schema(
         [
             (name, TYPES.get(type_, pa.string()) if isinstance(type_, str) else pa.struct([]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from spark_backend.job.atomic_files import BatchFiles
 from spark_backend.job.checkpoint_record import LOCK
@@ -47,12 +47,16 @@ class LedgerFiles:
 
 
 def _ledger_of(data: Any) -> Ledger:
-    return {(str(query), str(source), str(what)): int(count) for query, source, what, count in data}
+    return {(query, source, what): count for query, source, what, count in data}
 
 
-def _check_progress(data: Any) -> None:
+def _check_progress(data: _ProgressFile) -> None:
     JobProgress.from_plain(data["progress"])
-    dict(data["queries"].items())
+
+
+class _ProgressFile(TypedDict):
+    progress: dict[str, Any]
+    queries: dict[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,12 @@ class JobFolder:
     @property
     def ledger(self) -> LedgerFiles:
         """The ledger."""
-        return LedgerFiles(BatchFiles(self.path / "ledger", check=_ledger_of))
+        return LedgerFiles(BatchFiles(self.path / "ledger", shape=list[tuple[str, str, str, int]]))
 
     @property
     def progress(self) -> BatchFiles:
         """Per micro-batch `progress` (`JobProgress`) and `queries` (`shared_order` by title)."""
-        return BatchFiles(self.path / "progress", check=_check_progress)
+        return BatchFiles(self.path / "progress", shape=_ProgressFile, check=_check_progress)
 
     def last_progress(self, before: int | None = None) -> JobProgress:
         """The progress after the last micro-batch.

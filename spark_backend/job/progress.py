@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import pyarrow as pa
 
 from runtime.instants import NO_TIME
-from spark_backend.operator.job_clock import JobClock
+from runtime.json_reader import shaped
+from runtime.json_shapes import ROW, Count
+from spark_backend.operator.job_clock import JobClock, SourceWatermark
 from spark_backend.wire.reports import Report, added_up, reports_to_plain
 from spark_backend.wire.tagged_rows import Tag
 
@@ -192,17 +194,18 @@ class JobProgress:
 
     @staticmethod
     def from_plain(data: Mapping[str, Any] | None) -> JobProgress:
-        """The inverse of `to_plain`; None or another version = a new job."""
-        if data is None or data["version"] != PROGRESS_VERSION:
+        """The inverse of `to_plain`; None or another version = a new job. Raises DamagedJson."""
+        if data is None or data.get("version") != PROGRESS_VERSION:
             return JobProgress()
+        found = shaped(data, _Plain)
         return JobProgress(
-            timestamp=data["timestamp"],
-            clock=JobClock.from_plain(data["clocks"]),
-            queries={title: _query_from_plain(query) for title, query in data["queries"].items()},
-            buckets={number: BucketSize(*sizes) for number, *sizes in data["buckets"]},
-            recent=tuple(Recent(*item) for item in data["recent"]),
-            reports=tuple(Report(*item) for item in data["reports"]),
-            newest=data.get("newest"),
+            timestamp=found["timestamp"],
+            clock=JobClock(found["clocks"]),
+            queries={title: _query_from_plain(query) for title, query in found["queries"].items()},
+            buckets=dict(map(_bucket, found["buckets"])),
+            recent=found["recent"],
+            reports=found["reports"],
+            newest=found.get("newest"),
         )
 
 
@@ -229,9 +232,47 @@ def _query_to_plain(query: QueryTime) -> dict[str, Any]:
     }
 
 
-def _query_from_plain(data: Mapping[str, Any]) -> QueryTime:
+class _PlainTimeline(TypedDict):
+    name: str
+    bound: int | None
+    newest: int | None
+    heard: int | None
+
+
+class _PlainQuery(TypedDict):
+    definitive: int | None
+    clock: int | None
+    waits_for: tuple[str, ...]
+    is_behind: bool
+    timelines: list[_PlainTimeline]
+
+
+class _Plain(TypedDict):
+    """The progress as `to_plain` gives it."""
+
+    timestamp: int
+    clocks: tuple[Annotated[SourceWatermark, ROW], ...]
+    queries: dict[str, _PlainQuery]
+    buckets: list[list[int | None]]
+    recent: tuple[Annotated[Recent, ROW], ...]
+    reports: tuple[Annotated[Report, ROW], ...]
+    newest: NotRequired[int | None]
+
+
+class _Bucket(TypedDict):
+    number: tuple[Count]
+    size: Annotated[BucketSize, ROW]
+
+
+def _bucket(row: list[int | None]) -> tuple[int, BucketSize]:
+    """The number of a bucket and its size, which `to_plain` writes as one list."""
+    found = shaped({"number": row[:1], "size": row[1:]}, _Bucket)
+    return found["number"][0], found["size"]
+
+
+def _query_from_plain(data: _PlainQuery) -> QueryTime:
     lines = (Timeline(line["name"], line["bound"], line["newest"], line["heard"]) for line in data["timelines"])
-    return QueryTime(data["definitive"], data["clock"], tuple(data["waits_for"]), data["is_behind"], tuple(lines))
+    return QueryTime(data["definitive"], data["clock"], data["waits_for"], data["is_behind"], tuple(lines))
 
 
 def _with_sizes(progress: JobProgress, rows: Sequence[Mapping[str, Any]]) -> JobProgress:

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 
 from querylang.errors import InputError
 from querylang.logger import warn
+from runtime.json_reader import DamagedJson, read_json
 from spark_backend.places.remote_path import RemotePath
 
 BEAT = 3.0
@@ -151,10 +152,10 @@ class StoreLock:
         """Who has the checkpoint; a store may show an object while it is written, so look again."""
         for _ in range(LOOKS):
             try:
-                return _Holder(**json.loads(self._path.read_text()))
+                return read_json(self._path, _Holder, way_out="")
             except FileNotFoundError:
                 return None
-            except (ValueError, TypeError):
+            except DamagedJson:
                 time.sleep(SETTLED / LOOKS)
         return _Holder("", "", 0, 0, 0.0)  # damaged; it counts as one that does not change
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
 import os
 import runpy
 import select
@@ -20,6 +19,9 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
+
+from runtime.json_reader import DamagedJson, json_of_text
 
 RUN = ("pyspark.sql.streaming.python_streaming_source_runner",)
 """Modules that are run as programs: what they import is loaded, they themselves are not."""
@@ -41,6 +43,9 @@ READ_AT_START = (
 )  # fmt: skip
 """Beginnings of the names of variables that act only when a Python or a package is loaded."""
 
+MOST_BYTES = 16 << 20
+"""Of a request: arguments and variables of the environment."""
+
 LONGEST_REQUEST = 5.0
 """Seconds."""
 
@@ -58,6 +63,12 @@ class _Request:
     folder: str
     files: list[int]
     connection: socket.socket
+
+
+class _PlainRequest(TypedDict):
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
 
 
 def main(place: Path, listener: socket.socket) -> None:
@@ -108,16 +119,19 @@ def _accepted(listener: socket.socket) -> _Request | None:
         connection.settimeout(LONGEST_REQUEST)
         header, files, _, _ = socket.recv_fds(connection, 4, 3)
         body = bytearray()
-        while len(body) < int.from_bytes(header, "big"):
+        size = int.from_bytes(header, "big")
+        if size > MOST_BYTES:
+            raise ConnectionError
+        while len(body) < size:
             part = connection.recv(1 << 16)
             if not part:
                 raise ConnectionError
             body += part
-        plain = json.loads(body)
+        plain = json_of_text(bytes(body), _PlainRequest)
         if len(files) == 3 and _is_alike(plain["environment"]):
             connection.settimeout(None)
             return _Request(plain["arguments"], plain["environment"], plain["folder"], files, connection)
-    except (OSError, ValueError):
+    except (OSError, ValueError, DamagedJson):
         pass
     for file in files:
         os.close(file)

@@ -14,15 +14,22 @@ class OutsidePath(InputError):
     """A name leads out of the folder that it belongs to."""
 
 
-def inside(root: Place, name: str) -> Place:
-    """The place of a name below a root; links on the way are resolved.
+def below(root: Place, name: str) -> Place:
+    """The place of a name below a root, where links may lead elsewhere: sources may have them.
 
-    Raises OutsidePath for a name that is empty or absolute, has `..` or NUL, or leads out by a
-    link.
+    Raises OutsidePath for a name that is empty or absolute, or has `..` or NUL.
     """
     if not name or name.startswith("/") or "\0" in name or ".." in name.split("/"):
         raise OutsidePath(f"{root}: {name!r} is not the name of a file in it")
-    place = root / name
+    return root / name
+
+
+def inside(root: Place, name: str) -> Place:
+    """The place of a name below a root; links on the way are resolved.
+
+    Raises OutsidePath as `below`, and for a link that leads out.
+    """
+    place = below(root, name)
     if not is_within(place, root):
         raise OutsidePath(f"{place}: leads out of {root}")
     return place

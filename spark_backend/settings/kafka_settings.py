@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
 from runtime.instants import parse_moment
+from runtime.json_reader import DamagedJson, json_of_text
 from runtime.policies.durations import parse_duration
 from spark_backend.settings.avro_settings import OPTIONS as AVRO_OPTIONS
 from spark_backend.settings.avro_settings import read_avro, refuse_avro
@@ -121,10 +121,10 @@ def _pattern(text: str) -> str | None:
 
 def _assigned(text: str) -> dict[str, tuple[int, ...]] | None:
     try:
-        found = json.loads(text)
-        chosen = {str(topic): tuple(sorted(map(int, numbers))) for topic, numbers in found.items()}
-    except (ValueError, TypeError, AttributeError):
+        found = json_of_text(text, dict[str, list[Annotated[int, range(2**31)]]])
+    except DamagedJson:
         return None
+    chosen = {topic: tuple(sorted(numbers)) for topic, numbers in found.items()}
     return chosen if chosen and all(chosen.values()) else None
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from querylang.plan.model import Plan
+from runtime.json_reader import json_of_text
 from runtime.results.ledger import RECEIVED
 from spark_backend.operator.worker_functions import step_of_bucket
 from spark_backend.sinks.channels import by_channel, channels
@@ -126,7 +127,7 @@ def run_and_write(
 
     loaded = load_program(program)
     bucket, step = step_of_bucket(loaded, key, chunks, state)
-    places = {word: Sink.from_plain(plain) for word, plain in json.loads(sinks).items()}
+    places = {word: Sink.from_plain(plain) for word, plain in json_of_text(sinks, dict[str, dict[str, Any]]).items()}
     results = write_results(
         loaded, bucket, step.rows, places, _attempt(identity, loaded.before), is_alone=not step.is_one_of_all
     )

@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from querylang.errors import InputError
+from runtime.json_reader import json_of_text
+from runtime.json_shapes import Count
 from runtime.results.parquet_layout import parquet_settings
 from spark_backend.delta.publishing import DataFile
 from spark_backend.delta.statistics import file_statistics
@@ -57,7 +59,9 @@ class Details:
     @staticmethod
     def of_text(text: str) -> Details:
         """The inverse of `to_text`."""
-        table, schema, path, size, partition, statistics = json.loads(text)
+        table, schema, path, size, partition, statistics = json_of_text(
+            text, tuple[str, str, str, Count, dict[str, str | None], str]
+        )
         return Details(table, schema, DataFile(path, size, partition, statistics))
 
 

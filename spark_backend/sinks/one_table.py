@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from querylang.errors import InputError
+from runtime.json_reader import json_of_text
 from runtime.results.spread import COMMON
 from spark_backend.delta.commit_log import is_table, tables_below
 from spark_backend.places.place import files_below
@@ -35,9 +36,9 @@ def one_table(matches: pa.Table) -> pa.Table:
 
 def row_of_query(row: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse for one row: with the columns of the query's own table, its values as in JSON."""
-    key = json.loads(row[KEY])
+    key = json_of_text(row[KEY], dict[str, Any])
     own: dict[str, Any] = {name: row[name] for name in COMMON}
-    return own | ({KEY: key} if key else {}) | json.loads(row[MEMBERS])
+    return own | ({KEY: key} if key else {}) | json_of_text(row[MEMBERS], dict[str, Any])
 
 
 def is_in_one(sinks: Mapping[str, Sink], name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ import pyarrow as pa
 from querylang.errors import InputError
 from querylang.printable import one_line
 from runtime.columns.arrivals import place_of
+from runtime.json_reader import json_of_text
 from runtime.reading.formats.unfolding import kind_of
 from spark_backend.errors import failed
 from spark_backend.places.place import Place, local_copy
@@ -59,7 +59,9 @@ def read_task(options: Mapping[str, str], text: str) -> Iterator[pa.RecordBatch]
         yield pack_reports(
             [Report(cause, source, count, shown(example)) for cause, source, count, example in task.reports]
         )
-    readings = {name: Reading.of_text(reading) for name, reading in json.loads(options["readings"]).items()}
+    readings = {
+        name: Reading.of_text(reading) for name, reading in json_of_text(options["readings"], dict[str, str]).items()
+    }
     if task.commands:
         yield from packed_commands(task.commands, program, len(readings))
     sources = {source.name: source for source in sources_of_text(options["sources"])}

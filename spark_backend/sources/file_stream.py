@@ -10,11 +10,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, InputPartition
 
+from runtime.json_reader import json_of_text
 from spark_backend.places.place import place_of
 from spark_backend.sources.crash_marks import CRASHES, crashes_folder
 from spark_backend.sources.delta.commit_planner import CommitPlanner
@@ -164,7 +165,7 @@ class FileStreamReader(Reader):
 
     def _has_clock(self) -> bool:
         """Whether arrival times matter, and not the wall clock alone."""
-        return bool(json.loads(self._options["program"])["clock"] == Clock.ARRIVAL)
+        return json_of_text(self._options["program"], _ProgramClock)["clock"] == Clock.ARRIVAL
 
     def _firsts(self, source: ListedSource, files: Sequence[TakenFile]) -> list[int | None]:
         from spark_backend.sources.first_arrivals import first_arrivals  # slow to load, and rarely needed
@@ -253,3 +254,7 @@ def _plain_errors() -> Iterator[None]:
 
             raise Unreachable(f"{error}. Run the job again: it continues where it stopped") from error
         raise InputError(str(error)) from error
+
+
+class _ProgramClock(TypedDict):
+    clock: str

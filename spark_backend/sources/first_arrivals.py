@@ -7,7 +7,6 @@ job: what it makes of a row is what the row will be.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.columns.given_times import given_times
 from runtime.instants import NO_TIME
+from runtime.json_reader import json_of_text
 from runtime.reading.formats.csv_form import UTF_8, CsvForm
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.reading.formats.unfolding import COMPRESSIONS, kind_of
@@ -54,7 +54,7 @@ def first_arrivals(options: Mapping[str, str], source: ListedSource, files: Sequ
     them that arrives before all of these is not found. So it is with the end of a compressed file.
     Raises OSError where a store fails.
     """
-    reading = Reading.of_text(json.loads(options["readings"])[source.name])
+    reading = Reading.of_text(json_of_text(options["readings"], dict[str, str])[source.name])
     plan = load_program(options["program"]).plan()
 
     def first(file: TakenFile) -> int | None:

@@ -6,12 +6,14 @@ A source's name, its partition or a null text are usually the same for a whole b
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.columns.arrivals import MOVED_FIELD, SHAPE_FIELDS, SYSTEM_FIELDS
+from runtime.json_reader import json_of_text
+from runtime.json_shapes import Count
 
 _CONSTANTS = b"ensue.constants"
 _OPTIONAL = (*SHAPE_FIELDS, MOVED_FIELD)
@@ -50,10 +52,15 @@ def to_bytes(table: pa.Table, constants: dict[str, Any]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+class _Stored(TypedDict):
+    rows: Count
+    values: dict[str, Any]
+
+
 def from_bytes(data: memoryview, schema: pa.Schema) -> pa.Table:
     """The table with all columns of `schema`, and the optional ones that were sent."""
     table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
-    stored = json.loads(table.schema.metadata[_CONSTANTS])
+    stored = json_of_text(table.schema.metadata[_CONSTANTS], _Stored)
     rows, values = stored["rows"], stored["values"]
     names = set(table.column_names)
     optional = [field for field in _OPTIONAL if field.name in names or field.name in values]

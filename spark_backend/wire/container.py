@@ -11,7 +11,10 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypedDict
+
+from runtime.json_reader import DamagedJson, json_of_text
+from runtime.json_shapes import Count
 
 _MAGIC = b"ENSUE\x02"
 _PREFIX = struct.Struct("<6sII")
@@ -35,6 +38,13 @@ def pack(
     return b"".join((_PREFIX.pack(_MAGIC, len(text), checksum), text, *parts))
 
 
+class _Outer(TypedDict):
+    use: str
+    version: int
+    header: dict[str, Any]
+    lengths: list[Count]
+
+
 def unpack(use: str, version: int, data: bytes) -> tuple[dict[str, Any], list[memoryview]]:
     """The inverse of `pack`, without copying the parts.
 
@@ -49,7 +59,10 @@ def unpack(use: str, version: int, data: bytes) -> tuple[dict[str, Any], list[me
     # of a stored value with parts, only the second one fits
     if len(text) < length or (checksum != _checksum(text, ()) and checksum != _checksum(text, (content,))):
         raise ContainerError(f"this {use} value is damaged: its checksum does not fit")
-    outer = json.loads(text)
+    try:
+        outer = json_of_text(text, _Outer)
+    except DamagedJson as error:
+        raise ContainerError(f"this {use} value is damaged: {error}") from error
     if outer["use"] != use or outer["version"] != version:
         raise ContainerError(
             f"{outer['use']} value of version {outer['version']}; this release reads {use} of version {version}"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from querylang.plan import model as plans
 from querylang.plan.model import EventType, Plan, QueryPlan
+from runtime.json_reader import DamagedJson, json_of_text, refuse_deep
 
 Value = TypeVar("Value")
 
@@ -51,7 +52,27 @@ def load_plan(text: str) -> Plan:
     """The inverse of `plan_text`; parsed once per process, and not where the text was just made."""
     with _LOCK:
         made = _MADE.pop(text, None)
-    return made if made is not None else _read(text)
+    return made if made is not None else _checked(text)
+
+
+def _checked(text: str) -> Plan:
+    """The plan of a text that may come from a damaged file; raises DamagedJson."""
+    try:
+        refuse_deep(text, _DEEPEST)
+        plan = _read(text)
+    except plans.PlanVersionError:
+        raise
+    except DamagedJson as error:
+        raise DamagedJson(f"its plan is damaged: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise DamagedJson("its plan is damaged: a part of it is not what plans consist of") from error
+    if not isinstance(plan, Plan):
+        raise DamagedJson("its plan is damaged: it is not a plan")
+    return plan
+
+
+_DEEPEST = 800
+"""How deep the parts of a plan may be nested, which is twice as deep as what they stand for."""
 
 
 MOST_MADE = 4
@@ -104,8 +125,8 @@ def _read(text: str) -> Plan:
     """The plan of a text; what was read before is not read again."""
     try:
         events, queries, rest = _parts(text)
-    except (ValueError, IndexError):  # damaged, or laid out in another way
-        return plans.from_dict(json.loads(text))
+    except (ValueError, IndexError, DamagedJson):  # damaged, or laid out in another way
+        return plans.from_dict(json_of_text(text, dict[str, Any], deepest=_DEEPEST))
     stopped = plans.from_dict(rest).stopped
     version = rest["version"]
     return Plan(_events_of(*events, version), tuple(_query_of(*query, version) for query in queries), stopped)
@@ -130,7 +151,7 @@ def _parts(text: str) -> tuple[_Part, list[_Part], dict[str, Any]]:
         query, end = _DECODER.raw_decode(text, place)
         queries.append((text[place:end], query))
         place = end + (text[end] == ",")
-    rest = json.loads(f"{_EVENTS}[]{_QUERIES}{text[place:]}")
+    rest = json_of_text(f"{_EVENTS}[]{_QUERIES}{text[place:]}", dict[str, Any], deepest=_DEEPEST)
     return (text[len(_EVENTS) : at], events), queries, rest
 
 

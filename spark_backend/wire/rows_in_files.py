@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from runtime.json_reader import json_of_text
+from runtime.json_shapes import Count
 from spark_backend.session import is_on_one_machine
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def fetched(data: bytes) -> bytes:
     """A packed row, wherever it is."""
     if not data.startswith(_MAGIC):
         return data
-    path, start, length = json.loads(data[len(_MAGIC) :])
+    path, start, length = json_of_text(data[len(_MAGIC) :], tuple[str, Count, Count])
     with Path(path).open("rb") as file:
         file.seek(start)
         found = file.read(length)

@@ -261,7 +261,16 @@ def test_a_run_to_the_end_takes_what_waits(spark: SparkSession, tmp_path: Path) 
 
 def one_metric(**given: int) -> pa.Table:
     """What bucket 0 reports after a step at second 2."""
-    values = {"bucket": 0, "timestamp": 2_000, "state_bytes": 5, "kept": 1, "held": 0, "seconds": 0.1, "keys": 1}
+    values = {
+        "bucket": 0,
+        "timestamp": 2_000,
+        "state_bytes": 5,
+        "kept": 1,
+        "held": 0,
+        "seconds": 0.1,
+        "keys": 1,
+        "epoch": 0,
+    }
     return pa.Table.from_pylist([values | {"waiting": 0, "next_due": None} | given], METRIC_SCHEMA)
 
 

@@ -92,9 +92,9 @@ def test_a_damaged_object_is_taken_over(file: RemotePath, text: str) -> None:
 
 def test_an_object_that_is_being_written_is_not_damaged(file: RemotePath, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(holder(socket.gethostname(), os.getpid()))
-    halves = ["", '{"run": "an']
-    whole = RemotePath.read_text
-    monkeypatch.setattr(RemotePath, "read_text", lambda path: halves.pop() if halves else whole(path))
+    halves = [b"", b'{"run": "an']
+    whole = RemotePath.read_bytes
+    monkeypatch.setattr(RemotePath, "read_bytes", lambda path, most: halves.pop() if halves else whole(path, most))
     lock = StoreLock(file)
     with pytest.raises(InputError, match=rf"another run .*process {os.getpid()} on"):
         lock.confirm()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,13 +52,21 @@ def test_what_cannot_be_reached_is_not_called_damaged(
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text("{}")
 
-    read_text = Path.read_text
+    read_text, open_file = Path.read_text, os.open
 
-    def away(path: Path, *arguments: str) -> str:
+    def refuse(path: object) -> None:
         if path == tmp_path / file:
             raise ConnectionError(5, "the store cannot be reached", str(path))
+
+    def text_away(path: Path, *arguments: str) -> str:
+        refuse(path)
         return read_text(path, *arguments)
 
-    monkeypatch.setattr(Path, "read_text", away)
+    def away(path: Path, *arguments: int) -> int:
+        refuse(path)
+        return open_file(path, *arguments)
+
+    monkeypatch.setattr(Path, "read_text", text_away)
+    monkeypatch.setattr("runtime.json_reader.os.open", away)
     with pytest.raises(ConnectionError, match="the store cannot be reached"):
         read(tmp_path)

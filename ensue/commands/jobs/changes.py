@@ -11,6 +11,7 @@ import typer
 from ensue.commands.jobs.control import AtTime, NoWait, print_sent
 from ensue.commands.options import DeploymentFile, Json
 from querylang.errors import InputError
+from runtime.json_reader import DamagedJson, json_of_text
 
 QueryFile = Annotated[Path, typer.Argument(metavar="QUERY", help="A file of one or more queries.")]
 QueryName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the query.")]
@@ -109,8 +110,8 @@ def _value(written: str) -> tuple[str, Any]:
     if not sign or not name:
         raise InputError(f"{written!r}: expected NAME=VALUE")
     try:
-        return name, json.loads(text)
-    except ValueError:
+        return name, json_of_text(text, object)
+    except DamagedJson:
         return name, text
 
 

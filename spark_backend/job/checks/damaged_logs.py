@@ -5,9 +5,7 @@ Spark reports a damaged one without its name, or as a mistake in JSON.
 
 from __future__ import annotations
 
-import json
-
-from querylang.errors import InputError
+from runtime.json_reader import DamagedJson, json_of_text, part_of
 from spark_backend.places.place import Place, names_in
 from spark_backend.sources.listing.spark_log import spark_files
 
@@ -33,13 +31,19 @@ def _newest(log: Place) -> list[Place]:
 def _refuse_damaged(file: Place, first: int, way_out: str) -> None:
     """The lines of an entry from `first` on are JSON, or `-` for a source without an offset."""
     try:
-        _parse(file.read_text("utf-8").splitlines()[first:])
+        with part_of(file, f"To continue, {way_out}"):
+            _parse(_lines(file)[first:])
     except FileNotFoundError:
         return
-    except ConnectionError:
-        raise  # a store that is away says nothing about the file
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file}: is damaged: {error}. To continue, {way_out}") from error
+
+
+def _lines(file: Place) -> list[str]:
+    try:
+        return file.read_text("utf-8").splitlines()
+    except (FileNotFoundError, ConnectionError):
+        raise
+    except OSError as error:
+        raise DamagedJson(f"it cannot be read: {error.strerror or error}") from error
 
 
 def _parse(lines: list[str]) -> None:
@@ -47,4 +51,4 @@ def _parse(lines: list[str]) -> None:
         raise ValueError("it ends too early")
     for line in lines:
         if line != "-":
-            json.loads(line)
+            json_of_text(line, object)

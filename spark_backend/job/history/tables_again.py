@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from spark_backend.delta.data_files import is_below
 from spark_backend.job.history.pieces import Piece
 from spark_backend.sources.delta.commit_planner import CommitPlanner, began_at
 from spark_backend.sources.delta.delta_source import DeltaSource
@@ -72,4 +73,4 @@ def _commits(source: DeltaSource, after: TablePosition, read: TablePosition) -> 
 
 
 def _exists(source: DeltaSource, file: TableFile) -> bool:
-    return ":/" in file.path or (source.place / file.path).is_file()
+    return not is_below(file.path) or (source.place / file.path).is_file()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any
 from querylang.changes.reach import reach_of
 from querylang.errors import InputError, did_you_mean
 from runtime.columns.timestamps import format_time, parse_time
+from runtime.json_reader import json_of_text
 from runtime.reading.formats.parquet_files import open_parquet
 from runtime.results.match_difference import MatchDifference, difference
 from spark_backend.delta.package import open_table
@@ -125,7 +125,7 @@ def _rows_of(file: Path) -> Iterator[dict[str, Any]]:
                 yield from parquet.read().to_pylist(maps_as_pydicts="lossy")
         case ".json":
             with file.open(encoding="utf-8") as lines:
-                yield from map(json.loads, lines)
+                yield from (json_of_text(line, dict[str, Any]) for line in lines)
         case _:
             with file.open(encoding="utf-8", newline="") as lines:
                 yield from csv.DictReader(lines)

@@ -18,6 +18,7 @@ from typing import Any
 from querylang.errors import InputError, counted, listed
 from querylang.plan.model import EventType, Plan
 from runtime.instants import EXPECTED, parse_moment
+from runtime.json_reader import DamagedJson, json_of_text
 from runtime.policies.time_forms import USUAL_TIMES
 from runtime.reading.column_names import NONE
 from runtime.reading.formats.csv_form import USUAL_CSV
@@ -109,10 +110,10 @@ def _rows(file: Path) -> Iterator[tuple[str, Row]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{file}:{number}: is not JSON: {error}") from error
-        if not isinstance(row, dict) or not {"event", "source", "arrival", "fields"} <= row.keys():
+            row = json_of_text(line, dict[str, Any])
+        except DamagedJson as error:
+            raise InputError(f"{file}:{number}: {error}") from error
+        if not {"event", "source", "arrival", "fields"} <= row.keys():
             raise InputError(
                 f"{file}:{number}: is not a row of the sink 'discarded': it needs event, source, arrival, fields"
             )

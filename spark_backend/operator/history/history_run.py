@@ -13,7 +13,7 @@ from spark_backend.durable_files import write_durably
 from spark_backend.operator.bucket_state import SavedBucket
 from spark_backend.operator.epoch_records import QueriesAt
 from spark_backend.operator.held_records import held_ledger
-from spark_backend.operator.history.joining import account_file
+from spark_backend.operator.history.joining import account_file, read_account
 from spark_backend.operator.job_clock import JobClock
 from spark_backend.operator.seeds import read_seed, write_seeds
 from spark_backend.operator.step import run_step
@@ -41,7 +41,7 @@ class HistoryRun:
         """A run that continues where `write` was called."""
         run = HistoryRun(program)
         run._states = {bucket: read_seed(folder, bucket) for bucket in range(program.buckets)}
-        run._account = _of_plain(json.loads(account_file(folder).read_text("utf-8")))
+        run._account = _of_plain(read_account(folder))
         run._account.update(run._held())
         return run
 

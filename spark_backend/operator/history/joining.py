@@ -6,7 +6,6 @@ job was when they were deployed. The bucket takes it over before it processes an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -14,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from querylang.errors import InputError
 from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals
 from runtime.engine.engine import Engine
 from runtime.instants import NEVER
+from runtime.json_reader import read_json
 from runtime.results.ledger import RECEIVED, Account, ledger_table
 from spark_backend.operator.bucket_state import BucketState, SavedBucket, unjoined
 from spark_backend.operator.held_checks import refuse_impossible
@@ -50,6 +51,18 @@ def with_histories(
     return state, changes
 
 
+def read_account(folder: str) -> list[tuple[str, str, str, int]]:
+    """The counts of a history, by query, source and word; raises InputError."""
+    file = account_file(folder)
+    try:
+        return read_json(file, list[tuple[str, str, str, int]], way_out=_RESTORE)
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: is missing: it has the counts of a history. {_RESTORE}") from error
+
+
+_RESTORE = "Restore it from a copy"
+
+
 def account_file(folder: str) -> Place:
     """Where the counts of a history are, below its folder."""
     return place_of(folder) / ACCOUNT
@@ -68,7 +81,7 @@ class _Joining:
 
     def ledger(self) -> list[pa.Table]:
         """Changes of the ledger by all that was joined."""
-        counts = json.loads(account_file(self._history.folder).read_text("utf-8")) if self._is_home else []
+        counts = read_account(self._history.folder) if self._is_home else ()
         for query, source, word, count in counts:
             self._account[query, source, word] += count
         return [*self._tables, ledger_table(self._account)]

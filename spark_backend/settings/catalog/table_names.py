@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 
+from runtime.json_reader import DamagedJson, read_json
 from spark_backend.durable_files import make_kept_folder, write_durably
 from spark_backend.places.place import Place, asked_again, place_of, place_to_plain
 from spark_backend.settings.deployment import Deployment, Source
@@ -71,9 +71,10 @@ def kept_places(deployment: Deployment) -> dict[str, str]:
     """What the catalog answered when the job last ran."""
     if not named_tables(deployment):
         return {}
-    with suppress(OSError, ValueError):
-        return {str(name): str(text) for name, text in json.loads(_file(deployment).read_text()).items()}
-    return {}
+    try:
+        return read_json(_file(deployment), dict[str, str], way_out="")
+    except (OSError, DamagedJson):
+        return {}
 
 
 def keep_places(deployment: Deployment) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from runtime.json_reader import json_of_text
 from spark_backend.wire.file_layouts import json_rows
 
 ID = "ensue-id"
@@ -41,7 +42,7 @@ def messages_of(table: pa.Table, begin: str, first: int = 0, *, is_channel: bool
 
 def _event_message(row: Mapping[str, Any]) -> dict[str, str | None]:
     """An event as the query sent it: its fields, and in headers what belongs to it."""
-    event = json.loads(row["event"])
+    event = json_of_text(row["event"], dict[str, Any])
     return {
         "value": _text(event["fields"]),
         "ensue-event": event["type"],
@@ -71,7 +72,7 @@ def _identity(row: Mapping[str, Any], numbers: Counter[tuple[str, ...]]) -> str 
 
 def _key(key: object) -> str | None:
     """A query's key: the value itself if there is one, else an object with all of them."""
-    found = json.loads(key) if isinstance(key, str) else key
+    found = json_of_text(key, object) if isinstance(key, str) else key
     if not isinstance(found, dict) or not found:
         return None
     if len(found) > 1:

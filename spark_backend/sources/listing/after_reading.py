@@ -10,10 +10,12 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from runtime.json_reader import DamagedJson, read_json
 from runtime.json_shapes import Count
 from spark_backend.durable_files import make_folder, publish, rename, sync, write_durably
+from spark_backend.places.inside import OutsidePath, inside
 from spark_backend.places.place import Place, has_same_content, is_taken
 from spark_backend.places.remote_path import RemotePath
 from spark_backend.sources.listing.folder_listing import FileStamp
@@ -81,6 +83,9 @@ def settle(source: ListedSource, read: ReadFiles, committed: int, settled: Settl
         except OSError as error:
             problems[path] = f"cannot be {_DONE[source.after]}: {error.strerror}"
             is_done = False
+        except OutsidePath as error:
+            problems[path] = f"is not {_DONE[source.after]}: {error}"
+            is_done = False
         if is_done:
             del files[path]
         else:
@@ -97,6 +102,9 @@ _DONE = {"archive": "archived", "delete": "deleted"}
 def _settle_file(source: ListedSource, path: str, stamp: FileStamp) -> bool:
     """Whether the file is not in the source's folder any more."""
     file = source.file(path)
+    if isinstance(file, Path):
+        # what lies behind a link to another folder is somebody else's: it is read, and stays
+        inside(source.place, path.rpartition("/")[0] or ".")
     try:
         found = FileStamp.of(file.stat())
     except FileNotFoundError:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from runtime.json_reader import json_of_text
+from spark_backend.places.inside import below
 from spark_backend.places.place import Place, place_of_plain
 from spark_backend.places.remote_path import StoreOptions
 
@@ -53,13 +54,13 @@ class ListedSource:
         return place_of_plain((self.folder, self.store))
 
     def file(self, path: str) -> Place:
-        """A path below the folder in full."""
-        return self.place / path
+        """A path below the folder in full; raises OutsidePath."""
+        return below(self.place, path)
 
     def archived(self, path: str) -> Place:
         """Where the file of a path is archived."""
         assert self.archive is not None
-        return place_of_plain((self.archive, self.store)) / path
+        return below(place_of_plain((self.archive, self.store)), path)
 
 
 def sources_to_text(sources: Sequence[ListedSource]) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from querylang.errors import InputError
+from runtime.json_reader import json_of_text
 from runtime.reading.formats.asked import Asked
 from runtime.reading.formats.mappings import of_rows
 from runtime.reading.formats.messages import Decoded
@@ -212,11 +213,10 @@ def _of_file(schema: str) -> MessageSchema:
 @functools.cache
 def _fingerprint(schema: str) -> bytes:
     """That of messages with a single object: CRC-64 of the canonical form, least byte first."""
-    import json
-
     from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-    return bytes.fromhex(fingerprint(to_parsing_canonical_form(json.loads(schema)), "CRC-64-AVRO"))
+    parsed: Any = json_of_text(schema, object)
+    return bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
 
 
 @functools.lru_cache(maxsize=10_000)

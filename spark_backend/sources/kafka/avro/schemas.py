@@ -6,13 +6,13 @@ once, so fastavro is given a schema in which they are numbers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from runtime.json_reader import json_of_text
 from spark_backend.sources.kafka.avro.budgets import Bounds, WrongSchema, bounds_of, refuse_text
 
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -82,13 +82,17 @@ def message_schema(text: str, references: Sequence[str] = ()) -> MessageSchema:
     named: dict[str, Any] = {}
     try:
         for reference in references:
-            parse_schema(json.loads(reference), named_schemas=named)
-        parsed = parse_schema(json.loads(text), named_schemas=named)
+            parse_schema(_json(reference), named_schemas=named)
+        parsed = parse_schema(_json(text), named_schemas=named)
     except Exception as error:  # fastavro raises whatever a schema that is not one causes
         raise WrongSchema(f"not a schema of Avro: {_line(error)}") from error
     is_union = isinstance(parsed, list)
     branches = parsed if is_union else [parsed]
     return MessageSchema(tuple(_record(branch, named) for branch in branches), is_union)
+
+
+def _json(text: str) -> Any:
+    return json_of_text(text, object)
 
 
 def _line(error: Exception) -> str:
