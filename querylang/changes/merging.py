@@ -40,10 +40,6 @@ class FileChange:
     files: Running
     returns: bool
 
-    def kept_removed(self) -> FileChange:
-        """The same without what comes back."""
-        return replace(self, returns=False)
-
 
 def merge(change: FileChange, running: Running, moment: Moment) -> Applied:
     """What runs once the files have been applied; raises ChangeError if they cannot be.
